@@ -4,7 +4,7 @@ import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from anthropic.types import MessageParam
 
-from toolcrib import Answer, Session, Toolcrib, ask_later, run, tool
+from toolcrib import Answer, Session, Toolcrib, defer_approval, run, tool
 from toolcrib.integrations.anthropic import answer, request
 
 
@@ -48,7 +48,7 @@ async def main() -> None:
     http = DefaultAsyncHttpxClient(transport=httpx2.MockTransport(play))
     async with Toolcrib() as crib, AsyncAnthropic(api_key="none", http_client=http) as client:
         crib.add([order])
-        print(await talk(client, crib.session(mode="cautious", approver=ask_later), "Order tea."))
+        print(await talk(client, crib.session(mode="cautious", approver=defer_approval), "Order tea."))
 
 
 run(main())

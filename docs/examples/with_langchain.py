@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from toolcrib import Toolcrib, ask_later, run, tool
+from toolcrib import Toolcrib, defer_approval, run, tool
 from toolcrib.integrations.langchain import ToolcribMiddleware
 
 
@@ -33,7 +33,7 @@ async def main() -> None:
     thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
     async with Toolcrib() as crib:
         crib.add([order])
-        session = crib.session(mode="cautious", approver=ask_later)
+        session = crib.session(mode="cautious", approver=defer_approval)
         agent = create_agent(model, middleware=[ToolcribMiddleware(session)], checkpointer=InMemorySaver())
 
         state = await agent.ainvoke({"messages": [HumanMessage("Order tea.")]}, thread)

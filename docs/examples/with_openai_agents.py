@@ -1,7 +1,7 @@
 from agents import RunConfig, Runner
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from toolcrib import Answer, Toolcrib, ask_later, run, tool
+from toolcrib import Answer, Toolcrib, defer_approval, run, tool
 from toolcrib.integrations.openai_agents import ToolcribAgent
 
 
@@ -18,7 +18,7 @@ async def main() -> None:
     quietly = RunConfig(tracing_disabled=True)
     async with Toolcrib() as crib:
         crib.add([order])
-        session = crib.session(mode="cautious", approver=ask_later)
+        session = crib.session(mode="cautious", approver=defer_approval)
         agent = ToolcribAgent[None](name="Shop", model=model, session=session)
 
         result = await Runner.run(agent, "Order tea.", run_config=quietly)

@@ -1,6 +1,6 @@
 from pydantic_ai import Agent, DeferredToolRequests
 
-from toolcrib import Answer, Toolcrib, ask_later, run, tool
+from toolcrib import Answer, Toolcrib, defer_approval, run, tool
 from toolcrib.integrations.pydantic_ai import ToolcribToolset, answered, questions
 from toolcrib.testing.models import ScriptedModel, calls
 
@@ -25,7 +25,7 @@ async def main() -> None:
     model = ScriptedModel(calls("count_stock", item="tea"), calls("order", item="tea", amount=5), "There will be 7.")
     async with Toolcrib() as crib:
         crib.add([count_stock, order])
-        session = crib.session(mode="cautious", approver=ask_later)
+        session = crib.session(mode="cautious", approver=defer_approval)
         agent = Agent(model, toolsets=[ToolcribToolset(session)], output_type=[str, DeferredToolRequests])
 
         done = await agent.run("Order tea when there is little of it.")

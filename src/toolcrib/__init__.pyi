@@ -7,12 +7,12 @@ from .core.permission import Question as Question
 from .core.result import ToolResult as ToolResult
 from .core.session import Limits as Limits
 from .core.tool import Tool as Tool
+from .crib import PendingApproval as PendingApproval
 from .crib import Session as Session
-from .crib import Standing as Standing
 from .crib import Toolcrib as Toolcrib
-from .crib import ask_later as ask_later
+from .crib import defer_approval as defer_approval
+from .crib import pending_approval as pending_approval
 from .crib import run as run
-from .crib import standing as standing
 from .errors import ConfigError as ConfigError
 from .errors import ToolcribError as ToolcribError
 from .errors import ToolFailure as ToolFailure
@@ -26,18 +26,18 @@ __all__ = [
     "Context",
     "Decision",
     "Limits",
+    "PendingApproval",
     "Problem",
     "Question",
     "Session",
-    "Standing",
     "Tool",
     "ToolFailure",
     "ToolResult",
     "Toolcrib",
     "ToolcribError",
     "UsageError",
-    "ask_later",
+    "defer_approval",
+    "pending_approval",
     "run",
-    "standing",
     "tool",
 ]

@@ -251,8 +251,9 @@ async def test_ended_jobs_are_forgotten_by_age(opened: Opening) -> None:
         crib.calls.on_job(lambda job: ended.append(job) if job.ended else None)
         id = await background(free(crib))
         await eventually(lambda: ended)
-        with pytest.raises(ToolFailure, match="there is no task"):
+        with pytest.raises(ToolFailure) as refusal:
             await crib.jobs.get(id, "local")
+        assert refusal.value.code == "not_found"
         assert await crib.jobs.list("local") == ()
 
 

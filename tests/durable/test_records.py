@@ -9,7 +9,7 @@ from durable.places import Place, everywhere, shared
 from toolcrib import Context, Toolcrib, tool
 from toolcrib.core.host import Record
 from toolcrib.errors import ToolFailure
-from toolcrib.store.records import Said
+from toolcrib.store.records import SearchText
 
 KEY = ("ada", "notes")
 
@@ -148,15 +148,15 @@ async def test_tools_keep_records_for_their_caller_alone_and_secrets_are_masked(
 async def test_vectors_are_of_what_a_record_says_now_and_of_one_model(place: Place) -> None:
     async with place.open(clock=lambda: 1.0) as store:
         rows = store.records
-        said = Said(text="rain", model="m1", vectors=b"\x00\xff\x01")
-        await rows.add(KEY, {"n": 1}, group="a", text=said)
-        await rows.add(KEY, {"n": 2}, group="b", text=replace(said, vectors=b"two"))
-        await rows.add(KEY, {"n": 3}, group="a", text=replace(said, model="m2"))
-        await rows.add(("somebody", KEY[1]), {"n": 4}, group="a", text=said)
+        search_text = SearchText(text="rain", model="m1", vectors=b"\x00\xff\x01")
+        await rows.add(KEY, {"n": 1}, group="a", text=search_text)
+        await rows.add(KEY, {"n": 2}, group="b", text=replace(search_text, vectors=b"two"))
+        await rows.add(KEY, {"n": 3}, group="a", text=replace(search_text, model="m2"))
+        await rows.add(("somebody", KEY[1]), {"n": 4}, group="a", text=search_text)
         first = await rows.vectors(KEY, group="a", model="m1")
         everywhere_ = sorted(await rows.vectors(KEY, group=None, model="m1"))
         counts = [await rows.count_vectors(KEY, group=group, model="m1") for group in ("a", "b", "c", None)]
-        await rows.put(KEY, "1", {"n": 1}, group="b", text=replace(said, vectors=b"new"), revision=1)
+        await rows.put(KEY, "1", {"n": 1}, group="b", text=replace(search_text, vectors=b"new"), revision=1)
         moved = sorted(await rows.vectors(KEY, group="b", model="m1"))
         await rows.put(KEY, "1", {"n": 1}, group="b", text="by words only", revision=2)
         await rows.remove(KEY, "2")

@@ -209,7 +209,7 @@ async def test_whoever_cuts_the_beginning_and_calls_it_retention_is_found(place:
 
         found = await store.calls.verify()
 
-    assert found.problem == "the rows up to 3 are gone, and no row says that they were dropped"
+    assert found.problem == "the rows up to 3 are missing, and no row records that they were dropped"
 
 
 @shared

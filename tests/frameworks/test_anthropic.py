@@ -12,7 +12,7 @@ from anthropic import AsyncAnthropic
 from anthropic.types import Message
 
 from frameworks.world import ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
-from toolcrib import ask_later
+from toolcrib import defer_approval
 from toolcrib.integrations.anthropic import answer, request
 
 MODEL, LIMIT = "claude-opus-4-8", 1000
@@ -63,7 +63,7 @@ async def test_a_loop_that_streams_comes_to_the_same(case: Case, mock: Mock) -> 
 
 @pytest.mark.parametrize("case", ASKING, ids=lambda case: case.name)
 async def test_questions_are_answered_between_two_requests(case: Case, mock: Mock) -> None:
-    outcome = await played(case, mock, "anthropic", talking, approver=lambda user: ask_later)
+    outcome = await played(case, mock, "anthropic", talking, approver=lambda user: defer_approval)
 
     assert outcome == await reference(case)
 

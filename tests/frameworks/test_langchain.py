@@ -22,7 +22,7 @@ from langgraph.types import Command
 from openai import DefaultAsyncHttpxClient
 
 from frameworks.world import APIS, ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
-from toolcrib import ask_later
+from toolcrib import defer_approval
 from toolcrib.integrations.langchain import ToolcribMiddleware, session_tools, tool_node
 
 
@@ -109,7 +109,7 @@ async def test_a_graph_of_ones_own_comes_to_the_same(case: Case, mock: Mock) -> 
 async def test_an_interrupt_asks_and_its_answer_goes_on(
     case: Case, make: Callable[[Stage, BaseChatModel], Any], mock: Mock
 ) -> None:
-    outcome = await played(case, mock, "openai", partial(talking, make=make), approver=lambda user: ask_later)
+    outcome = await played(case, mock, "openai", partial(talking, make=make), approver=lambda user: defer_approval)
 
     assert outcome == await reference(case)
 

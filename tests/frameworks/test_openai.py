@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from frameworks.world import ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
-from toolcrib import ask_later
+from toolcrib import defer_approval
 from toolcrib.integrations.openai import answer, chat, responses
 
 MODEL = "gpt-5"
@@ -81,7 +81,7 @@ async def test_a_loop_that_streams_comes_to_the_same(case: Case, api: Api, mock:
 @pytest.mark.parametrize("api", BOTH)
 @pytest.mark.parametrize("case", ASKING, ids=lambda case: case.name)
 async def test_questions_are_answered_between_two_requests(case: Case, api: Api, mock: Mock) -> None:
-    outcome = await played(case, mock, api, talking, approver=lambda user: ask_later)
+    outcome = await played(case, mock, api, talking, approver=lambda user: defer_approval)
 
     assert outcome == await reference(case)
 

@@ -20,7 +20,7 @@ from agents import (
 from openai import AsyncOpenAI
 
 from frameworks.world import ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
-from toolcrib import ask_later
+from toolcrib import defer_approval
 from toolcrib.integrations.openai_agents import ToolcribAgent
 
 BOTH: tuple[Api, ...] = ("openai", "openai-responses")
@@ -82,7 +82,10 @@ async def test_a_run_comes_to_what_a_session_comes_to(case: Case, api: Api, mock
 @pytest.mark.parametrize("api", BOTH)
 @pytest.mark.parametrize("case", ASKING, ids=lambda case: case.name)
 async def test_a_run_is_interrupted_and_goes_on_with_the_answer(case: Case, api: Api, mock: Mock) -> None:
-    outcome, wanted = await played(case, mock, api, talking, approver=lambda user: ask_later), await reference(case)
+    outcome, wanted = (
+        await played(case, mock, api, talking, approver=lambda user: defer_approval),
+        await reference(case),
+    )
 
     # What was interrupted comes after what was not: the SDK keeps the outputs that a turn has when it pauses.
     assert sorted(outcome.results) == sorted(wanted.results)
@@ -91,7 +94,7 @@ async def test_a_run_is_interrupted_and_goes_on_with_the_answer(case: Case, api:
 
 @pytest.mark.parametrize("case", [case for case in ASKING if "no" not in case.verdicts], ids=lambda case: case.name)
 async def test_a_run_that_was_kept_as_json_goes_on_with_the_sdks_own_yes(case: Case, mock: Mock) -> None:
-    outcome = await played(case, mock, "openai", partial(talking, ask=approving), approver=lambda user: ask_later)
+    outcome = await played(case, mock, "openai", partial(talking, ask=approving), approver=lambda user: defer_approval)
 
     assert outcome == await reference(case)
 

@@ -17,7 +17,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from frameworks.mock import Heard
 from frameworks.world import APIS, ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
-from toolcrib.crib import ask_later
+from toolcrib.crib import defer_approval
 from toolcrib.integrations.pydantic_ai import ToolcribToolset, answered, questions
 
 
@@ -57,7 +57,7 @@ async def test_it_comes_to_what_a_session_comes_to(case: Case, api: Api, mock: M
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("case", ASKING, ids=lambda case: case.name)
 async def test_a_run_that_stops_to_ask_comes_to_the_same(case: Case, api: Api, mock: Mock) -> None:
-    assert await played(case, mock, api, talking, approver=lambda user: ask_later) == await reference(case)
+    assert await played(case, mock, api, talking, approver=lambda user: defer_approval) == await reference(case)
 
 
 @asynccontextmanager

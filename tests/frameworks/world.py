@@ -21,8 +21,8 @@ To add an integration, write `test_<name>.py`:
         assert await played(case, mock, api, talking) == await reference(case)
 
 A framework that stops a run to ask the user, and goes on with his answer, is played a second time over the cases in
-`ASKING`, with `approver=lambda user: ask_later` (`toolcrib.crib`). A call that must be asked about then comes back at
-once as a failure of which `standing(result)` gives the question (JSON by `to_json`, for what the framework keeps of a
+`ASKING`, with `approver=lambda user: defer_approval` (`toolcrib.crib`). A call that must be asked about then comes back
+at once as a failure of which `pending_approval(result)` gives the question (JSON by `to_json`, to be stored in a
 paused run). The integration pauses, `talk` asks `stage.user.answer(tool)` and hands the answer to the framework in its
 own way, and the integration ends the call with `session.resume(question.approval, Answer(...))`, which is good for a
 no, too, and may be repeated: the call is made once. There is no other way: no flag, no second call of the tool.

@@ -46,7 +46,7 @@ _FOREIGN: Final = 1000
 _OF_SERVER: Final = "mcp__"
 PLAN: Final = "ExitPlanMode"
 """Claude Code submits its plan with it."""
-_UNANSWERED: Final = ("unanswered", "nobody_to_ask", "broken")
+_UNANSWERED: Final = ("unanswered", "no_approver", "broken")
 """Reasons of a refusal without a person's answer."""
 
 

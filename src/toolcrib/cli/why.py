@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..core.permission import Answer, NobodyToAsk, Question
+from ..core.permission import Answer, NoApprover, Question
 from ..crib.explainer import Why
 from ..errors import CODES
 from .call import parse_arguments
@@ -50,7 +50,7 @@ def why(
 
 async def _nobody(question: Question) -> Answer:
     """Stand for whoever the client would ask: what asks is told as such, nothing is called."""
-    raise NobodyToAsk(question.tool.name)
+    raise NoApprover(question.tool.name)
 
 
 def _print(answer: Why) -> None:

@@ -23,7 +23,7 @@ class Reference:
 
     path: tuple[str | int, ...]
     """Names and places, from the arguments down."""
-    told: Mapping[str, Any]
+    display: Mapping[str, Any]
     """What is shown and stored in its place: the reference, and size, hash and beginning of the value."""
     trust: Trust = "local"
     """How far the output is to be trusted."""
@@ -157,12 +157,12 @@ class Call:
         return self.tool
 
     @property
-    def told(self) -> Any:
+    def display_arguments(self) -> Any:
         """The arguments as they are shown and recorded: canonical, with a reference where a kept output stands."""
-        told = self.arguments
+        display = self.arguments
         for reference in self.references:
-            told = _replaced(told, reference.path, reference.told)
-        return told if self.tool is None else canonical_arguments(self.tool, told, self.session.defaults)
+            display = _replaced(display, reference.path, reference.display)
+        return display if self.tool is None else canonical_arguments(self.tool, display, self.session.defaults)
 
     @property
     def remaining(self) -> float:

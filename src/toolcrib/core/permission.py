@@ -11,13 +11,13 @@ from .tool import Tool
 __all__ = [
     "Answer",
     "AnswersLater",
+    "ApprovalPending",
     "Approver",
     "Decision",
     "Effect",
     "Grant",
-    "NobodyToAsk",
+    "NoApprover",
     "Question",
-    "QuestionStands",
     "Verdict",
 ]
 
@@ -74,7 +74,7 @@ class Answer:
     """With `edit`: what is to run instead. It is validated and decided on anew."""
 
 
-class NobodyToAsk(Exception):
+class NoApprover(Exception):
     """Raised by an approver that can reach no one: the refusal is the same as without an approver."""
 
 
@@ -82,7 +82,7 @@ class AnswersLater(Exception):
     """Raised by an approver that leaves the answer to others: it comes through the store in time, or it is a no."""
 
 
-class QuestionStands(Exception):
+class ApprovalPending(Exception):
     """Raised by an approver whose user is asked when the call is over: it ends as refused and its question stands.
 
     Who has the answer makes the call with `Session.resume`, in this process or another one with the same store.

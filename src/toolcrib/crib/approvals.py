@@ -17,7 +17,7 @@ from ..config import Settings
 from ..core.approval import OPEN, Approval, ApprovalState
 from ..core.arguments import complete_arguments
 from ..core.call import Call
-from ..core.permission import Answer, Question, QuestionStands
+from ..core.permission import Answer, ApprovalPending, Question
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
 from ..core.tool import Tool
@@ -36,7 +36,15 @@ from .saved_calls import SavedCalls
 from .session_table import SessionTable
 from .views import Views
 
-__all__ = ["DISK_ORIGIN", "ApprovalChannels", "ApprovalService", "DeferredCalls", "Standing", "ask_later", "standing"]
+__all__ = [
+    "DISK_ORIGIN",
+    "ApprovalChannels",
+    "ApprovalService",
+    "DeferredCalls",
+    "PendingApproval",
+    "defer_approval",
+    "pending_approval",
+]
 
 DISK_ORIGIN: Final = "claude"
 """Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
@@ -98,7 +106,7 @@ class ApprovalService:
             self._check(approval, answer)
         said = settlement_of(answer, self._redact, hash=hash, principal=principal)
         settled = await self._rows.settle(id, said)
-        self._board.tell(settled)
+        self._board.notify(settled)
         return settled
 
     async def result(self, id: str, principal: str | None = None) -> ToolResult | None:
@@ -330,7 +338,7 @@ async def _text_on_disk(path: Path, limit: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PendingApproval:
     """A question that stands: what the user is to be shown, and the id that his answer goes to."""
 
     approval: str
@@ -348,17 +356,17 @@ class Standing:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-async def ask_later(question: Question) -> Answer:
+async def defer_approval(question: Question) -> Answer:
     """An approver that lets every question stand: the call ends, and is made by `Session.resume`."""
-    raise QuestionStands
+    raise ApprovalPending
 
 
-def standing(result: ToolResult) -> Standing | None:
+def pending_approval(result: ToolResult) -> PendingApproval | None:
     """Return the question that a call has left, or None where it has ended in another way."""
     details: Mapping[str, Any] = result.error.details if result.error is not None else {}
-    if details.get("reason") != "standing":
+    if details.get("reason") != "pending":
         return None
-    return Standing(**{name: str(details[name]) for name in Standing.__slots__})
+    return PendingApproval(**{name: str(details[name]) for name in PendingApproval.__slots__})
 
 
 class DeferredCalls:

@@ -28,7 +28,7 @@ from ..errors import ToolFailure, UsageError
 from ..jobs.job import Jobs
 from ..net.guard import Guard, NetFailure
 from ..results.redact import Redactor
-from ..store.records import MOST_RECORDS, RecordRows, Said
+from ..store.records import MOST_RECORDS, RecordRows, SearchText
 from ..store.store import Store
 from ..system.tasks import Background
 from .configuration import Adjusting
@@ -64,8 +64,8 @@ class Collection:
     async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "", title: str = "") -> Record:
         """Keep a new one; see `core.host.Records`, here and below. Raises `ToolFailure` for what is over a limit."""
         group = self._name(group, "group")
-        kept, said = await self._content(value, text, title)
-        return await self._rows.add(self._key, kept, group=group, text=said)
+        kept, search_text = await self._content(value, text, title)
+        return await self._rows.add(self._key, kept, group=group, text=search_text)
 
     async def put(
         self,
@@ -79,8 +79,8 @@ class Collection:
     ) -> Record:
         """Keep one in the place of what has the id."""
         named, group = self._name(id, "id"), self._name(group, "group")
-        kept, said = await self._content(value, text, title)
-        return await self._rows.put(self._key, named, kept, group=group, text=said, revision=revision)
+        kept, search_text = await self._content(value, text, title)
+        return await self._rows.put(self._key, named, kept, group=group, text=search_text, revision=revision)
 
     async def get(self, id: str) -> Record | None:
         """Return one."""
@@ -113,13 +113,13 @@ class Collection:
         group, model = self._group(group), await self._meaning.model()
         return await self._rows.count_vectors(self._key, group=group, model=model) if model else None
 
-    async def _content(self, value: Mapping[str, Any], text: str, title: str) -> tuple[Mapping[str, Any], Said]:
+    async def _content(self, value: Mapping[str, Any], text: str, title: str) -> tuple[Mapping[str, Any], SearchText]:
         size = _size(value)
         if size > _VALUE_BYTES:
             raise _too_large(f"it has {size:,} bytes as JSON, {_VALUE_BYTES:,} is the most")
         if len(text) + len(title) > _TEXT:
             raise _too_large(f"its text has {len(text) + len(title):,} characters, {_TEXT:,} is the most")
-        return self._mask(value), await self._meaning.said(self._mask(text), self._mask(title))
+        return self._mask(value), await self._meaning.search_text(self._mask(text), self._mask(title))
 
     def _group(self, group: str | None) -> str | None:
         return None if group is None else self._name(group, "group")

@@ -140,7 +140,7 @@ def jobs_of(
         limits,
         rows=store.jobs,
         vault=store.vault,
-        door=_JobDoor(store, tools, views, saved_calls, limits),
+        runner=_JobRunner(store, tools, views, saved_calls, limits),
         queue=queue,
     )
 
@@ -151,7 +151,7 @@ def jobs_at(store: Store, limits: JobLimits) -> DurableJobs:
     async def no_queue() -> Queue:
         raise UsageError("this process carries no jobs")
 
-    return DurableJobs(_nobody, limits, rows=store.jobs, vault=store.vault, door=_NoCalls(store), queue=no_queue)
+    return DurableJobs(_nobody, limits, rows=store.jobs, vault=store.vault, runner=_NoCalls(store), queue=no_queue)
 
 
 def _nobody(job: Job) -> None:
@@ -187,7 +187,7 @@ class _NoCalls:
         return ""
 
 
-class _JobDoor(_NoCalls):
+class _JobRunner(_NoCalls):
     """How a crib makes the calls of jobs again."""
 
     def __init__(

@@ -67,7 +67,7 @@ class ProfileRegistry(Mapping[str, Profile]):
         self._register(added)
         for state in self._sessions.all():
             if state.profile == added.name:
-                state.treat_as_write = frozenset(added.wary)
+                state.treat_as_write = frozenset(added.treat_as_write)
 
     def get_or_load(self, name: str) -> Profile:
         """Return a profile by name. Raises `ConfigError` with the nearest names for an unknown one."""

@@ -236,7 +236,7 @@ class Session:
         return [results[index] for index in range(len(calls))]
 
     async def resume(self, approval: str, answer: Answer | None = None) -> ToolResult:
-        """Answer a question that a call has left (`ask_later`), and return what comes of the call: it is made now.
+        """Answer a question that a call has left (`defer_approval`), and return what comes of the call: it is made now.
 
         Without an answer it goes by the one that somebody else gave. The call runs once: resumed again, it has the same
         result. A question that is not answered, was refused or is too old gives a failure `denied`; one of somebody

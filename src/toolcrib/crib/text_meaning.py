@@ -16,7 +16,7 @@ from anyio import to_thread
 from ..catalog.embedding.embedder import SharedEmbedder, Texts, open_texts
 from ..core.host import Embedded, Nearest
 from ..errors import ToolFailure
-from ..store.records import Said
+from ..store.records import SearchText
 
 __all__ = ["Meaning", "mixed", "near"]
 
@@ -73,11 +73,11 @@ class Meaning:
         while await self._ask(lambda held: held.fill(texts, _TURN_SECONDS)):
             pass
 
-    async def said(self, text: str, title: str) -> Said:
+    async def search_text(self, text: str, title: str) -> SearchText:
         """Return what a search for a record goes by: its words, and its vectors where there are any."""
         words = f"{title} {title} {title} {text}" if title else text
         made = await self._ask(lambda held: (held.model, held.packed(text, title))) if words.strip() else None
-        return Said(text=words) if made is None else Said(text=words, model=made[0], vectors=made[1])
+        return SearchText(text=words) if made is None else SearchText(text=words, model=made[0], vectors=made[1])
 
     async def model(self) -> str:
         """Return the id of the embedder; empty where there is none."""

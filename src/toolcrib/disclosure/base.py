@@ -93,7 +93,7 @@ class Profile:
     """How long results may be, and how longer ones are cut."""
     mcp_names: str = ""
     """How tools of MCP servers are called, from `{server}` and `{tool}`; empty keeps the catalog's names."""
-    wary: tuple[str, ...] = ()
+    treat_as_write: tuple[str, ...] = ()
     """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, whatever they say of themselves."""
     rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
     """Rules for the sessions that have it, beside those of the configuration."""

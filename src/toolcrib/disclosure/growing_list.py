@@ -1,7 +1,7 @@
 """A list that grows: core tools and verbs first, in a fixed order, then what a verb loaded, in the order of loading.
 
 What strategies share whose verbs add tools to the list. Where the list must stand still (MCP 2026-07-28) they show
-the verbs that reach everything else instead; the profile names those under `standing`.
+the verbs that reach everything else instead; the profile names those under `fixed_list`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = [
     "whole",
 ]
 
-OPTIONS: Final[Mapping[str, type | tuple[type, ...]]] = {"standing": list}
-"""`standing`: verbs that are declared only where the list stands still; `read` also once there is a long result."""
+OPTIONS: Final[Mapping[str, type | tuple[type, ...]]] = {"fixed_list": list}
+"""`fixed_list`: verbs that are declared only where the list stands still; `read` also once there is a long result."""
 
 STANDS_STILL: Final = "The list of tools stands still here: run what is not in it with {call}."
 """What the model is told besides the profile's instructions where nothing can be added to its list."""
@@ -106,7 +106,7 @@ def grown(scene: Scene, declared: Mapping[str, Tool], instructions: str) -> View
 
 def whole(scene: Scene, declared: Mapping[str, Tool], instructions: str = "") -> View:
     """Return the view of a profile that is not progressive: everything, then the verbs that still have a use."""
-    idle = _standing(scene) - {scene.profile.verbs.get("read", "")}
+    idle = _fixed_list_names(scene) - {scene.profile.verbs.get("read", "")}
     tools = [face for tool in scene.tools() if scene.is_offered(tool) for face in scene.faces(tool)]
     left = [tool for name, tool in declared.items() if name not in idle]
     return View(tools=(*tools, *left), instructions=instructions)
@@ -115,7 +115,7 @@ def whole(scene: Scene, declared: Mapping[str, Tool], instructions: str = "") ->
 def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield what stands in the list from the start: the profile's core, verbs in their places, then the others."""
     left = {name: scene.labels.shown(tool, name) for name, tool in core.items()}
-    waiting = _standing(scene) if scene.session.audience.grows else frozenset[str]()
+    waiting = _fixed_list_names(scene) if scene.session.audience.grows else frozenset[str]()
     verbs_left = {name: tool for name, tool in declared.items() if name not in waiting}
     for name in scene.profile.core:
         found = None if name in declared else scene.find(name)
@@ -128,16 +128,16 @@ def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Mapping[str, Too
 
 def _later(scene: Scene, declared: Mapping[str, Tool], loaded: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield what was loaded, in the order of loading, and the verb that reads long results once there is one."""
-    reading = {scene.profile.verbs.get("read", "")} & _standing(scene)
+    reading = {scene.profile.verbs.get("read", "")} & _fixed_list_names(scene)
     for name in scene.session.history.loaded:
         if name in reading:
             yield declared[name]
         yield from (scene.labels.shown(tool, shown) for shown, tool in _meant(scene, name) if shown in loaded)
 
 
-def _standing(scene: Scene) -> frozenset[str]:
+def _fixed_list_names(scene: Scene) -> frozenset[str]:
     profile = scene.profile
-    return frozenset(profile.verbs[verb] for verb in profile.options.get("standing", ()) if verb in profile.verbs)
+    return frozenset(profile.verbs[verb] for verb in profile.options.get("fixed_list", ()) if verb in profile.verbs)
 
 
 def _told(scene: Scene, instructions: str) -> str:

@@ -131,7 +131,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     _check_verbs(values, file)
     _check_rules(values, file)
     values["core"] = tuple(values.get("core", ()))
-    values["wary"] = tuple(values.get("wary", ()))
+    values["treat_as_write"] = tuple(values.get("treat_as_write", ()))
     values["names"] = {name: _rename(name, entry, file) for name, entry in values.get("names", {}).items()}
     ours = frozenset(name for name, one in values["names"].items() if one in _our_names().get(name, ()))
     return Profile(**values, ours=ours, inherited=_inherited(values, given))
@@ -225,7 +225,7 @@ def _check_texts(values: Mapping[str, Any], file: str) -> None:
     if not _NAME.fullmatch(values["name"]):
         said = f"takes 1 to 64 letters, digits, . _ and -, for it is part of addresses; not {values['name']!r}"
         raise ConfigError(said, file=file, key="name")
-    listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "wary"))
+    listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "treat_as_write"))
     mapped = ((key, values.get(key, {}).items()) for key in ("categories", "placed"))
     for key, entries in (*listed, *mapped):
         for place, inner in entries:
@@ -250,8 +250,8 @@ def _check_verbs(values: Mapping[str, Any], file: str) -> None:
         for other in _NEEDED.get(verb, ()):
             if other not in values["verbs"]:
                 raise ConfigError(f"works through the verb {other}, which has no name", file=file, key=f"verbs.{verb}")
-    for place, verb in enumerate(values.get("options", {}).get("standing", ())):
-        _check_word(f"options.standing.{place}", verb, VERBS, file, what="verb")
+    for place, verb in enumerate(values.get("options", {}).get("fixed_list", ())):
+        _check_word(f"options.fixed_list.{place}", verb, VERBS, file, what="verb")
 
 
 def _check_rules(values: Mapping[str, Any], file: str) -> None:

@@ -16,7 +16,7 @@ from ..core.call import Call
 from ..core.json import dumps
 from ..core.result import ToolResult
 from ..errors import ToolFailure
-from ..jobs.job import LOOK, Jobs, said_as
+from ..jobs.job import LOOK, Jobs, requested_name
 from .pipeline import After
 
 __all__ = ["InBackground"]
@@ -86,7 +86,7 @@ def _has_to_wait(call: Call) -> bool:
 
 def _told(call: Call, id: str, threshold: float) -> ToolResult:
     """Return the interim answer to the caller of a job, in seed 003's form."""
-    name = said_as(call)
+    name = requested_name(call)
     answer: dict[str, Any] = {"background": True} if call.options.background else {"auto_backgrounded": True}
     answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}
     if not call.options.background:

@@ -125,7 +125,7 @@ class Pipeline:
                 return outcome
             seen.append(outcome)
         if self._background is not None:
-            starting = self._background(self._telemetry.handing(seen[-1]))
+            starting = self._background(self._telemetry.with_trace_context(seen[-1]))
             if starting is not None:
                 return await starting
         return await self._carry_out(seen)

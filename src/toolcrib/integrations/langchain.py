@@ -9,8 +9,7 @@ of a result (structured content, metadata) is its `artifact`. Sessions are async
 
 In a graph of your own, bind `session_tools(session)` anew before every request, and let `tool_node(session)` run calls.
 
-Approvals: a session with an approver asks it while the graph waits. A session that asks later (`ask_later`) interrupts
-the graph; `Command(resume=...)` goes on with an answer, and the stored approval is what runs the call. It wants a
+Approvals: a session with an approver asks it while the graph waits. A session with `defer_approval` interrupts the graph; `Command(resume=...)` goes on with an answer, and the stored approval is what runs the call. It wants a
 checkpointer, as every interrupt does. The interrupt's value is what LangChain's own human-in-the-loop asks with in its
 mode `per_call`, and its decisions are taken, as are Toolcrib's verdicts.
 """
@@ -45,7 +44,7 @@ from langgraph.types import Command, interrupt
 from ..core.json import dumps, loads
 from ..core.permission import Answer, Verdict
 from ..core.result import ToolResult
-from ..crib.approvals import Standing, standing
+from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
@@ -242,7 +241,7 @@ async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResul
     # A graph that goes on in another process asks anew, and runs nothing twice.
     options: CallOptions = {**turn, "idempotency_key": sha256(place.encode()).hexdigest()}
     result = await _once(steps, place, lambda: session.call(call["name"], arguments, **options))
-    question = standing(result)
+    question = pending_approval(result)
     if question is not None:
         said = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))
         result = steps[place].result = await session.resume(question.approval, _answer(said))
@@ -281,7 +280,7 @@ def _place(call: ToolCall) -> str | None:
     return None if thread is None or not step else f"{thread} {step} {call['id']}"
 
 
-def _asked(question: Standing, call: ToolCall) -> dict[str, Any]:
+def _asked(question: PendingApproval, call: ToolCall) -> dict[str, Any]:
     """Return the value of an interrupt: LangChain's `ToolApprovalRequest`, and the question as Toolcrib has it."""
     lines = [f"May {question.tool} run with these arguments?", question.arguments]
     lines += ["It would change:", question.diff] if question.diff else []

@@ -7,8 +7,7 @@ In every turn the model is given what the session shows then, beside the agent's
 the session. What fails is a tool output in Toolcrib's words. A model that calls a tool by a name that it was not given
 ends the run, unless `RunConfig(tool_not_found_behavior="return_error_to_model")` says otherwise.
 
-Approvals: a session with an approver asks it while the run waits. A session that asks later (`ask_later`) interrupts
-the run, which goes on from its `RunState`:
+Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` interrupts the run, which goes on from its `RunState`:
 
     while result.interruptions:
         state = result.to_state()
@@ -47,7 +46,7 @@ from agents.tool_context import ToolContext
 from ..core.json import canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
-from ..crib.approvals import Standing, ask_later, standing
+from ..crib.approvals import PendingApproval, defer_approval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
@@ -98,7 +97,7 @@ class _Held:
     def remember(self, call_id: str, name: str, given: bytes, result: ToolResult) -> None:
         self.forget(call_id)
         self.made[call_id], self.given[call_id] = result, given
-        if standing(result) is not None:
+        if pending_approval(result) is not None:
             self.names[call_id] = name
         for oldest in tuple(self.made)[:-_REMEMBERED]:
             self.forget(oldest)
@@ -151,7 +150,7 @@ class ToolcribAgent(Agent[TContext]):
         own = await super().get_all_tools(run_context)
         return [*own, *_shown(session, defer=self.defer)]
 
-    async def question(self, item: ToolApprovalItem) -> Standing:
+    async def question(self, item: ToolApprovalItem) -> PendingApproval:
         """Return the question to the user about an interruption.
 
         A run whose process is gone is asked about anew: its call is made again, up to the question. Raises `UsageError`
@@ -162,7 +161,7 @@ class ToolcribAgent(Agent[TContext]):
         if call_id not in held.made:
             result = await session.call(name, item.arguments, origin=_ORIGIN)
             held.remember(call_id, name, _read(name, item.arguments or ""), result)
-        found = standing(held.made[call_id])
+        found = pending_approval(held.made[call_id])
         if found is None:
             raise UsageError(f"the call {call_id!r} of {name} asks nothing: approve or reject it in the run's state")
         return found
@@ -208,7 +207,7 @@ def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any]
         return known[name][1]
 
     async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-        if session.state.approvals.approver is not ask_later:
+        if session.state.approvals.approver is not defer_approval:
             return False
         held, given = _held(session), canonical([name, arguments])
         if call_id not in held.names or held.given[call_id] != given:
@@ -240,7 +239,7 @@ async def _invoked(session: Session, context: ToolContext[Any], name: str, argum
     known, answer = (held.made[call_id], held.answers.get(call_id)) if is_known else (None, None)
     held.forget(call_id)
     result = known or await session.call(name, arguments, **held.told(call_id))
-    question = standing(result)
+    question = pending_approval(result)
     if question is None:
         return result
     was_asked = known is not None or not context.is_tool_approved(name, _NO_CALL)
@@ -261,7 +260,7 @@ async def _settle_rejected(session: Session, context: RunContextWrapper[Any]) ->
     """Write down the no to questions that were answered in the state of the run."""
     held = _held(session)
     for call_id, name in tuple(held.names.items()):
-        question = standing(held.made[call_id])
+        question = pending_approval(held.made[call_id])
         if question is not None and context.is_tool_approved(name, call_id) is False:
             held.forget(call_id)
             await session.resume(question.approval, Answer(verdict="no", by=_BY))

@@ -7,8 +7,7 @@ In every step the model sees what the session shows then, so tools that it finds
 Every call is a call of the session. What fails is a failed tool result (`ToolFailed`) with Toolcrib's words, arguments
 that do not fit included: none of it takes from the agent's retries, which bound what the model says, not what tools do.
 
-Approvals: a session with an approver asks it while the run waits. A session that asks later (`ask_later`) ends the run
-with Pydantic AI's `DeferredToolRequests`; `questions` has what to show, `answered` makes the results that the next run
+Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` ends the run with Pydantic AI's `DeferredToolRequests`; `questions` has what to show, `answered` makes the results that the next run
 is given. In both the stored approval is what runs the call.
 
 Tool search: with `deferred=` the tools that are not core are handed over as deferred ones, and `tool_search()` finds
@@ -38,7 +37,7 @@ from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..crib import CallOptions
-from ..crib.approvals import Standing, standing
+from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.session import Session
 from ..errors import UsageError
 from .turns import begin, parts
@@ -154,7 +153,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
             result = await self.session.resume(str(told["approval"]), self._answer(told, name, arguments))
         else:
             result = await self.session.call(name, arguments, **_turn(ctx))
-        question = standing(result)
+        question = pending_approval(result)
         if question is not None:
             asked = {**question.to_json(), "given": _digest(arguments)}
             self._remember(ctx, asked)
@@ -242,11 +241,11 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         return Answer(verdict="edit", by=_BY, arguments=changed)
 
 
-def questions(requests: DeferredToolRequests) -> dict[str, Standing]:
+def questions(requests: DeferredToolRequests) -> dict[str, PendingApproval]:
     """Return what the user is to be asked, by the id of the tool call; calls of other toolsets are left out."""
-    names = Standing.__slots__
+    names = PendingApproval.__slots__
     told = {id: said[_KEY] for id, said in requests.metadata.items() if _KEY in said}
-    return {id: Standing(**{name: said[name] for name in names}) for id, said in told.items()}
+    return {id: PendingApproval(**{name: said[name] for name in names}) for id, said in told.items()}
 
 
 def answered(requests: DeferredToolRequests, answers: Mapping[str, Answer]) -> DeferredToolResults:

@@ -14,7 +14,7 @@ import anyio
 
 from ..core.permission import Answer
 from ..core.result import ToolResult
-from ..crib.approvals import Standing, standing
+from ..crib.approvals import PendingApproval, pending_approval
 from ..crib.session import Session
 from ..errors import UsageError
 from ..results.artifacts import URI_PREFIX
@@ -66,9 +66,9 @@ class Turn:
         return [*self.reply, *self.outputs]
 
     @property
-    def questions(self) -> tuple[Standing, ...]:
+    def questions(self) -> tuple[PendingApproval, ...]:
         """What the user is to be asked before some of the calls run; empty unless the session asks later."""
-        return tuple(question for question in map(standing, self.results) if question is not None)
+        return tuple(question for question in map(pending_approval, self.results) if question is not None)
 
     async def resume(self, answers: Mapping[str, Answer]) -> Turn:
         """Return the turn with what came of the calls whose questions are answered; `answers` are by approval.
@@ -76,7 +76,9 @@ class Turn:
         Calls that need no answer are not made again. Raises `UsageError` for an answer to what is not asked here.
         """
         asked = {
-            question.approval: place for place, result in enumerate(self.results) if (question := standing(result))
+            question.approval: place
+            for place, result in enumerate(self.results)
+            if (question := pending_approval(result))
         }
         results = list(self.results)
         for approval in answers:

@@ -1,10 +1,10 @@
 """Job queue on DBOS: one generic workflow, embedded on SQLite beside the store or in the store's PostgreSQL.
 
-DBOS brings a job to one of the processes that share the database, in turn between principals and so many at a time of
-each. What is true of a job stands in the store's own row; here it is only on its way. A workflow that a dead process
-held is given back by `tidy`, whose claim on the row is then void or still to be had.
+DBOS assigns each job to one of the processes that share the database, in turn between principals and with a limit for
+each. The store's row is the authority on a job; the queue only carries its id. A workflow held by a dead process is
+returned by `tidy`; its claim on the row is then void or still free.
 
-One DBOS lives in a process at a time. Loading it takes a second: nothing imports this module before there is a job.
+A process holds one DBOS at a time. Loading it takes a second: the module is imported with the first job.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dbos import DBOS, DBOSConfig, Serializer
 from sqlalchemy import event
 
 from ..errors import UsageError
-from .queue import Carry, Gone, Offer
+from .queue import Carry, Gone, QueuedJob
 
 __all__ = ["DbosQueue"]
 
@@ -40,13 +40,13 @@ _SLOTS: Final = 64
 """Jobs that one process carries at a time: each holds a thread of DBOS, which waits."""
 _BATCH: Final = 500
 _LEAVE_SECONDS: Final = 0.2
-"""How often a thread of DBOS looks whether it is to end: closing waits for it."""
+"""Interval at which a DBOS thread checks for shutdown: closing waits for it."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class _Json(Serializer):
-    """What DBOS stores of ours is an id and a number; nothing that it reads is ever unpickled."""
+    """Serializer of an id and a number, all that DBOS stores for us; nothing is ever unpickled."""
 
     def serialize(self, data: Any) -> str:
         return json.dumps(data)
@@ -73,9 +73,9 @@ class DbosQueue:
     """The queue of one store. Open from `open` to `close`, on one event loop."""
 
     def __init__(self, place: Path | str, name: str, working: int) -> None:
-        """`place` is a file of its own or a PostgreSQL URL; `working` are the jobs of one principal at a time.
+        """`place` is a file of its own or a PostgreSQL URL; `working` is the limit of running jobs of one principal.
 
-        `name` tells the queue from those of other stores in the same database.
+        `name` distinguishes the queue from those of other stores in the same database.
         """
         self._place = place
         self._name = f"jobs_{name}"
@@ -101,12 +101,12 @@ class DbosQueue:
             await self.close()
             raise UsageError(f"DBOS cannot start: {type(error).__name__}: {str(error)[:300]}") from error
 
-    async def offer(self, offers: Sequence[Offer]) -> None:
+    async def offer(self, offers: Sequence[QueuedJob]) -> None:
         """Enqueue a workflow for each; one of the same job and claim is there once."""
         await to_thread.run_sync(self._enqueue, tuple(offers))
 
     async def tidy(self, gone: Gone) -> None:
-        """Give back what dead processes hold, and delete what has ended."""
+        """Return the workflows of dead processes to the queue, and delete those that have ended."""
         holders = await to_thread.run_sync(self._held_by_others)
         dead = await gone(holders.keys()) if holders else ()
         stranded = [id for holder in dead for id in holders[holder]]
@@ -174,7 +174,7 @@ class DbosQueue:
         self._engine = _sqlite_engine(self._place)
         return {"system_database_url": f"sqlite:///{self._place}", "system_database_engine": self._engine}
 
-    def _enqueue(self, offers: Sequence[Offer]) -> None:
+    def _enqueue(self, offers: Sequence[QueuedJob]) -> None:
         for offer in offers:
             DBOS.enqueue_workflow_with_options(
                 {
@@ -221,7 +221,7 @@ class DbosQueue:
 async def _carried(carry: Carry, id: str, claim: int) -> None:
     try:
         await carry(id, claim)
-    except Exception:  # noqa: BLE001 - DBOS must not run it again: the row says what is to be done
+    except Exception:  # noqa: BLE001 - DBOS must not run it again: the row decides what follows
         _log.exception("job %s could not be carried", id)
 
 

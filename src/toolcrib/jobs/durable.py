@@ -27,11 +27,11 @@ from .run import Line, Run, both, new_job
 
 __all__ = [
     "Attempts",
-    "Door",
     "DurableJobs",
     "Elsewhere",
     "Lost",
-    "Told",
+    "SavedCallRunner",
+    "SealedJob",
     "job_of",
     "open_row",
     "progress_of",
@@ -39,8 +39,8 @@ __all__ = [
 ]
 
 
-class Told:
-    """What a row holds under its seal: the call, and the approval that it was accepted with."""
+class SealedJob:
+    """Sealed content of a row: the call, and the approval with which it was accepted."""
 
     __slots__ = ("approval", "saved")
 
@@ -69,10 +69,10 @@ def row_of(job: Job, call: Call, vault: Vault, approval: str) -> JobRow:
     )
 
 
-def open_row(row: JobRow, vault: Vault) -> Told:
-    """Return what is under the seal. Raises `ToolFailure("storage")` for another key."""
+def open_row(row: JobRow, vault: Vault) -> SealedJob:
+    """Return the sealed content of a row. Raises `ToolFailure("storage")` for another key."""
     values: Mapping[str, Any] = vault.open(row.saved, _purpose(row.id))
-    return Told(SavedCall.from_json(values["call"]), str(values["approval"]))
+    return SealedJob(SavedCall.from_json(values["call"]), str(values["approval"]))
 
 
 def job_of(row: JobRow) -> Job:
@@ -97,12 +97,12 @@ def progress_of(job: Job) -> str:
     """Return the progress of `job` as its row holds it."""
     if job.progress is None:
         return ""
-    told = job.progress
-    return dumps({"progress": told.progress, "total": told.total, "message": told.message}).decode()
+    reported = job.progress
+    return dumps({"progress": reported.progress, "total": reported.total, "message": reported.message}).decode()
 
 
 def _is_repeatable(call: Call) -> bool:
-    """Whether it may run again: a read, or a tool that says so, where the session believes what its source says."""
+    """Whether the call may run again: a read, or a tool declared idempotent whose source the session trusts."""
     tool = call.target
     hints = tool.annotations
     return (hints.read_only or hints.idempotent) and tool.origin not in call.session.treat_as_write
@@ -128,11 +128,11 @@ class Elsewhere(Exception):
     """This process does not have the tool; another one may."""
 
 
-class Door(Protocol):
-    """How saved calls are made again: through the one door, from the top."""
+class SavedCallRunner(Protocol):
+    """Runner of saved calls: through the pipeline, from the top."""
 
     async def knows(self, saved: SavedCall) -> bool:
-        """Whether this process has the tool, or had it listed by now if it came to have it."""
+        """Whether this process has the tool, or would have listed it by now."""
         ...
 
     async def make(self, saved: SavedCall, *, approval: str, listener: Listener) -> ToolResult:
@@ -151,28 +151,28 @@ class Door(Protocol):
 class Attempts:
     """Makes the calls of jobs that this process has claimed."""
 
-    def __init__(self, rows: JobRows, door: Door, limits: JobLimits) -> None:
+    def __init__(self, rows: JobRows, runner: SavedCallRunner, limits: JobLimits) -> None:
         self._rows = rows
-        self._door = door
+        self._runner = runner
         self._limits = limits
 
-    async def make(self, row: JobRow, told: Told, claimed: Claimed, listener: Listener) -> ToolResult:
-        """Return what the job comes to; `claimed` says what its last attempt came to before it was claimed.
+    async def make(self, row: JobRow, sealed: SealedJob, claimed: Claimed, listener: Listener) -> ToolResult:
+        """Return the job's result; `claimed` holds the outcome of its last attempt before the claim.
 
         Raises `Elsewhere` before anything began, and `Lost`.
         """
         first = self._first(row, claimed)
         if isinstance(first, ToolResult):
             return first
-        if not await self._door.knows(told.saved):
+        if not await self._runner.knows(sealed.saved):
             raise Elsewhere
-        key = told.saved.idempotency_key or f"job:{row.id}"
+        key = sealed.saved.idempotency_key or f"job:{row.id}"
         for attempt in range(first, _MAX_ATTEMPTS + 1):
             if not await self._rows.begin(row, attempt, key):
                 raise Lost
             row = replace(row, attempt=attempt)
-            saved = replace(told.saved, id=row.attempt_id, first=row.call, idempotency_key=key)
-            result = await self._door.make(saved, approval=told.approval, listener=listener)
+            saved = replace(sealed.saved, id=row.attempt_id, first=row.call, idempotency_key=key)
+            result = await self._runner.make(saved, approval=sealed.approval, listener=listener)
             if not (row.repeatable and _is_passing(result) and attempt < self._limits.retries.attempts):
                 return result
             await anyio.sleep(min(self._limits.retries.backoff * 2 ** (attempt - 1), _MAX_BACKOFF))
@@ -184,7 +184,7 @@ class Attempts:
         if not outcome:
             return last or 1  # it never started, or was a read, which leaves no trace
         if outcome != OUTCOME_UNKNOWN and claimed.is_kept:
-            return last  # it has ended, and is answered with what it came to
+            return last  # the attempt has ended, and its recorded outcome is the answer
         if row.may_begin_again or outcome in _DID_NOT_RUN:
             return last + 1 if last < _MAX_ATTEMPTS else _given_up(row)
         return _unknown(row) if outcome == OUTCOME_UNKNOWN else _result_lost(row, outcome)
@@ -198,7 +198,7 @@ def _unknown(row: JobRow) -> ToolResult:
     return ToolResult.failed(
         OUTCOME_UNKNOWN,
         f"{row.tool} was running when Toolcrib stopped, and may have had its effect; it was not run again",
-        hint="look at what it should have changed before you call it again",
+        hint="check its effects before you call it again",
         details={"call_id": row.attempt_id},
     )
 
@@ -207,7 +207,7 @@ def _result_lost(row: JobRow, outcome: str) -> ToolResult:
     return ToolResult.failed(
         OUTCOME_UNKNOWN,
         f"{row.tool} ended ({outcome}) just when Toolcrib stopped, and its result is lost; it was not run again",
-        hint="look at what it should have changed before you call it again",
+        hint="check its effects before you call it again",
         details={"call_id": row.attempt_id, "outcome": outcome},
     )
 
@@ -216,42 +216,42 @@ def _given_up(row: JobRow) -> ToolResult:
     return ToolResult.failed(
         OUTCOME_UNKNOWN,
         f"{row.tool} was begun {row.attempt} times, and never ended; it is not begun again",
-        hint="the log says what stopped it",
+        hint="the log has the cause",
         details={"call_id": row.attempt_id},
     )
 
 
 _TEND_SECONDS: Final = 0.25
-"""Between two writes of what jobs tell, and two looks at who is to be cancelled."""
+"""Interval of writing job reports and of checking for cancellations."""
 _POLL_SECONDS: Final = 0.1
 """Between two looks at a job that another process carries."""
 _STOPPED: Final = ToolResult.failed(
-    "cancelled", "the job was cancelled before it ended; it may have run in part", hint="check what it did"
+    "cancelled", "the job was cancelled before it ended; it may have run in part", hint="check its effects"
 )
 _NEVER_BEGAN: Final = ToolResult.failed("cancelled", "the job was cancelled before it began")
 _BROKEN: Final = ToolResult.failed("internal", "the job ended without a result; the log has the reason")
 
 
 class DurableJobs:
-    """Accepts jobs, and carries them where the limits say that this process works. One for a crib, on its loop."""
+    """Durable jobs: accepts them, and runs them when the limits let this process work. One for a crib, on its loop."""
 
     def __init__(
         self,
-        tell: Callable[[Job], None],
+        notify: Callable[[Job], None],
         limits: JobLimits,
         *,
         rows: JobRows,
         vault: Vault,
-        door: Door,
+        runner: SavedCallRunner,
         queue: Callable[[], Awaitable[Queue]],
     ) -> None:
-        """`tell` hears of jobs as with `InProcessJobs`; `door` makes calls again; `queue` is made when needed."""
-        self._tell = tell
+        """`notify` receives jobs as in `InProcessJobs`; `runner` makes calls again; `queue` is made when needed."""
+        self._notify = notify
         self._limits = limits
         self._rows = rows
         self._vault = vault
-        self._door = door
-        self._attempts = Attempts(rows, door, limits)
+        self._runner = runner
+        self._attempts = Attempts(rows, runner, limits)
         self._keeper = Keeper(rows, limits, queue, self.carry, self._look_after)
         self._tasks = Background()
         self._work: Work | None = None
@@ -283,7 +283,7 @@ class DurableJobs:
                 await run.left.wait()
 
     async def close(self) -> None:
-        """Leave what may be repeated and what waits to the next process; cancel the rest, and wait for its record."""
+        """Leave repeatable and waiting jobs to the next process; cancel the rest, and wait for their records."""
         self._work = None
         runs = tuple(self._runs.values())
         for run in runs:
@@ -299,7 +299,7 @@ class DurableJobs:
 
     @property
     def works(self) -> bool:
-        """Whether this process carries jobs, or has accepted some that it will."""
+        """Whether this process runs jobs, or has accepted some that it will run."""
         is_waited_for = self._limits.work and not self._accepted.keys() <= self._away
         return is_waited_for or any(run.is_job and run.job.result is None for run in self._runs.values())
 
@@ -309,7 +309,7 @@ class DurableJobs:
         return self._limits.age
 
     def room(self, principal: str) -> bool:
-        """Whether this principal may have another one that works in this process."""
+        """Whether this principal may start another job in this process."""
         working = (run.job for run in self._runs.values() if run.job.status == "working")
         return self._work is not None and sum(job.principal == principal for job in working) < self._limits.working
 
@@ -351,7 +351,7 @@ class DurableJobs:
         """Write it down, and let its principal have it. Raises `ToolFailure("storage")`: then it is still a call."""
         if id in self._accepted:
             job, _ = self._accepted[id]
-            self._tell(job)
+            self._notify(job)
             return job
         run = self._runs[id]
         if run.call is None:  # a job of the queue that began before its caller was answered
@@ -364,7 +364,7 @@ class DurableJobs:
             self._wake()
             if run.line is not None:
                 run.line.cut()
-            self._tell(run.job)
+            self._notify(run.job)
             if run.left.is_set():
                 await self._finish(run, row, run.job.result)
                 self._drop(run)
@@ -382,7 +382,7 @@ class DurableJobs:
             raise no_such_job(id)
         job = job_of(row)
         if job.result is not None and self._accepted.pop(id, None) is not None:
-            self._tell(job)  # before anybody here has its result
+            self._notify(job)  # before a caller here has its result
         return job
 
     async def result(self, id: str, principal: str, seconds: float | None = None) -> ToolResult:
@@ -472,7 +472,7 @@ class DurableJobs:
         return None
 
     async def _finish(self, run: Run, row: JobRow, result: ToolResult | None) -> None:
-        """Write down what came of it, then let it be known; what may be repeated is left to the next process."""
+        """Record the outcome of a job, then publish it; a repeatable one is left to the next process."""
         is_cut_off = result is None or (result.error is not None and result.error.code == "cancelled")
         if is_cut_off and self._work is None and row.may_begin_again and not run.is_called_off:
             await self._rows.release(row, begun=True)
@@ -485,12 +485,12 @@ class DurableJobs:
             run.row, is_written = None, True
         if is_written:
             run.end(job)
-            self._tell(job)
+            self._notify(job)
 
     async def _accept(self, call: Call, job: Job) -> None:
         """Write the job down and offer it; nothing stays of it when the caller leaves meanwhile."""
         key = call.options.idempotency_key or f"job:{job.id}"
-        approval = call.approval or await self._door.vouch(call, job.id)
+        approval = call.approval or await self._runner.vouch(call, job.id)
         row = row_of(job, call.evolve(idempotency_key=key), self._vault, approval)
         if self._limits.work:
             row = replace(row, offered=self._rows.worker)
@@ -531,7 +531,7 @@ class DurableJobs:
                     run.leave()
 
     async def _look_after(self, marks: Sequence[JobMark]) -> None:
-        """Follow what was accepted here and is carried elsewhere, and tell of its end."""
+        """Watch jobs that were accepted here and run elsewhere, and report their end."""
         if not self._accepted:
             return
         others = {mark.id for mark in marks if mark.worker not in ("", self._rows.worker)}
@@ -539,7 +539,7 @@ class DurableJobs:
         for id in self._accepted.keys() - {mark.id for mark in marks}:
             row = await self._rows.get(id, None)
             if (row is None or row.ended is not None) and self._accepted.pop(id, None) is not None and row is not None:
-                self._tell(job_of(row))
+                self._notify(job_of(row))
 
     async def _call_off(self, job: Job) -> None:
         """Ask the job's worker to stop; one that waits has ended now, and is recorded as never made."""
@@ -548,9 +548,9 @@ class DurableJobs:
         if row is None or not await self._rows.call_off(job.id, _NEVER_BEGAN):
             return
         if row.attempt == 0:
-            await self._door.note(open_row(row, self._vault).saved, _NEVER_BEGAN)
+            await self._runner.note(open_row(row, self._vault).saved, _NEVER_BEGAN)
         self._accepted.pop(job.id, None)
-        self._tell(await self.get(job.id, job.principal))
+        self._notify(await self.get(job.id, job.principal))
 
     async def _later(self, job: Job) -> Job:
         """Return the job after its next change here, or as another process has it a moment later."""
@@ -563,7 +563,7 @@ class DurableJobs:
         return await self.get(job.id, job.principal)
 
     def _add(self, run: Run) -> None:
-        """Take a run in; who waits for its job hears from now on what it tells."""
+        """Add a run; waiters for its job receive its reports from now on."""
         self._runs[run.job.id] = run
         self._wake()
 
@@ -578,7 +578,7 @@ class DurableJobs:
         run.leave()
 
     async def _tend(self) -> None:
-        """Write what jobs tell, and stop those that were called off elsewhere. At rest while nothing runs."""
+        """Write job reports, and stop jobs that were cancelled elsewhere. Idle while nothing runs."""
         written: dict[str, tuple[str, str]] = {}
         while True:
             while not any(run.row is not None for run in self._runs.values()):
@@ -587,14 +587,14 @@ class DurableJobs:
             try:
                 written = await self._tend_once(written)
             except ToolFailure as failure:
-                _LOG.debug("what jobs tell cannot be written now: %s", failure.message)
+                _LOG.debug("job reports cannot be written now: %s", failure.message)
 
     async def _tend_once(self, written: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
         jobs = [run.job for run in self._runs.values() if run.row is not None]
         now = {job.id: (progress_of(job), job.output) for job in jobs}
-        news = [(id, *told) for id, told in now.items() if written.get(id, ("", "")) != told]
-        if news:
-            await self._rows.told(news)
+        reports = [(id, *report) for id, report in now.items() if written.get(id, ("", "")) != report]
+        if reports:
+            await self._rows.write_reports(reports)
         for id in await self._rows.called_off():
             if (run := self._runs.get(id)) is not None:
                 run.is_called_off = True

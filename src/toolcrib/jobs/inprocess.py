@@ -20,9 +20,9 @@ __all__ = ["InProcessJobs"]
 class InProcessJobs:
     """Carries jobs as tasks of this event loop. One for a crib."""
 
-    def __init__(self, tell: Callable[[Job], None], limits: JobLimits | None = None) -> None:
-        """`tell` hears of every job that is handed over, and of its end."""
-        self._tell = tell
+    def __init__(self, notify: Callable[[Job], None], limits: JobLimits | None = None) -> None:
+        """`notify` receives each job that is handed over, and again when it ends."""
+        self._notify = notify
         self._limits = limits or JobLimits()
         self._tasks = Background()
         self._runs: dict[str, Run] = {}
@@ -44,7 +44,7 @@ class InProcessJobs:
 
     @property
     def works(self) -> bool:
-        """Whether jobs work."""
+        """Whether any job is running."""
         return any(run.is_job and run.job.result is None for run in self._runs.values())
 
     @property
@@ -53,7 +53,7 @@ class InProcessJobs:
         return self._limits.age
 
     def room(self, principal: str) -> bool:
-        """Whether this principal may have another one that works."""
+        """Whether this principal may start another job."""
         working = (run.job for run in self._runs.values() if run.job.status == "working")
         return self._work is not None and sum(job.principal == principal for job in working) < self._limits.working
 
@@ -99,7 +99,7 @@ class InProcessJobs:
         run.is_job = True
         if run.line is not None:
             run.line.cut()
-        self._tell(run.job)
+        self._notify(run.job)
         return run.job
 
     async def get(self, id: str, principal: str) -> Job:
@@ -150,7 +150,7 @@ class InProcessJobs:
         finally:
             run.settle(ToolResult.failed("internal", "the job ended without a result; the log has the reason"))
             if run.is_job:
-                self._tell(run.job)
+                self._notify(run.job)
 
     def _find(self, id: str, principal: str) -> Run:
         self._forget_old()

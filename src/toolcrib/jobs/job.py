@@ -24,7 +24,7 @@ __all__ = [
     "Status",
     "Work",
     "no_such_job",
-    "said_as",
+    "requested_name",
     "seconds_for",
     "status_of",
     "still_works",
@@ -65,14 +65,18 @@ class Job:
     """In the envelope of the session that started it, once it ended."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a caller is shown while it works; the result is not in it."""
+        """Return the report for a caller while the job works; without the result."""
         shown: dict[str, Any] = {"task_id": self.id, "tool_name": self.tool, "status": self.status}
         shown["started"] = round(self.started, 3)
         if self.ended is not None:
             shown["seconds"] = round(self.ended - self.started, 3)
         if self.progress is not None:
-            told = {"progress": self.progress.progress, "total": self.progress.total, "message": self.progress.message}
-            shown["progress"] = {key: value for key, value in told.items() if value not in (None, "")}
+            report = {
+                "progress": self.progress.progress,
+                "total": self.progress.total,
+                "message": self.progress.message,
+            }
+            shown["progress"] = {key: value for key, value in report.items() if value not in (None, "")}
         if self.output:
             shown["output"] = self.output
         return shown
@@ -88,27 +92,26 @@ class Retries(Section):
 
 
 class JobLimits(Section):
-    """How many jobs there may be, and for how long."""
+    """Limits on the number and the duration of jobs."""
 
     working: Count = 32
     """Jobs of one principal that work at the same time."""
     waiting: Count = 1000
     """Jobs of one principal that have not ended, those in the queue included."""
     seconds: Number = setting(3600.0, changed_by="tool")
-    """Time that a job may take when neither the tool nor the caller says otherwise."""
+    """Default duration limit of a job, for tools and callers that set none."""
     max_seconds: Number = 86_400.0
     """Time that no tool and no caller can extend a job beyond."""
     kept: Count = setting(1000, changed_by="tool")
-    """Ended jobs that are kept, of each principal where they are durable; the one that ended first is forgotten first.
-    """
+    """Ended jobs that are kept, for each principal if durable; the job that ended first is forgotten first."""
     age: Number = setting(86_400.0, changed_by="tool")
     """Seconds that an ended job is kept."""
     output: Count = setting(4000, changed_by="tool")
     """Characters of a job's output that are kept: its end."""
     engine: Engine = setting("auto", changed_by="tool")
-    """Who carries jobs: `process`, `durable`, or `auto`, which is durable where it can be."""
+    """Job engine: `process`, `durable`, or `auto`, which is durable where the store allows it."""
     work: Flag = setting(True, changed_by="tool")
-    """Whether this process takes jobs from the queue. One that does not accepts them all the same."""
+    """Whether this process takes jobs from the queue. It accepts them in either case."""
     retries: Retries = Retries.model_construct()
 
 
@@ -137,7 +140,7 @@ class Jobs(Protocol):
 
     @property
     def works(self) -> bool:
-        """Whether this process carries jobs now that others wait for."""
+        """Whether this process runs jobs that others wait for."""
         ...
 
     @property
@@ -146,13 +149,13 @@ class Jobs(Protocol):
         ...
 
     def room(self, principal: str) -> bool:
-        """Whether this principal may have another one that works."""
+        """Whether this principal may start another job."""
         ...
 
     async def start(self, call: Call) -> str:
-        """Start carrying out `call`, which holds its grant; return the id of the job.
+        """Start running `call`, which holds its grant; return the id of the job.
 
-        Raises `ToolFailure("overloaded")` where there is no room. One that is cancelled meanwhile leaves no job.
+        Raises `ToolFailure("overloaded")` when the limits are reached. A cancellation during the start leaves no job.
         """
         ...
 
@@ -165,7 +168,7 @@ class Jobs(Protocol):
         ...
 
     async def hand_over(self, id: str) -> Job:
-        """Let its principal have it as a job; what the tool asks of its client is refused from now on."""
+        """Hand the job over to its principal; from then on, requests of the tool to its client are refused."""
         ...
 
     async def get(self, id: str, principal: str) -> Job:
@@ -199,8 +202,8 @@ class Jobs(Protocol):
         ...
 
 
-def said_as(call: Call) -> str:
-    """Return what the caller knows the tool of `call` as: its op, or the name that was asked for; never a verb's."""
+def requested_name(call: Call) -> str:
+    """Return the caller's name for the tool of `call`: its op, or the requested name; never a meta-tool's."""
     return call.route.op or ("" if call.route.verb else call.route.requested) or call.target.name
 
 
@@ -211,7 +214,7 @@ def seconds_for(call: Call, limits: JobLimits) -> float:
 
 def no_such_job(id: str) -> ToolFailure:
     """Return the failure for an unknown job id; the same for another principal's job."""
-    return ToolFailure("not_found", f"there is no task {id[:60]!r}", hint="ended tasks are forgotten after a while")
+    return ToolFailure("not_found", f"task {id[:60]!r} not found", hint="ended tasks are forgotten after a while")
 
 
 def still_works(job: Job) -> ToolFailure:
@@ -220,7 +223,7 @@ def still_works(job: Job) -> ToolFailure:
 
 
 def status_of(result: ToolResult) -> Status:
-    """Return what a result makes of its job."""
+    """Return the status that a result implies for its job."""
     if result.input_required is not None:
         return "input_required"
     if result.error is None:

@@ -16,11 +16,11 @@ from ..store.jobs import JobMark, JobRow, JobRows
 from ..system.tasks import Background
 from .job import JobLimits
 
-__all__ = ["Carry", "Gone", "Keeper", "LocalQueue", "Offer", "Queue", "Saw"]
+__all__ = ["Carry", "Gone", "Keeper", "LocalQueue", "Queue", "QueuedJob", "Saw"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class QueuedJob:
     """A job to be had, under this claim."""
 
     id: str
@@ -32,7 +32,7 @@ Carry = Callable[[str, int], Awaitable[None]]
 """Carries out the job with this id, if it can be had under this claim. Never raises but when it is cancelled."""
 
 Gone = Callable[[Collection[str]], Awaitable[Collection[str]]]
-"""Says which of these workers are gone."""
+"""Returns those of these workers that have died."""
 
 
 class Queue(Protocol):
@@ -46,12 +46,12 @@ class Queue(Protocol):
         """Begin to take jobs; `worker` names this process. Raises `UsageError` when that is impossible here."""
         ...
 
-    async def offer(self, offers: Sequence[Offer]) -> None:
+    async def offer(self, offers: Sequence[QueuedJob]) -> None:
         """Let jobs be had."""
         ...
 
     async def tidy(self, gone: Gone) -> None:
-        """Free what workers that are gone hold, and forget what has ended. Called now and then."""
+        """Release the jobs of dead workers, and forget ended ones. Called periodically."""
         ...
 
     async def close(self) -> None:
@@ -73,7 +73,7 @@ class LocalQueue:
         self._carry = carry
         await self._tasks.start()
 
-    async def offer(self, offers: Sequence[Offer]) -> None:
+    async def offer(self, offers: Sequence[QueuedJob]) -> None:
         """Begin each as soon as its principal has room."""
         for offer in offers:
             key = (offer.id, offer.claim)
@@ -82,14 +82,14 @@ class LocalQueue:
                 self._tasks.spawn(lambda offer=offer: self._take(offer))
 
     async def tidy(self, gone: Gone) -> None:
-        """Nothing to do: no other process takes from this queue."""
+        """Without effect: no other process takes from this queue."""
 
     async def close(self) -> None:
         """Cancel what waits for its turn."""
         self._carry = None
         await self._tasks.stop()
 
-    async def _take(self, offer: Offer) -> None:
+    async def _take(self, offer: QueuedJob) -> None:
         try:
             async with self._limits[offer.principal]:
                 if self._carry is not None:
@@ -194,14 +194,14 @@ class Keeper:
     async def _put(self, jobs: Sequence[JobMark]) -> None:
         try:
             queue = await self.start()
-            await queue.offer([Offer(id=job.id, claim=job.claim, principal=job.principal) for job in jobs])
+            await queue.offer([QueuedJob(id=job.id, claim=job.claim, principal=job.principal) for job in jobs])
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._rows.unmark(jobs)
             raise
 
     def _is_due(self, what: str, seconds: float) -> bool:
-        """Whether `what` was not done for so long; it counts as done from now on."""
+        """Whether the last run of `what` is that long ago; if so, it counts as run now."""
         now = time.monotonic()
         if now < self._due.get(what, 0.0):
             return False

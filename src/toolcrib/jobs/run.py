@@ -15,7 +15,7 @@ from ..core.context import Listener, Output, Peer, Progress
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..store.jobs import JobRow
-from .job import Job, said_as, status_of
+from .job import Job, requested_name, status_of
 
 __all__ = ["Line", "Run", "both", "new_job"]
 
@@ -29,7 +29,7 @@ class Line:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared; nothing once the line is cut."""
+        """Capabilities that the client declared; empty once the connection is cut."""
         return self._peer.capabilities if self._peer is not None else {}
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -60,24 +60,24 @@ class Run:
         self.changed = anyio.Event()
         """Set at the next change; there is another one then."""
         self.left = anyio.Event()
-        """Set when nothing works on it any more, and what was to be written down is."""
+        """Set when no task works on the run any more, and its records are written."""
         self.is_job = False
         """False while its caller waits for it."""
         self.is_called_off = False
         """True once its principal wants it cancelled."""
         self.call: Call | None = None
-        """The call itself where it began in front of its caller."""
+        """The call itself, if its caller waited for it here."""
         self.row: JobRow | None = None
-        """What is written down of it, where it is ours by that row."""
+        """Its stored row, while this process holds the claim."""
         self._kept = kept
 
     def hear(self, update: Progress | Output) -> None:
-        """Keep what the tool tells."""
+        """Record a report of the tool."""
         if isinstance(update, Progress):
             self.job = replace(self.job, progress=update)
         elif isinstance(update.chunk, str):
             self.job = replace(self.job, output=(self.job.output + update.chunk)[-self._kept :])
-        self._tell()
+        self._notify()
 
     def ending(self, result: ToolResult) -> Job:
         """Return the job as `result` ends it now."""
@@ -92,14 +92,14 @@ class Run:
         """Let it be known how the job ended."""
         self.job = job
         self.ended.set()
-        self._tell()
+        self._notify()
 
     def leave(self) -> None:
-        """Say that nothing works on it here any more."""
+        """Mark the run as left by this process."""
         self.left.set()
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.changed.set()
         self.changed = anyio.Event()
 
@@ -112,7 +112,7 @@ def new_job(call: Call) -> Job:
         call_id=call.id,
         principal=call.session.principal,
         session=call.session.key,
-        tool=said_as(call),
+        tool=requested_name(call),
         source=tool.source,
         status="working",
         started=time.time(),
@@ -120,7 +120,7 @@ def new_job(call: Call) -> Job:
 
 
 def both(first: Listener, second: Listener | None) -> Listener:
-    """Return a listener that tells two."""
+    """Return a listener that forwards to two others."""
     if second is None:
         return first
 

@@ -1,6 +1,6 @@
-"""Tools by which a model looks after its jobs; offered once there is a tool that can go on in the background.
+"""Tools by which a model manages its jobs; listed once a tool can run in the background.
 
-They are tools like any: what `start_background_task` names comes through the one door, with its own permission.
+They are ordinary tools: a call made by `start_background_task` passes through the pipeline, with its own permission.
 """
 
 from __future__ import annotations
@@ -89,22 +89,22 @@ class JobTools:
             return await self._start(arguments, context)
         if tool.local_name == "list_background_tasks":
             listed = await jobs.list(principal, arguments.get("status"))
-            return self._told({"tasks": [job.to_json() for job in listed], "count": len(listed)}, *listed)
+            return self._report({"tasks": [job.to_json() for job in listed], "count": len(listed)}, *listed)
         if tool.local_name == "list_background_capable_tools":
-            return self._told(_capable(self._offered(context)))
+            return self._report(_capable(self._offered(context)))
         task_id = str(arguments["task_id"])
         if tool.local_name == "cancel_background_task" and task_id == _EVERY:
             return await self._cancel_all(principal)
         if tool.local_name == "cancel_background_task":
             job = await jobs.cancel(task_id, principal)
-            return self._told(job.to_json(), job)
+            return self._report(job.to_json(), job)
         return await self._look(task_id, principal, float(arguments["wait_seconds"]))
 
     async def _start(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        name, given = str(arguments["tool_name"]), arguments["arguments"]
+        name, values = str(arguments["tool_name"]), arguments["arguments"]
         run = self._door_of(context)
-        told = await run(name, given, background=True, timeout=arguments.get("timeout_seconds"))
-        return told.with_meta(**{TASK: told.meta["job"]}) if "job" in told.meta else told
+        result = await run(name, values, background=True, timeout=arguments.get("timeout_seconds"))
+        return result.with_meta(**{TASK: result.meta["job"]}) if "job" in result.meta else result
 
     async def _cancel_all(self, principal: str) -> ToolResult:
         """Stop all running jobs of a principal. A job that ends meanwhile is left out of the report."""
@@ -112,7 +112,7 @@ class JobTools:
         for job in await self._jobs.list(principal, "working"):
             with suppress(ToolFailure):
                 stopped.append(await self._jobs.cancel(job.id, principal))
-        return self._told({"tasks": [job.to_json() for job in stopped], "count": len(stopped)}, *stopped)
+        return self._report({"tasks": [job.to_json() for job in stopped], "count": len(stopped)}, *stopped)
 
     async def _look(self, task_id: str, principal: str, seconds: float) -> ToolResult:
         """Return the result of a job that has ended within `seconds`, as it is; else how far it is."""
@@ -123,9 +123,9 @@ class JobTools:
             if failure.code != "timeout":
                 raise
         job = await jobs.get(task_id, principal)
-        return self._told(job.to_json(), job)
+        return self._report(job.to_json(), job)
 
-    def _told(self, value: Any, *jobs: Job) -> ToolResult:
+    def _report(self, value: Any, *jobs: Job) -> ToolResult:
         """Return the state of jobs; the output of one may contain foreign text already."""
         answer = ToolResult.of_text(dumps(value).decode(), structured=value)
         saying = [job for job in jobs if job.output or job.progress is not None]

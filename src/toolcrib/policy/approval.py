@@ -1,10 +1,10 @@
 """Approval of calls by people. A missing approver, a late answer and an exception all count as a refusal.
 
-    store the question ──► ask every way there is, at the same time ──► the first answer is written down ──► use it
-                           the session's approver · channels (webhook) · the store itself, from any process
+  store the question ──► ask through all channels at once ──► record the first answer ──► use it
+  the session's approver · channels (webhook) · the store itself, from any process
 
-What is shown is what will run: an approver gets a copy of the arguments, and a call whose arguments changed meanwhile
-is refused. One session is shown one question at a time; the store shows all that are open.
+An approver gets a copy of the arguments that will run, and a call whose arguments changed meanwhile is refused. One
+session gets one question at a time; the store lists all open ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import anyio
 
 from ..core.approval import Approval, Settlement
 from ..core.call import Call
-from ..core.permission import Answer, AnswersLater, Approver, Decision, NobodyToAsk, Question, QuestionStands
+from ..core.permission import Answer, AnswersLater, ApprovalPending, Approver, Decision, NoApprover, Question
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure
@@ -30,11 +30,11 @@ from .asking.questions import (
     binding,
     broken,
     denied_by_rule,
-    nobody_to_ask,
+    no_approver,
     refused,
     shown_arguments,
     shown_text,
-    standing,
+    still_pending,
     unanswered,
 )
 from .asking.settings import ApprovalSettings
@@ -57,7 +57,7 @@ Revise = Callable[[Call], Awaitable[Call]]
 
 
 class Book(Protocol):
-    """Where approvals are written down: `store.approvals`, as far as asking needs it."""
+    """Store of approvals (`store.approvals`), as far as asking needs it."""
 
     def now(self) -> float:
         """Return the seconds since 1970."""
@@ -80,7 +80,7 @@ class Book(Protocol):
         ...
 
     async def redeem(self, id: str, call_id: str, hash: str) -> None:
-        """Use it; raises `ToolFailure("denied")` where it cannot be used for this call."""
+        """Use the approval; raises `ToolFailure("denied")` when it does not hold for this call."""
         ...
 
     async def withdraw(self, id: str, reason: str) -> None:
@@ -106,19 +106,19 @@ async def _no_diff(call: Call) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """How a crib asks."""
+    """Channels, store and services with which a crib asks."""
 
     settings: ApprovalSettings = field(default_factory=ApprovalSettings)
     timeout: float = 120.0
     """Seconds that an approver has, from when he is asked."""
     board: Board = field(default_factory=Board)
     redact: Callable[[Any], Any] = _plain
-    """Masks secrets in what is shown and stored."""
+    """Masks secrets in shown and stored values."""
     channels: tuple[Channel, ...] = ()
     settled: Callable[[Approval], None] = _nothing
-    """Hears how each question ended, for those whom channels have asked; it must not wait."""
+    """Callback for the end of each question, for channels that asked it; it must not block."""
     diff: Callable[[Call], Awaitable[str]] = _no_diff
-    """Returns what a call would change in a file, as a unified diff; empty for a call that edits none."""
+    """Returns the file changes of a call as a unified diff; empty for a call that edits no file."""
 
 
 @dataclass(slots=True)
@@ -135,9 +135,9 @@ class _Case:
     decision: Decision
     question: Question
     rule: str = ""
-    """Who allowed it, where that was no answer."""
+    """The rule that allowed the call without an answer."""
     failure: ToolFailure | None = None
-    """Why it cannot be answered any more."""
+    """Reason why the question cannot be answered any more."""
     elsewhere: bool = False
     """A channel has announced that the answer comes through the store."""
     stands: bool = False
@@ -165,7 +165,7 @@ class Approvals:
         if call.approval:
             return await self._redeemed(call, decision, revise)
         if not self._can_ask(call.session):
-            raise nobody_to_ask(call, decision)
+            raise no_approver(call, decision)
         before = arguments_digest(call.arguments)  # making the question waits for files
         case = _Case(call, decision, await self._question(call, decision))
         try:
@@ -191,7 +191,7 @@ class Approvals:
         return _reaches(session.approvals.approver) or bool(ways.channels) or ways.settings.wait
 
     async def _question(self, call: Call, decision: Decision) -> Question:
-        ways, redacted = self._ways, self._ways.redact(call.told)
+        ways, redacted = self._ways, self._ways.redact(call.display_arguments)
         return Question(
             call_id=call.id,
             tool=call.target,
@@ -206,7 +206,7 @@ class Approvals:
         )
 
     async def _stored(self, case: _Case) -> Approval:
-        """Write the question down; what is returned may be an older one about the same call."""
+        """Store the question; the result may be an older one about the same call."""
         asked, tool, now = case.question, case.call.target, self._book.now()
         approval = Approval(
             id=asked.approval,
@@ -233,7 +233,7 @@ class Approvals:
                 approval=stored.id,
             )
         if stored.state == "pending":
-            self._ways.board.tell(stored)
+            self._ways.board.notify(stored)
         return stored
 
     async def _answered(self, case: _Case) -> Approval:
@@ -285,7 +285,7 @@ class Approvals:
         return True
 
     async def _ask_all(self, case: _Case) -> None:
-        """Ask at every way at the same time; when all of them came to nothing, wait for the store or give up."""
+        """Ask through all channels at once; when all of them fail, wait for the store or give up."""
         ways, approver = self._ways, case.call.session.approvals.approver
         began = anyio.current_time()
         async with anyio.create_task_group() as group:
@@ -299,7 +299,7 @@ class Approvals:
             await anyio.sleep(max(0.0, began + ways.timeout - anyio.current_time()))
             self._fail(case, unanswered(case.call, case.decision, ways.timeout))
         else:
-            self._fail(case, nobody_to_ask(case.call, case.decision))
+            self._fail(case, no_approver(case.call, case.decision))
 
     async def _ask_approver(self, case: _Case, approver: Approver) -> None:
         """Show the question to the session's own approver, when it is its turn."""
@@ -318,10 +318,10 @@ class Approvals:
             self._fail(case, unanswered(case.call, case.decision, self._ways.timeout))
         except AnswersLater:
             case.elsewhere = True
-        except QuestionStands:
+        except ApprovalPending:
             case.stands = True
-            self._fail(case, standing(case.question))
-        except NobodyToAsk:
+            self._fail(case, still_pending(case.question))
+        except NoApprover:
             return
         except ToolFailure as failure:
             self._fail(case, failure)
@@ -353,7 +353,7 @@ class Approvals:
         return approval is not None and approval.state == "pending" and not await self._ruled(case)
 
     async def _take(self, case: _Case, answer: Answer) -> None:
-        """Write an answer down, and remember what it says of later calls."""
+        """Record an answer, and its effect on later calls."""
         settled = await self._settle(case, settlement_of(answer, self._ways.redact))
         if settled is not None:
             self._learn(case, settled)
@@ -366,11 +366,11 @@ class Approvals:
             if failure.code != "conflict":
                 raise
             return None
-        self._ways.board.tell(settled)
+        self._ways.board.notify(settled)
         return settled
 
     def _learn(self, case: _Case, settled: Approval) -> None:
-        """Keep what an answer says beyond its call, once."""
+        """Apply the part of an answer that reaches beyond its call, once."""
         if case.learned or not settled.verdict:
             return
         case.learned = True
@@ -384,7 +384,7 @@ class Approvals:
         self._ways.board.stir()
 
     async def _used(self, case: _Case, settled: Approval, revise: Revise) -> Call:
-        """Return the call with its grant where the approval says yes; raise what a no says."""
+        """Return the call with its grant if it was approved; raise the refusal otherwise."""
         call, decision = case.call, case.decision
         if settled.state == "denied" and settled.verdict:
             raise refused(settled, call.name)
@@ -406,7 +406,7 @@ class Approvals:
         if edited is not None:
             revised = await self._edited(call.evolve(arguments=edited, references=()), approval, revise)
             if arguments_digest(revised.arguments) == arguments_digest(call.arguments):
-                hash = approval.hash  # made again as it was changed: a job saves what it runs
+                hash = approval.hash  # a job saves the edited call, which is made again
             by, given = approval.by or "the approver", " ".join(approval.arguments.split())
             call = revised.evolve(edited=f"{by} approved this call with other arguments: {given}")
         await self._book.redeem(approval.id, call.id, hash)
@@ -430,7 +430,7 @@ class Approvals:
             _LOG.warning("approval %s could not be taken back: %s", id, failure)
         else:
             if left is not None:
-                self._ways.board.tell(left)
+                self._ways.board.notify(left)
                 if left.state == "cancelled":
                     self._ways.settled(left)
 
@@ -443,7 +443,7 @@ def settlement_of(
     Raises `ToolFailure("invalid_arguments")` for an `edit` without arguments, and for a verdict that does not exist.
     """
     if answer.verdict not in (*_YES, "no", "comment", "never"):
-        raise ToolFailure("invalid_arguments", f"there is no verdict {answer.verdict!r}")
+        raise ToolFailure("invalid_arguments", f"unknown verdict {answer.verdict!r}")
     if (answer.verdict == "edit") != (answer.arguments is not None):
         raise ToolFailure("invalid_arguments", "arguments go with the verdict edit, and edit needs them")
     return Settlement(
@@ -459,7 +459,7 @@ def settlement_of(
 
 
 def _reaches(approver: Approver | None) -> bool:
-    """Whether the approver can reach anybody now; one that does not know tells when it is asked (`NobodyToAsk`)."""
+    """Whether the approver can be reached now; one that cannot know raises `NoApprover` when it is asked."""
     reaches: Callable[[], bool] | None = getattr(approver, "reaches", None)
     return approver is not None and (reaches is None or reaches())
 

@@ -23,7 +23,7 @@ HERE: Final = Path()
 
 
 class ArgumentMatcher(Protocol):
-    """What stands in the brackets of a rule."""
+    """Condition in the parentheses of a rule."""
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Whether the arguments match; None when undecidable. `cwd` is the base of relative paths.

@@ -42,15 +42,15 @@ _QUAD: Final = re.compile(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
 
 @dataclass(frozen=True, slots=True)
 class ToolWord:
-    """One word that stands for several tools."""
+    """One word of Claude Code that covers several tools."""
 
     means: Callable[[Tool], bool]
     body: Callable[[str, str], ArgumentMatcher]
-    """Reads what is in the brackets, given the home folder; raises `ValueError`."""
+    """Parser of the text in the parentheses, given the home folder; raises `ValueError`."""
 
 
 def is_local(tool: Tool) -> bool:
-    """Whether the tool is of this machine, and not what a server says of itself."""
+    """Whether the tool runs on this machine, as opposed to one that a server describes."""
     return tool.origin not in _REMOTE
 
 
@@ -149,4 +149,4 @@ WORDS: Final[Mapping[str, ToolWord]] = {
     "WebFetch": ToolWord(lambda tool: _has(tool, _WEB), _web_body),
     "Write": _EDIT,
 }
-"""Word → what it means."""
+"""Word → its tools and argument conditions."""

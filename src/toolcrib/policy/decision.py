@@ -1,15 +1,15 @@
-"""The decision on one call. Whatever breaks denies. The first of these that speaks decides, and is named:
+"""The decision on one call. Every failure denies. The first of these that applies decides, and is named:
 
-    1  a deny: of a written rule, of the permissions of single tools, remembered from a `never`; that there is no
-       approved plan yet in a mode that wants one
-    2  the tool asks always (seed 002: `alwaysRequireApproval`)
-    3  the command cannot be taken back, or no sandbox holds it
-    4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
-    5  an `always` that was answered in this session, then `all`, `turn` and `idle`
-    6  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
+  1  a deny: of a written rule, of the permissions of single tools, remembered from a `never`; a missing approved plan
+     in a mode that needs one
+  2  the tool asks always (seed 002: `alwaysRequireApproval`)
+  3  the command is irreversible, or runs without a sandbox
+  4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
+  5  an `always` that was answered in this session, then `all`, `turn` and `idle`
+  6  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
-Where the session has read what strangers wrote, an allow that does not name the tool may become an ask (`taint`).
-What is allowed here still runs only with the `Grant` that the `approve` step mints.
+In a session that has read untrusted content, an allow that does not name the tool may become an ask (`taint`). An
+allowed call still runs only with the `Grant` that the `approve` step mints.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "d
 
 
 class Policy:
-    """Who may do what. One for a crib; immutable, so that a decision depends on nothing but the call."""
+    """Permissions of tools, and the rules. One for a crib; immutable, so that a decision depends on the call alone."""
 
     def __init__(
         self,
@@ -58,21 +58,21 @@ class Policy:
     ) -> None:
         """`modes` are those that a session may name; `permissions` those of single tools in every mode.
 
-        `broken` says which rule could not be read: then only tools of this machine that read are not denied.
+        `broken` names a rule that could not be read: then only read tools of this machine are not denied.
         """
         self._rules = rules or Rules()
         self._modes = dict(modes)
         self._permissions = permissions
         self._broken = broken
         self.taint = taint or Taint()
-        """What untrusted content means; the steps that mark results ask it, too."""
+        """Effects of untrusted content; the steps that mark results use it, too."""
 
     def mode(self, name: str) -> Mode:
         """Return a mode by its name; raises `UsageError` with the nearest one."""
         if name not in self._modes:
             near = get_close_matches(name, self._modes, n=1)
             meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"there is no mode {name!r}, only {', '.join(sorted(self._modes))}{meant}")
+            raise UsageError(f"unknown mode {name!r} (known: {', '.join(sorted(self._modes))}){meant}")
         return self._modes[name]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
@@ -95,7 +95,7 @@ class Policy:
         return tuple(self._rules.of(session))
 
     def permissions(self, session: SessionState) -> Mapping[str, Effect]:
-        """Return what the session's mode says of single tools."""
+        """Return the permissions of single tools in the session's mode."""
         return self.mode(session.mode).tools
 
     def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
@@ -113,15 +113,15 @@ class Policy:
         )
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
-        """Return the strictest of what the written rules and the permissions say; a written rule is named first."""
+        """Return the strictest decision of the written rules and the permissions; a written rule is named first."""
         workspace = session.files.workspace
         cwd = workspace.root if workspace is not None else session.files.cwd
         written = self._rules.of(session).decide(tool, arguments, cwd)
         if not mode.tools and not self._permissions:
             return written
         entered = permitted(tool, mode.tools, self._permissions, mode.name)
-        said = [decision for decision in (written, entered) if decision is not None]
-        return min(said, key=lambda said: (_STRICTEST_FIRST.index(said.effect), not said.named), default=None)
+        decisions = [decision for decision in (written, entered) if decision is not None]
+        return min(decisions, key=lambda one: (_STRICTEST_FIRST.index(one.effect), not one.named), default=None)
 
 
 def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
@@ -145,7 +145,7 @@ def _runs_programs(tool: Tool) -> bool:
 
 
 def _answered(tool: Tool, session: SessionState) -> Decision | None:
-    """Return what a wide answer of this session allows."""
+    """Return the decision of a blanket approval of this session."""
     if session.approvals.remembered and session.approvals.remembered.get(approved_as(tool)) == "allow":
         return Decision(effect="allow", rule=f"the answer 'always' for {tool.name} in this session", named=True)
     if session.approvals.blanket and (answer := covering(session)):
@@ -158,4 +158,6 @@ def _by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mo
     if tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
         return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {_DONE[mode.read]}")
     is_diverted = session.files.workspace is not None and session.files.workspace.diverts
-    return mode.decide(tool, kind_of(tool, arguments), wary=tool.origin in session.treat_as_write, diverted=is_diverted)
+    return mode.decide(
+        tool, kind_of(tool, arguments), treat_as_write=tool.origin in session.treat_as_write, diverted=is_diverted
+    )

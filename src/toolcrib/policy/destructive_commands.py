@@ -28,9 +28,9 @@ _DATABASES: Final = frozenset({"duckdb", "mariadb", "mysql", "psql", "sqlcmd", "
 _SEEKERS: Final = frozenset({"ag", "egrep", "fgrep", "grep", "rg"})
 """Commands that only look for such a text."""
 _UNREAD: Final = ("a command of ", "commands inside ")
-"""How doubts about a text begin that is too large or too deep to be looked through."""
+"""Beginning of a doubt about a text that is too large or too deep to be parsed."""
 _BROAD: Final = re.compile(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
-"""What stands for the whole disk or a home directory."""
+"""Arguments that cover the whole disk or a home directory."""
 
 
 def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:

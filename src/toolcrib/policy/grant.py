@@ -24,7 +24,7 @@ _open: OrderedDict[int, Grant] = OrderedDict()
 
 
 def arguments_digest(arguments: Mapping[str, Any]) -> bytes:
-    """Return 32 bytes that name these arguments. Raises `TypeError` for what is not JSON."""
+    """Return the 32-byte digest of these arguments. Raises `TypeError` for a value that is not JSON."""
     return hashlib.blake2b(canonical(arguments), digest_size=32).digest()
 
 

@@ -1,4 +1,4 @@
-"""Requests whose HTTP method says what they do (RFC 9110): one tool that sends them all is not all of them at once."""
+"""HTTP methods (RFC 9110) as the kind of a request: for one tool that sends requests of every method."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "PUT": "write",
     "PATCH": "write",
 }
-"""What is not here, DELETE among it, counts as what destroys."""
+"""Kind by method; a missing one, DELETE among them, counts as destructive."""
 
 
 def kind_of(tool: Tool, arguments: Mapping[str, Any]) -> Kind:
-    """Return the kind of a call: the tool's own, or that of the method where the tool says that it goes by it."""
+    """Return the kind of a call: the tool's own, or that of the method for a tool declared so."""
     if _TRAIT not in tool.traits:
         return tool.kind
     method = arguments.get(_ARGUMENT)

@@ -21,7 +21,7 @@ _EFFECTS: Final = get_args(Effect)
 
 
 def read_permissions(given: Any, *, key: str) -> dict[str, Effect]:
-    """Return `given` as permissions; raises `ConfigError` naming the key of what is wrong."""
+    """Return `given` as permissions; raises `ConfigError` with the key of the wrong entry."""
     if not isinstance(given, Mapping):
         raise ConfigError("a mapping from a tool's name to allow, ask or deny was expected", key=key)
     entries = cast("Mapping[object, object]", given)
@@ -36,7 +36,7 @@ def read_permissions(given: Any, *, key: str) -> dict[str, Effect]:
 
 
 def permitted(tool: Tool, by_mode: Mapping[str, Effect], by_all: Mapping[str, Effect], mode: str) -> Decision | None:
-    """Return what the permissions say of `tool`, naming the entry; None when they say nothing."""
+    """Return the decision of the permissions on `tool`, naming the entry; None without an entry."""
     for permissions, where in ((by_mode, f"tools of mode {mode}"), (by_all, "tool_permissions")):
         if permissions and (found := _entry(tool, permissions)):
             named = not any(character in found.name for character in "*?")
@@ -70,7 +70,7 @@ def _fits(pattern: str, names: set[str]) -> bool:
 
 
 Files = Literal["direct", "review", "audit"]
-"""Where the changes go that tools with the trait `file_writer` make: to the disk, or to where they wait for review."""
+"""Destination of changes by tools with the trait `file_writer`: the disk, or a review queue."""
 
 
 _KINDS: Final = get_args(Kind)
@@ -106,26 +106,27 @@ class Mode:
         for key, value in values.items():
             _check(f"modes.{name}.{key}", key, value)
         base = _base(name, values.get("extends"), MODES if known is None else known)
-        said = {key: value for key, value in values.items() if key not in ("extends", "tools")}
+        own = {key: value for key, value in values.items() if key not in ("extends", "tools")}
         tools = read_permissions(values.get("tools") or {}, key=f"modes.{name}.tools")
-        return replace(base, name=name, tools={**base.tools, **tools}, **said)
+        return replace(base, name=name, tools={**base.tools, **tools}, **own)
 
     @property
     def diverts(self) -> bool:
         """Whether changes of files wait for review."""
         return self.files != "direct"
 
-    def decide(self, tool: Tool, kind: Kind | None = None, *, wary: bool = False, diverted: bool = False) -> Decision:
+    def decide(
+        self, tool: Tool, kind: Kind | None = None, *, treat_as_write: bool = False, diverted: bool = False
+    ) -> Decision:
         """Return the effect for `tool`; its own `approval: never` comes before the mode's ask.
 
-        `kind` is that of the call where it is not the tool's own. `wary` takes a tool that says it only reads for one
-        that writes. `diverted` says that what the tool does to files waits for review in this session, so that nothing
-        is asked before.
+        `kind` overrides the tool's own. `treat_as_write` treats a tool declared read-only as one that writes.
+        `diverted`: the tool's file changes wait for review in this session, so that the call itself need not ask.
         """
         if diverted and self.diverts and "file_writer" in tool.traits:
             return Decision(effect="allow", rule=f"mode {self.name}: changes of files wait for review")
         kind = kind or tool.kind
-        decision = self._by_kind["write" if wary and kind == "read" else kind]
+        decision = self._by_kind["write" if treat_as_write and kind == "read" else kind]
         if tool.approval != "never" or decision.effect == "deny":
             return decision
         return Decision(effect="allow", rule=f"approval never: {tool.name} asks only when a rule says so")
@@ -154,7 +155,7 @@ _DONE: Final[Mapping[str, str]] = {"allow": "allowed", "ask": "asked for", "deny
 def resolve_modes(given: Mapping[str, Mapping[str, Any]]) -> dict[str, Mode]:
     """Return the built-in modes and those of `given`, which may extend one another in any order.
 
-    Raises `ConfigError` with the key of what is wrong, a circle among it.
+    Raises `ConfigError` with the key of the wrong entry; a circle is one.
     """
     modes = dict(MODES)
     waiting = dict(given)
@@ -178,7 +179,7 @@ def _base(name: str, extends: Any, known: Mapping[str, Mode]) -> Mode:
     if extends is None:
         return Mode(name=name, read="ask", write="ask", destructive="ask")
     if extends not in known or (extends == name and name not in MODES):
-        message = f"there is no mode {extends!r} to extend, only {', '.join(known)}{_meant(str(extends), known)}"
+        message = f"unknown mode {extends!r} to extend (known: {', '.join(known)}){_meant(str(extends), known)}"
         raise ConfigError(message, key=f"modes.{name}.extends")
     return known[extends]
 
@@ -206,7 +207,7 @@ def _meant(word: str, options: Iterable[str]) -> str:
 
 
 _PLAN: Final = (
-    "Before anything is done, make a plan: say in numbered steps what you will do, with which tools, and what could go"
+    "Before anything is done, make a plan: list in numbered steps what you will do, with which tools, and what could go"
     " wrong. No tool runs until the plan is approved; then work through it."
 )
 _REVIEW: Final = (

@@ -41,10 +41,12 @@ class PathPattern:
     regex: re.Pattern[str]
     base: str
     fixed: str
-    """What stands before the first star, folders alone: what lies above may hold what is meant."""
+    """Folders before the first wildcard; paths above it may contain a match."""
     walks: bool = False
-    """The tool goes through folders: one above what is meant is unclear. So is any folder that is there, to every tool:
-    who copies or removes it does so with all that is in it."""
+    """Whether the tool walks folders: one above the pattern is then undecidable.
+
+    So is any existing folder, for every tool: copying or removing it affects its whole content.
+    """
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Whether the paths among the arguments match: all of them, else one; None when undecidable."""
@@ -60,7 +62,7 @@ class PathPattern:
         return True if True in answers else None if None in answers else False
 
     def _answers(self, path: str, cwd: str) -> Iterator[bool | None]:
-        """Yield whether a path is meant as it is written, and whether what it leads to is."""
+        """Yield whether the path as written matches, and whether its link target does."""
         if "\0" in path or path.startswith("~"):
             yield None
             return
@@ -90,7 +92,7 @@ def parse_path(body: str, *, home: str = "") -> PathPattern:
         base, written = "/", written[2:]
     elif written == "~" or written.startswith("~/"):
         if not home:
-            raise ValueError("~ stands for no folder here; write the path out, with // in front")
+            raise ValueError("~ cannot be resolved here; write the whole path, with // in front")
         base, written = home, written[2:]
     anchored = bool(base) or "/" in written.rstrip("/")
     written = written.removeprefix("./").lstrip("/").rstrip("/").removesuffix("/**")

@@ -1,13 +1,13 @@
 """Rule layers, and those that apply to a session. The order of the layers, first to last:
 
-    config      `rules:` of the files, the user's before the project's
-    profile     `rules:` of the session's profile
-    mode        `rules:` of its mode
-    session     what `session(rules=…)` was given
-    identity    `rules:` under `identities:` for its principal
+  config      `rules:` of the files, the user's before the project's
+  profile     `rules:` of the session's profile
+  mode        `rules:` of its mode
+  session     `session(rules=…)`
+  identity    `rules:` under `identities:` for its principal
 
-Deny comes before ask and ask before allow over all of them; where two layers say the same, the first is named. No layer
-takes back what another denies or asks for.
+Deny comes before ask and ask before allow over all of them; of two layers with the same effect, the first is named. No
+layer overrides a deny or an ask of another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Layers:
         identities: Mapping[str, GivenRules] = _NONE,
         home: str = "",
     ) -> None:
-        """Take the rules of each layer; `profiles` tells those of a profile by its name. Raises `ConfigError`."""
+        """Take the rules of each layer; `profiles` returns those of a profile by its name. Raises `ConfigError`."""
         self._everywhere = tuple(everywhere)
         self._profiles = profiles
         self._home = home

@@ -1,4 +1,4 @@
-"""Rules: deny, ask or allow a tool, or a tool with certain arguments, in the way users know.
+"""Rules: deny, ask or allow a tool, or a tool with certain arguments, in the syntax of Claude Code.
 
     Tool                    a tool by its name, or an alias of it
     server__*               names with `*` and `?`
@@ -10,8 +10,8 @@
     Bash(git push:*)        commands, wherever they stand in a shell text (`policy.shell.pattern`)
     Edit(./src/**)          files, as gitignore writes them (`policy.path_patterns`)
 
-Deny comes before ask, ask before allow, in any layer and at any specificity. A rule that cannot be read
-is an error when it is loaded, never a rule that is not there.
+Deny comes before ask, ask before allow, in any layer and at any specificity. A rule that cannot be read is an error
+when it is loaded, never a rule that is not there.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _CACHED: Final = 4_096
 
 
 class Written(str):
-    """The text of a rule that knows where it stands: `file:line`."""
+    """Text of a rule with its position: `file:line`."""
 
     __slots__ = ("where",)
     where: str
 
     @classmethod
     def at(cls, text: str, where: str) -> Written:
-        """Return `text` as it stands at `where`."""
+        """Return `text` with the position `where`."""
         written = cls(text)
         written.where = where
         return written
@@ -57,12 +57,12 @@ class Written(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule as it was written, and what it means."""
+    """One rule: its text, effect and matchers."""
 
     effect: Effect
     text: str
     layer: str
-    """Where it comes from, for people: config, profile, mode, session or identity, with file and line if known."""
+    """Origin for display: config, profile, mode, session or identity, with file and line if known."""
     concerns: Callable[[Tool], bool]
     arguments: ArgumentMatcher | None = None
     """None: any arguments."""
@@ -82,9 +82,9 @@ class Rule:
 
 
 def parse_rule(effect: Effect, text: str, *, layer: str = "config", home: str = "") -> Rule:
-    """Read one rule; raises `ConfigError` naming it, what is wrong, and what was probably meant.
+    """Parse one rule; raises `ConfigError` with the rule, its defect, and the nearest valid name.
 
-    `home` is the folder that `~` stands for in rules for files.
+    `home` is the folder of `~` in rules for files.
     """
     written = text.strip()
     where = text.where if isinstance(text, Written) else ""
@@ -99,8 +99,8 @@ def parse_rule(effect: Effect, text: str, *, layer: str = "config", home: str = 
     except ValueError as error:
         file = where or ("" if layer == "config" else layer)
         raise ConfigError(f"rule {str(text)!r}: {error}", file=file, key=effect) from None
-    told = f"{layer} {_short(where)}" if where else layer
-    return Rule(effect=effect, text=written, layer=told, concerns=concerns, arguments=arguments)
+    origin = f"{layer} {_short(where)}" if where else layer
+    return Rule(effect=effect, text=written, layer=origin, concerns=concerns, arguments=arguments)
 
 
 def parse_rules(texts: Mapping[Effect, Iterable[str]], *, layer: str = "config", home: str = "") -> tuple[Rule, ...]:
@@ -138,7 +138,7 @@ def _names_one(text: str) -> bool:
 
 def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:
     if not target:
-        raise ValueError("it names no tool; * stands for every tool")
+        raise ValueError("the tool name is missing; * matches every tool")
     if word := WORDS.get(target):
         if effect != "allow":
             return lambda tool: word.means(tool) or target in names_of(tool)
@@ -156,7 +156,7 @@ def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:
 
 
 def _either(first: Callable[[Tool], bool], second: Callable[[Tool], bool]) -> Callable[[Tool], bool]:
-    """What must not be read is not changed either: who copies, moves or replaces tells what is there."""
+    """A file that must not be read is not changed either: copying, moving or replacing it reveals its content."""
     return lambda tool: first(tool) or second(tool)
 
 
@@ -209,7 +209,7 @@ class _Candidates:
         self._shell = {rule.arguments: rule for rule in reversed(allow) if isinstance(rule.arguments, ShellPattern)}
 
     def allowed(self, arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
-        """Return what the first rule that allows it says, or the first one that names the tool itself if there is one.
+        """Return the decision of the first rule that allows the call, preferring one that names the tool itself.
 
         The commands of one shell text may be covered by several rules together.
         """
@@ -242,10 +242,10 @@ class Rules:
         return self
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], cwd: Path = HERE) -> Decision | None:
-        """Return what the rules say of this call, None when none of them speaks.
+        """Return the decision of the rules on this call, None when none matches.
 
         A deny whose condition is undecidable (the argument is missing, or not a plain value) asks; so does an ask.
-        `cwd` is the folder in which relative paths begin.
+        `cwd` is the base folder of relative paths.
         """
         known = self._known.get(tool.digest) or self._learn(tool)
         return _denied(known.deny, arguments, cwd) or _asked(known.ask, arguments, cwd) or known.allowed(arguments, cwd)
@@ -269,7 +269,7 @@ class Rules:
 
 
 def _about(rule: Rule, tool: Tool) -> Rule:
-    """Return the rule as it is for one tool: what a pattern of files means depends on whether the tool searches."""
+    """Return the rule for one tool: the meaning of a file pattern depends on whether the tool searches."""
     if isinstance(rule.arguments, PathPattern) and walks(tool):
         return replace(rule, arguments=replace(rule.arguments, walks=True))
     return rule

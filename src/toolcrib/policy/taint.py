@@ -40,7 +40,7 @@ _LINK_NAMES: Final = frozenset(
 """Of arguments whose texts leave the machine: addresses, and the headers of a request to one."""
 _LINK: Final = re.compile(r"(?:https?://|www\.)[^\s\"'<>\\^`{|}()\[\]]{1,2000}", re.IGNORECASE)
 _LINK_END: Final = ".,;:!?*_"
-"""What ends the sentence around a link rather than the link."""
+"""Characters that end the sentence around a link rather than the link."""
 _SCANNED: Final = 256 * 1024
 """Characters of a result in which links are looked for."""
 _KEPT: Final = 2048
@@ -49,9 +49,9 @@ _DEPTH: Final = 8
 
 
 class Taint(Section):
-    """What counts as what; globs mean a tool by any of its names, or everything of a source by the source's name.
+    """Trust of tools and sources; globs match a tool by any of its names, or a whole source by the source's name.
 
-    One for a crib, immutable. `untrusted` comes before `trusted`, and both before what the tool and its origin say.
+    One for a crib, immutable. `untrusted` comes before `trusted`, and both before the declarations of tool and origin.
     """
 
     ask: Flag = True
@@ -79,10 +79,10 @@ class Taint(Section):
         return trust == "untrusted" or "private" in tool.traits or _means(self.private, tool)
 
     def note(self, tool: Tool, trust: Trust, session: SessionState, text: str) -> None:
-        """Remember in `session` that a result of `tool`, which says `text`, reached it.
+        """Record in `session` that a result of `tool`, with the text `text`, reached it.
 
-        What a call with side effects answers is its receipt, and taints only where its tool or source was declared so:
-        a server that declares nothing about its tools is asked for at every call by the careful modes.
+        The result of a call with side effects is its receipt, and taints only if its tool or source was declared
+        untrusted: a server without such declarations is asked for at every call by the careful modes.
         """
         if not session.taint.private_read_by and ("private" in tool.traits or _means(self.private, tool)):
             session.taint.private_read_by = tool.name
@@ -114,7 +114,9 @@ class Taint(Section):
         carries = self._carries(tool, arguments, session)
         if session.taint.private_read_by and carries:
             read = f"private data ({session.taint.private_read_by}) and untrusted content ({session.taint.source})"
-            return Decision(effect="ask", rule=f"taint: this session has read {read}; what can carry data out asks")
+            return Decision(
+                effect="ask", rule=f"taint: this session has read {read}; calls that can carry data out ask"
+            )
         if allowed.named or not (carries or _has_effect(tool, arguments, session)):
             return None
         kind = kind_of(tool, arguments)
@@ -160,7 +162,7 @@ def _bare(link: str) -> str:
 
 
 def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
-    """Yield the texts in arguments that are, hold or stand for a link; `linked` says that the name around does."""
+    """Yield the texts in arguments that are or contain a link; `linked`: the surrounding name marks one."""
     if isinstance(value, str):
         if value and (linked or _LINK.search(value)):
             yield value

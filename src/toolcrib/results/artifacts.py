@@ -51,7 +51,7 @@ URI_PREFIX: Final = "toolcrib://artifact/"
 """An artifact's URI is this and its id."""
 
 _AROUND: Final = 120
-"""Bytes before and behind what was found that a hit shows of a long line."""
+"""Bytes of context before and after a match that a hit shows of a long line."""
 _CHUNK: Final = 1 << 20
 
 
@@ -90,7 +90,7 @@ class Page:
     size: int
     offset: int
     next_offset: int | None
-    """Where the next page begins; None after the last."""
+    """Start of the next page; None after the last."""
     text: str
     """The text itself, or base64 when the artifact is binary."""
 
@@ -104,12 +104,12 @@ class Hit:
     offset: int
     """Byte of the artifact at which `text` begins."""
     text: str
-    """The line, or of a long line what stands around the place."""
+    """The line, or the surroundings of the match in a long line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a search found: the first places, and how many there are."""
+    """Result of a search: the first hits, and their total number."""
 
     hits: tuple[Hit, ...]
     total: int
@@ -139,7 +139,7 @@ def _lines(data: mmap.mmap, start: int, end: int) -> int:
 
 
 def page_of(artifact: Artifact, start: int, raw: bytes, length: int) -> Page:
-    """Return the page at byte `start` of at most `length` bytes; `raw` holds them and four more where there are."""
+    """Return the page at byte `start` of at most `length` bytes; `raw` holds them and up to four more."""
     piece = raw[:length]
     if artifact.is_text:
         begin = _skip_continuation(raw) if start else 0
@@ -194,7 +194,7 @@ _MOST_WHOLE: Final = 16 * 1024 * 1024
 
 
 class Keeping(Section):
-    """How large results may be that pass whole, how much of longer ones is kept, and for how long."""
+    """Size limits of whole results, and size and age limits of stored ones."""
 
     pass_whole: Annotated[Size, at_most(_MOST_WHOLE, "16MiB")] = setting(1024 * 1024, changed_by="tool")
     """Bytes of text, and as many of structured content, up to which an MCP client gets a result as it is."""
@@ -242,9 +242,9 @@ class Artifacts:
         source: str = "",
         trust: Trust = "local",
     ) -> Artifact:
-        """Store what `write` writes to the file it is given. Raises as `put` does, and any exception of `write`.
+        """Store what `write` writes to its file. Raises as `put` does, and any exception of `write`.
 
-        What is kept already is kept once, and for longer.
+        Content that is stored already is stored once, and kept for longer.
         """
         new = None
         try:
@@ -287,11 +287,11 @@ class Artifacts:
         return Artifact(**{name: value for name, value in described.items() if name in Artifact.__slots__})
 
     async def recent(self, owner: str, limit: int = 20) -> list[Artifact]:
-        """Return what is kept for `owner`, the newest first."""
+        """Return the artifacts of `owner`, newest first."""
         return await anyio.to_thread.run_sync(self._recent, owner, limit)
 
     async def remove(self, name: str, owner: str) -> Artifact:
-        """Remove an artifact, and return what it was. Raises `ToolFailure("not_found")`."""
+        """Remove and return an artifact. Raises `ToolFailure("not_found")`."""
         artifact = self.find(name, owner)
         for suffix in ("json", "data"):
             self._forget(self._open_folder() / f"{name}.{suffix}")
@@ -342,7 +342,7 @@ class Artifacts:
             raise ToolFailure("storage", f"the artifact cannot be read: {error.strerror or error}") from error
 
     def sweep(self) -> int:
-        """Remove what is older than the artifacts are kept; return the number of files removed."""
+        """Remove expired artifacts; return the number of files removed."""
         if self._folder is None or not self._folder.exists():
             return 0
         limit = self._clock() - self._keeping.keep
@@ -382,7 +382,7 @@ class Artifacts:
     def _search(self, name: str, owner: str, text: str, limit: int) -> Found:
         artifact = self.find(name, owner)
         if not text:
-            raise ToolFailure("invalid_arguments", "there is nothing to find: the text is empty")
+            raise ToolFailure("invalid_arguments", "the search text is empty")
         if not artifact.size:
             return Found(hits=(), total=0)
         pattern = re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE)
@@ -488,7 +488,7 @@ class _Capped(RawIOBase):
         self._hash = hashlib.sha256()
 
     def digest(self) -> str:
-        """Return the hexadecimal hash of what was written."""
+        """Return the hexadecimal hash of the written bytes."""
         return self._hash.hexdigest()
 
     def writable(self) -> bool:
@@ -536,7 +536,7 @@ _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a value stands: what the schema says of it, and the way to it."""
+    """Position of a value in the arguments: its schema, and its path."""
 
     node: Node
     path: tuple[str | int, ...]
@@ -561,10 +561,10 @@ def holds_reference(value: object, depth: int = 0) -> bool:
 async def expand(
     arguments: Mapping[str, Any], schema: Node, owner: str, artifacts: Artifacts
 ) -> tuple[Mapping[str, Any], tuple[Reference, ...]]:
-    """Return `arguments` with the values in their places, and what was put where.
+    """Return `arguments` with artifact references replaced by values, and the references.
 
-    Raises `ToolFailure`, naming the argument: `not_found` for an artifact that is not this owner's, `too_large` for
-    more than arguments may have, `invalid_arguments` for a reference that says something wrong.
+    Raises `ToolFailure`, naming the argument: `not_found` for an artifact of another owner, `too_large` for more than
+    arguments may have, `invalid_arguments` for a malformed reference.
     """
     work = _Expansion(schema, owner, artifacts)
     expanded = await work.value(arguments, _Place(schema, ()))
@@ -624,14 +624,14 @@ class _Expansion:
                 "too_large", f"{where}: the arguments have more than {MAX_ARGUMENT_BYTES:,} bytes with it"
             )
         head = value if isinstance(value, str) else written.decode()
-        told = {
+        display = {
             **{key: reference[key] for key in _GIVEN if key in reference},
             KEY: artifact.uri,
             "bytes": len(written),
             "sha256": hashlib.sha256(written).hexdigest(),
             "head": head[:_HEAD],
         }
-        self.found.append(Reference(path=place.path, told=told, trust=artifact.trust))
+        self.found.append(Reference(path=place.path, display=display, trust=artifact.trust))
         return value
 
     async def _data(self, reference: Mapping[str, Any]) -> tuple[Artifact, bytes]:
@@ -685,7 +685,7 @@ def _value(reference: Mapping[str, Any], artifact: Artifact, data: bytes, types:
 
 
 def _pointed(value: Any, pointer: str) -> Any:
-    """Return what the JSON pointer (RFC 6901) `pointer` names in `value`."""
+    """Return the value at the JSON pointer (RFC 6901) `pointer`."""
     if pointer and not pointer.startswith("/"):
         raise ToolFailure("invalid_arguments", f"{pointer!r} is not a JSON pointer: it begins with /, as in /items/0")
     for step in pointer.split("/")[1:]:
@@ -699,5 +699,5 @@ def _pointed(value: Any, pointer: str) -> Any:
         ):
             value = cast("list[Any]", value)[int(key)]
         else:
-            raise ToolFailure("invalid_arguments", f"there is nothing at {pointer!r}: {key!r} was not found")
+            raise ToolFailure("invalid_arguments", f"no value at {pointer!r}: {key!r} was not found")
     return value

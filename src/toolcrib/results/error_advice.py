@@ -1,12 +1,12 @@
 """Advice on errors: the type of an error in seed 004's terms, and the next step.
 
-    CONTINUE          the same tool again: with right arguments, or after a while
-    BACKTRACK         this way does not work: another tool, another approach
-    FAIL_GRACEFULLY   nothing of the kind will work: go on without it and say so
-    ESCALATE          a person has to look at it
+  CONTINUE          the same tool again: with right arguments, or after a while
+  BACKTRACK         this way does not work: another tool, another approach
+  FAIL_GRACEFULLY   no such tool will work: continue without it and report that
+  ESCALATE          a person has to look at it
 
-The document names the four; the table is ours. Three errors of one type in a row escalate, of any type, and a
-tool that failed three times in a row is to be left alone.
+The seed's document names the four; the table is ours. Three errors of one type in a row escalate, of any type, and a
+tool that failed three times in a row is to be avoided.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TYPES_BY_STATUS: Final = MappingProxyType(
         504: "TIMEOUT",
     }
 )
-"""HTTP status of an endpoint behind a tool → type, where the tool only says that it did not work."""
+"""HTTP status of an endpoint behind a tool → type, for errors whose code is only `tool_error`."""
 
 _TYPES: Final = ("TIMEOUT", "AUTH_FAILURE", "VALIDATION_ERROR", "EXECUTION_ERROR", "NOT_FOUND")
 
@@ -62,7 +62,7 @@ _WORDS: Final[Mapping[str, tuple[str, Recovery]]] = MappingProxyType(
         "permanent": ("EXECUTION_ERROR", "FAIL_GRACEFULLY"),
     }
 )
-"""The types that the original's code had later, which its tools may say of their own errors."""
+"""Types of the original's later code, which its tools may put into their errors."""
 
 _BY_CODE: Final[Mapping[str, Recovery]] = MappingProxyType(
     {
@@ -90,26 +90,26 @@ _BY_CODE: Final[Mapping[str, Recovery]] = MappingProxyType(
 _BY_TYPE: Final[Mapping[str, Recovery]] = MappingProxyType(
     {"AUTH_FAILURE": "ESCALATE", "VALIDATION_ERROR": "CONTINUE", "TIMEOUT": "CONTINUE"}
 )
-"""What a status says of a tool's own error."""
+"""Next step by type, for a tool's own error."""
 
 _BLAMELESS: Final = frozenset(
     {"budget_exceeded", "cancelled", "definition_changed", "denied", "disabled", "not_found", "not_in_scope"}
     | {"not_loaded", "quarantined", "conflict"}
 )
-"""Codes that say nothing of the tool."""
+"""Codes that do not reflect on the tool."""
 
 
 def error_type(error: ToolError) -> str:
     """Return TIMEOUT, AUTH_FAILURE, VALIDATION_ERROR, EXECUTION_ERROR or NOT_FOUND."""
     if error.code != "tool_error":
         return CODES[error.code].selection
-    said = str(error.details.get("error_type", ""))
+    own_type = str(error.details.get("error_type", ""))
     by_status = _TYPES_BY_STATUS.get(_status(error) or 0, "EXECUTION_ERROR")
-    return said if said in _TYPES else _WORDS[said][0] if said in _WORDS else by_status
+    return own_type if own_type in _TYPES else _WORDS[own_type][0] if own_type in _WORDS else by_status
 
 
 def retry_after(error: ToolError) -> float | None:
-    """Return the seconds to wait before the same call may work, where waiting helps; None where it does not."""
+    """Return the seconds to wait before the same call may work; None where waiting does not help."""
     wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
     if isinstance(wait, str) and wait.strip().isdecimal():  # a header as it was sent; a date is not read
         wait = int(wait)
@@ -121,21 +121,21 @@ def retry_after(error: ToolError) -> float | None:
 
 
 def classify(error: ToolError, *, in_a_row: int = 1, failures: int = 1) -> Recovery:
-    """Return what to do after `error`, the newest of `in_a_row` of its type, and of `failures` of its tool."""
+    """Return the advice after `error`, the newest of `in_a_row` of its type, and of `failures` of its tool."""
     if in_a_row >= IN_A_ROW:
         return "ESCALATE"
     usual = _BY_CODE[error.code]
     if error.code == "tool_error":
-        said = str(error.details.get("error_type", ""))
+        own_type = str(error.details.get("error_type", ""))
         by_type = _BY_TYPE.get(error_type(error), "CONTINUE" if retry_after(error) is not None else usual)
-        usual = _WORDS[said][1] if said in _WORDS else by_type
+        usual = _WORDS[own_type][1] if own_type in _WORDS else by_type
     if failures >= IN_A_ROW and usual == "CONTINUE":
         return "BACKTRACK"
     return usual
 
 
 def _status(error: ToolError) -> int | None:
-    """Return the HTTP status that an endpoint behind the tool answered, where the error says it."""
+    """Return the HTTP status of the endpoint behind the tool, if the error carries it."""
     status = error.details.get("status")
     return status if isinstance(status, int) and not isinstance(status, bool) else None
 

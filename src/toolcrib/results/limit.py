@@ -54,7 +54,7 @@ class Fit:
     """The style of one profile."""
 
     tokens: int | None = None
-    """Estimated tokens (UTF-8 bytes / 4) of one result; None is what the session allows."""
+    """Estimated tokens (UTF-8 bytes / 4) of one result; None leaves the session's limit."""
     characters: int | None = None
     """The same in characters; it goes before `tokens`."""
     head: float = 0.6
@@ -72,11 +72,11 @@ class Fit:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Fit:
-        """Return what `given` says, as it stands in a profile; raises `ValueError` with key and reason."""
+        """Build the limits from `given`, as it stands in a profile; raises `ValueError` with key and reason."""
         known = [entry.name for entry in fields(cls)]
         for key, value in given.items():
             if key not in known:
-                raise ValueError(f"{key}: there is no such key, only {', '.join(known)}")
+                raise ValueError(f"{key}: unknown key (known: {', '.join(known)})")
             _check(key, value)
         values: dict[str, Any] = {**given, **({"spare": tuple(given["spare"])} if "spare" in given else {})}
         made = cls(**values)
@@ -104,11 +104,11 @@ PLAIN_FIT: Final = Fit()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How one result is to fit: the style, and what is known of the call."""
+    """Limiting of one result: the style, and facts about the call."""
 
     fit: Fit = PLAIN_FIT
     hint: Hint | None = None
-    """What the caller, else the declaration of the tool says; a result may say it for itself where neither does."""
+    """Hint of the caller, else of the tool's declaration; without either, the result may carry its own."""
     lines: bool = False
     """The text is a list of lines, best first: whole first lines are shown, and no tail."""
     schema: Mapping[str, Any] | None = None
@@ -116,9 +116,9 @@ class Way:
     whole: bool = False
     """An MCP client reads the result: up to the limiter's `pass_whole` it stays as it is."""
     read: str = "read_artifact"
-    """The name under which the model finds what reads artifacts; empty where it has nothing of the kind."""
+    """The name of the tool that reads artifacts, as the model knows it; empty without one."""
     source: str = ""
-    """The source of the tool, and how far it is trusted: artifacts say so, too."""
+    """The source of the tool, with its trust: artifacts carry both."""
     trust: Trust = "local"
 
 
@@ -147,22 +147,22 @@ _JSON_BYTES: Final = 1024 * 1024
 """Longer JSON is cut as text: proving that it can be rebuilt byte for byte would take too long."""
 
 _LINE_ENDS: Final = ("\n", "\\n")
-"""Where a text may be cut; the second is how JSON writes a line end in a string."""
+"""Line ends at which a text may be cut; the second is a line end inside a JSON string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How much may be shown, marker included, and how it is shared out."""
+    """Room for the shown text, marker included, and its division."""
 
     size: int
     unit: Literal["bytes", "characters"] = "bytes"
     head: float = 0.6
     note: int = 330
-    """What the marker gets of `size`."""
+    """Bytes of `size` reserved for the marker."""
 
     @property
     def text(self) -> int:
-        """What is left for the text itself."""
+        """Bytes left for the text itself."""
         return max(0, self.size - self.note)
 
     def measure(self, text: str) -> int:
@@ -172,30 +172,30 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What of a text is shown. `render` puts the marker in its place."""
+    """Shown part of a text. `render` puts the marker in its place."""
 
     head: str
     tail: str
     missing: int
-    """How much is not shown, in `unit`."""
+    """Size of the omitted part, in `unit`."""
     size: int
     unit: str = "bytes"
     parts: str = ""
-    """The same in a larger measure, where there is one: `812 of 900 items`."""
+    """The same in a larger measure, if it applies: `812 of 900 items`."""
     advice: str = ""
-    """What to do besides reading on."""
+    """Advice besides reading on."""
     head_bytes: int
-    """Where in the original the missing part begins."""
+    """Offset in the original at which the omitted part begins."""
     template: str = ""
     """JSON with a place for the marker between head and tail; empty for plain text."""
 
     @property
     def shown(self) -> int:
-        """How much of the text is shown, in `unit`, the marker left out."""
+        """Size of the shown text, in `unit`, without the marker."""
         return self.size - self.missing
 
     def render(self, go_on: str, marker: Marker = "toolcrib", ref: str = "") -> str:
-        """Return the text to show; `go_on` says how to read the rest, `ref` names where the whole is kept."""
+        """Return the text to show; `go_on` explains how to read the rest, `ref` names the stored whole."""
         note = self._note(go_on, marker, ref)
         if self.template:
             return self.template.replace(_PLACE, json.dumps(note, ensure_ascii=False)[1:-1], 1)
@@ -219,7 +219,7 @@ class Cut:
 
 
 _PLACE: Final = "\ufdd0toolcrib\ufdd0"
-"""Noncharacters: they stand in no text."""
+"""Noncharacters, which do not occur in text."""
 
 
 def cut_text(text: str, room: Room, size: int, *, tail: str | None = None) -> Cut:
@@ -295,7 +295,7 @@ def cut_json(text: str, room: Room) -> Cut | None:
 
 
 def _writer(value: Any, text: str) -> Callable[[Any], str] | None:
-    """The way of writing JSON that gives exactly `text` for `value`; None when there is no such way."""
+    """The JSON writer that gives exactly `text` for `value`; None without one."""
     if not isinstance(value, list):
         return None
     body = text.strip()
@@ -307,7 +307,7 @@ def _writer(value: Any, text: str) -> Callable[[Any], str] | None:
 
 
 def _choose(items: Sequence[Any], write: Callable[[Any], str], room: Room) -> tuple[int, int]:
-    """How many items of the beginning and of the end fit."""
+    """Numbers of items from the beginning and from the end that fit."""
     share = int(room.text * room.head)
     head = _fitting(items, write, share, room)
     tail = _fitting(items[head:][::-1], write, room.text - share, room)
@@ -323,7 +323,7 @@ def _fitting(items: Sequence[Any], write: Callable[[Any], str], left: int, room:
 
 
 def _head(text: str, size: int, room: Room) -> str:
-    """The beginning that fits, up to the end of a line when that gives up less than half of it."""
+    """The beginning that fits, up to the end of a line when that costs less than half of it."""
     piece = _piece(text, size, room)
     for end in _LINE_ENDS if len(piece) < len(text) else ():
         border = piece.rfind(end)
@@ -333,7 +333,7 @@ def _head(text: str, size: int, room: Room) -> str:
 
 
 def _tail(text: str, size: int, room: Room) -> str:
-    """The end that fits, from the beginning of a line when that gives up less than half of it."""
+    """The end that fits, from the beginning of a line when that costs less than half of it."""
     piece = text[-size:] if size else ""
     if room.unit == "bytes" and size:
         piece = piece.encode("utf-8", "replace")[-size:].decode("utf-8", "ignore")
@@ -382,7 +382,7 @@ def is_list(result: ToolResult) -> bool:
 
 
 def cut_search(text: str, room: Room, fit: Fit) -> Cut | None:
-    """Keep the first hits of a search, each text in them cut to a snippet; None where there are no hits to be seen."""
+    """Keep the first hits of a search, each text in them cut to a snippet; None for a text without hits."""
     value = _parsed(text) if len(text) <= _PARSED else None
     found = _hits(value)
     if found is None:
@@ -457,12 +457,12 @@ _LONGEST_CHARACTER: Final = 4
 _PLAIN: Final = Way()
 _COMPRESSED: Final = re.compile(r"\[COMPRESSED:([0-9a-f]{32})\]")
 _DETAIL_BYTES: Final = 16 * 1024
-"""Longer details of an error are dropped: the text says what they say."""
+"""Longer details of an error are dropped: the text repeats them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """Where the whole output went: an artifact, or the reason why there is none."""
+    """The stored whole output: an artifact, or the reason why it could not be stored."""
 
     artifact: Artifact | None = None
     problem: str = ""
@@ -470,7 +470,7 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What one result may take: its own room, and the ceiling in bytes that no hint lifts."""
+    """Limits of one result: its own room, and the ceiling in bytes that no hint lifts."""
 
     way: Way
     room: Room
@@ -493,7 +493,7 @@ class _Plan:
         return self.room.measure(text) > self.room.size or _size(text) > self.ceiling
 
     def less(self, notes: tuple[Mapping[str, Any], ...]) -> _Plan:
-        """Return the plan for what stands beside `notes`."""
+        """Return the plan for the room that `notes` leave."""
         taken = self.room.measure(_joined(notes)) if notes else 0
         return replace(self, room=replace(self.room, size=max(_LEAST, self.room.size - taken))) if taken else self
 
@@ -516,14 +516,14 @@ class Limiter:
 
     @property
     def artifacts(self) -> Artifacts:
-        """Where the whole of what was cut is kept."""
+        """Store of the whole outputs."""
         return self._artifacts
 
     async def apply(self, result: ToolResult, budget_tokens: int, owner: str, way: Way = _PLAIN) -> ToolResult:
-        """Return `result` within `budget_tokens`, its whole kept for `owner` where something was left out.
+        """Return `result` within `budget_tokens`, with the whole stored for `owner` if something was left out.
 
-        `way` may ask for less than the budget. Expects a redacted result. Never raises for lack of room: then the
-        text says that the rest is lost.
+        `way` may ask for less than the budget. Expects a redacted result. Never raises for lack of storage: the text
+        then states that the rest is lost.
         """
         if way.fit.hints:
             result, hint = take_hint(result)
@@ -560,23 +560,23 @@ class Limiter:
 
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
         content = self._limit_media(result.content)
-        shown, notes, told = self._limit_structured(result, content, plan, owner)
+        shown, notes, meta_of_cut = self._limit_structured(result, content, plan, owner)
         plan = plan.less(notes)
-        meta: dict[str, Any] = {**result.meta, **told}
+        meta: dict[str, Any] = {**result.meta, **meta_of_cut}
         text = _joined(content)
         if plan.is_too_long(text):
             cut = self._cut(text, plan, owner)
             if cut is not None:
                 kept = self._keep(text.encode("utf-8", "replace"), owner, _mime_type(text), plan)
                 content = _with_text(content, self._render(cut, kept, plan), kept)
-                meta |= _told(cut, kept, plan)
+                meta |= _cut_meta(cut, kept, plan)
         error = result.error and _short_error(result.error)
         return replace(result, content=(*content, *notes), structured_content=shown, error=error, meta=meta)
 
     def _cut(self, text: str, plan: _Plan, owner: str) -> Cut | None:
-        """Cut `text`, which is longer than its room, as its way says; None when it stays, having been cut before.
+        """Cut `text`, which is longer than its room, in its style; None when it was cut before and stays.
 
-        What is shown is always shorter: the room has a place for the marker.
+        The result is always shorter: the room has a place for the marker.
         """
         room = plan.room
         if _size(text) <= plan.ceiling and self._was_cut(text, owner):
@@ -604,7 +604,7 @@ class Limiter:
     ) -> tuple[Any, tuple[Mapping[str, Any], ...], dict[str, Any]]:
         """Return the structured content, whole or shortened, or None where it may not stay.
 
-        With it come the blocks that say so where the text does not repeat it, and metadata.
+        Also returns the blocks that report a shortening which the text does not repeat, and metadata.
         """
         structured = result.structured_content
         if structured is None:
@@ -625,21 +625,21 @@ class Limiter:
         short = shorten(structured, schema, plan.ceiling) if schema is not None and may_shorten else None
         if schema is not None and may_shorten and short is None and plan.whole > plan.ceiling:
             short = shorten(structured, schema, plan.whole)
-        told: dict[str, Any] = {}
+        meta_of_cut: dict[str, Any] = {}
         if short is not None:
-            told["shortened"] = {"bytes": len(written), "shown": len(dumps(short))}
+            meta_of_cut["shortened"] = {"bytes": len(written), "shown": len(dumps(short))}
         if is_repeated:
-            return short, (), told
+            return short, (), meta_of_cut
         kept = self._keep(written, owner, "application/json", plan)
         if kept.artifact is not None:
-            told["artifact"] = kept.artifact.id
+            meta_of_cut["artifact"] = kept.artifact.id
         what = "left out" if short is None else f"shortened to {room.measure(dumps(short).decode())}"
         note = f"structured content of {size} {room.unit} {what}. {self._go_on(kept, 0, plan)}"
         text = f"{_sign(kept)}{note}" if plan.way.fit.marker == "compressed" else f"[toolcrib: {note}]"
-        return short, ({"type": "text", "text": text}, *_links(kept)), told
+        return short, ({"type": "text", "text": text}, *_links(kept)), meta_of_cut
 
     def _limit_media(self, content: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
-        """Replace the media that no longer fit, by notes that say so."""
+        """Replace media that do not fit by notes."""
         shown: list[Mapping[str, Any]] = []
         room = self._media_bytes
         for block in content:
@@ -667,11 +667,11 @@ class Limiter:
             cut = self._excerpt(kept.artifact, room, plan)
         content = ({"type": "text", "text": self._render(cut, kept, plan)}, *_links(kept))
         error = result.error and _short_error(result.error)
-        meta = {**result.meta, **_told(cut, kept, plan)}
+        meta = {**result.meta, **_cut_meta(cut, kept, plan)}
         return replace(result, content=content, structured_content=None, spill=None, error=error, meta=meta)
 
     def _excerpt(self, artifact: Artifact, room: Room, plan: _Plan) -> Cut:
-        """Head and tail of what was stored, read from there so that offsets fit."""
+        """Head and tail of a stored text, read from the store so that offsets fit."""
         with self._artifacts.open(artifact) as source:
             head = source.read(min(room.size, artifact.size)).decode("utf-8", "ignore")
             source.seek(max(0, artifact.size - room.size))
@@ -718,7 +718,7 @@ class Limiter:
 
 
 def _plan(result: ToolResult, way: Way, ceiling: int) -> _Plan:
-    """Return what the result may take, by its style, its hint and what it is."""
+    """Return the limits of a result, by its style, its hint and its kind."""
     fit = way.fit
     plan = _Plan(way=way, ceiling=ceiling, room=Room(size=ceiling, head=fit.head, note=fit.note))
     spared = ("errors" in fit.spare and result.is_error) or ("lists" in fit.spare and is_list(result))
@@ -734,17 +734,17 @@ def _plan(result: ToolResult, way: Way, ceiling: int) -> _Plan:
     return plan
 
 
-def _told(cut: Cut, kept: _Kept, plan: _Plan) -> dict[str, Any]:
-    """What the caller learns of a cut, beside the text."""
-    told: dict[str, Any] = {"artifact": kept.artifact.id} if kept.artifact else {}
+def _cut_meta(cut: Cut, kept: _Kept, plan: _Plan) -> dict[str, Any]:
+    """Metadata about a cut, for the caller."""
+    meta_of_cut: dict[str, Any] = {"artifact": kept.artifact.id} if kept.artifact else {}
     if plan.way.fit.marker == "compressed":
-        told["compression"] = {
+        meta_of_cut["compression"] = {
             "ref_id": kept.artifact.id if kept.artifact else "",
             "original_length": cut.size,
             "shown_length": cut.shown,
             "hint": plan.way.hint or "normal",
         }
-    return told
+    return meta_of_cut
 
 
 def _sign(kept: _Kept) -> str:

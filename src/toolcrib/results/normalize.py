@@ -58,7 +58,7 @@ _BLOCK_FIELDS: Final = {
     "resource": ("resource",),
     "resource_link": ("uri", "name"),
 }
-"""What makes a dict a content block of MCP, by its `type`."""
+"""Keys that make a dict a content block of MCP, by its `type`."""
 
 
 def to_result(value: Any) -> ToolResult:
@@ -90,7 +90,7 @@ def writable(result: ToolResult) -> ToolResult:
 
 
 def _structured(value: Any) -> ToolResult:
-    """Let the fast writer try first; what it stumbles over is walked, which is slower and says where it stands."""
+    """Try the fast writer first; a value that it rejects is walked, which is slower and names the position."""
     try:
         raw = orjson.dumps(value, default=_rewritten)
         plain = read_json(raw, limit=len(raw)) if b"null" not in raw or _is_finite(value) else _plain(value)
@@ -137,7 +137,7 @@ def _bytes_block(data: bytes) -> Mapping[str, Any]:
 
 
 def _rewritten(value: Any) -> Any:
-    """One level of what the fast writer does not know; `TypeError` sends the whole value to `_plain`."""
+    """One level of a type that the fast writer does not know; `TypeError` sends the whole value to `_plain`."""
     if (dump := _model_dump(value)) is not None:
         return dump()
     if isinstance(value, Decimal | PurePath):
@@ -151,7 +151,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Walk:
-    """One pass over one value; remembers the containers it stands in."""
+    """One pass over one value; remembers the containers on the way."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()

@@ -57,7 +57,7 @@ def compile_pattern(pattern: bytes) -> Pattern:
 
 
 class Scanner:
-    """Says which of some patterns occur in a text, in one pass."""
+    """Scanner that returns which of several patterns occur in a text, in one pass."""
 
     def __init__(self, patterns: Sequence[bytes]) -> None:
         """Compile `patterns`; `match` reports their indices."""
@@ -104,7 +104,7 @@ _NAME_BEFORE: Final = re.compile(rb"[\w.-]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A secret in a text: where it begins and ends, in bytes, and of what kind it is."""
+    """A secret in a text: start and end, in bytes, and its kind."""
 
     start: int
     end: int
@@ -142,7 +142,7 @@ class Redactor:
         self._match = self._scanner.match
 
     def text(self, text: str) -> str:
-        """Return `text` without secrets: the same object when there are none. Lone surrogates are kept."""
+        """Return `text` without secrets: the same object when it has none. Lone surrogates are kept."""
         raw = text.encode("utf-8", "surrogatepass")
         hits = self._match(raw)
         if not hits:
@@ -164,9 +164,9 @@ class Redactor:
         return value if walked == value else walked
 
     def result(self, result: ToolResult) -> ToolResult:
-        """Return `result` without secrets in anything that it says, metadata and excerpts of a spill included.
+        """Return `result` without secrets in its content, metadata and excerpts of a spooled result.
 
-        The spilled file itself stays raw: `stream` copies it clean.
+        The spooled file itself stays raw: `stream` copies it clean.
         """
         changes: dict[str, Any] = {}
         content = [self._block(block) for block in result.content]
@@ -230,7 +230,7 @@ class Redactor:
         return self._look(raw, hits) if hits else []
 
     def _look(self, raw: bytes, hits: list[int]) -> list[Find]:
-        """Run the patterns that can match, and return what they find, in order and without overlap."""
+        """Run the patterns that can match, and return their matches, in order and without overlap."""
         finds: list[Find] = []
         wanted = set(hits)
         if self._find_own is not None and max(wanted) > len(FORMATS):
@@ -324,7 +324,7 @@ class _Beginnings:
 
 
 def redact_text(text: str) -> str:
-    """Return `text` without secrets of known formats: the same object when there are none."""
+    """Return `text` without secrets of known formats: the same object when it has none."""
     return _default().text(text)
 
 
@@ -356,7 +356,7 @@ def _necessary(pattern: bytes) -> bytes:
 
 
 def _closing_quote(raw: bytes, start: int, end: int) -> int:
-    """Where the value that begins at `start` ends: at its closing quote, when it has quotes and no space in them."""
+    """End of the value that begins at `start`: its closing quote, if it has quotes and no space in them."""
     quote = raw[start - 1 : start]
     if quote not in (b'"', b"'", b"`"):
         return end
@@ -372,7 +372,7 @@ def _kind_of(name: bytes) -> str:
 
 
 def _name_of(key: Any, outer: bytes) -> bytes:
-    """The name that a value stands behind: its key; a key that says nothing (`value`) takes the outer one."""
+    """The name of a value: its key; a generic key (`value`) takes the outer one."""
     if not isinstance(key, str):
         return outer
     return outer if key in ("value", "default") else key.encode("utf-8", "surrogatepass")[:80]
@@ -401,7 +401,7 @@ def _replaced(raw: bytes, finds: list[Find], stop: int) -> bytes:
 
 
 def _safe_cut(raw: bytes, finds: list[Find]) -> int:
-    """Where `raw` can be cut without parting a secret or its name: before the overlap, at white space if there is."""
+    """Position to cut `raw` without parting a secret or its name: before the overlap, at white space if possible."""
     if len(raw) <= _OVERLAP:
         return 0
     cut = len(raw) - _OVERLAP
@@ -423,14 +423,14 @@ def _without_edge(text: str, *, end: bool) -> str:
 
 
 _BEFORE: Final = 256
-"""Bytes of what was given on that are looked at again: longer than a name and what stands before its value."""
+"""Bytes of already sent text that are scanned again: longer than a name and its separator."""
 _WORD: Final = 512
 """Bytes of one word that wait at most: longer than any token but some JWTs, which are known by their beginning."""
 _MOST: Final = 32 * 1024
 """Bytes that wait at most: longer than any private key."""
 
 _WORDS: Final = bytes.maketrans(b"\t\n\r\f\v\"'`<>(){}[],;|", b" " * 19)
-"""What stands between words becomes a space."""
+"""Separators of words, mapped to spaces."""
 _BEGUN: Final = re.compile(
     rb"(?i:gh[pousr]_|github_|gl[a-z]{2,5}-|sk-|[srp]k_|xox[a-z]|xapp|akia|asia|aiza|ya29|gocspx|npm_|pypi-|hf_|ey[a-z]"
     rb"|do[opr]_v1|dapi|shp[a-z]{2}_|hv[sbr]\.|sg\.|key-|lin_|dp\.|gls?[ac]_|whsec_|age-secret|://)"
@@ -451,13 +451,13 @@ _KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
 
 
 class Cleaning:
-    """What running calls clean their words with; see `core.context.Cleaner`. One for a crib."""
+    """Redactor for the output of running calls; see `core.context.Cleaner`. One for a crib."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
     def value(self, value: Any) -> Any:
-        """Return text or JSON-like `value` without secrets: the same object when there are none."""
+        """Return text or JSON-like `value` without secrets: the same object when it has none."""
         return self._redactor.text(value) if isinstance(value, str) else self._redactor.value(value)
 
     def pieces(self) -> Pieces:
@@ -475,7 +475,7 @@ class Pieces:
         self._waiting = b""
 
     def add(self, piece: str) -> str:
-        """Return what can be given on now; may be empty."""
+        """Return the part that can be sent now; may be empty."""
         self._waiting += piece.encode("utf-8", "surrogatepass")
         return self._give(len(self._waiting) - self._doubtful())
 
@@ -500,7 +500,7 @@ class Pieces:
     def _doubtful(self) -> int:
         """Return how many bytes at the end have to wait."""
         raw, waiting = self._before + self._waiting, len(self._waiting)
-        least = min(_key_block(raw), _telling(raw), _word(raw), len(raw) - self._redactor.begun(raw))
+        least = min(_key_block(raw), _open_name(raw), _word(raw), len(raw) - self._redactor.begun(raw))
         doubtful = min(len(raw) - least, waiting, _MOST)
         while 0 < doubtful < waiting and raw[len(raw) - doubtful] & 0xC0 == 0x80:  # in the middle of a character
             doubtful += 1
@@ -513,8 +513,8 @@ def _key_block(raw: bytes) -> int:
     return begun[-1].start() if begun and not _KEY_END.search(raw, begun[-1].end()) else len(raw)
 
 
-def _telling(raw: bytes) -> int:
-    """Where a name stands whose value reaches the end."""
+def _open_name(raw: bytes) -> int:
+    """Position of a name whose value reaches the end."""
     start = max(0, len(raw) - _TELLING_REACH)
     for found in compiled(_TELLING).finditer(raw[start:]):
         if found.end() == len(raw) - start:
@@ -523,7 +523,7 @@ def _telling(raw: bytes) -> int:
 
 
 def _word(raw: bytes) -> int:
-    """Where the last word begins, when it may be the beginning of a token."""
+    """Position of the last word, when it may be the beginning of a token."""
     word = raw[-_WORD:].translate(_WORDS).rpartition(b" ")[2]
     is_long = len(word) >= _LONG and any(48 <= byte <= 57 for byte in word) and not word.isdigit()
     return len(raw) - len(word) if is_long or _BEGUN.search(word) else len(raw)
@@ -582,7 +582,7 @@ def guard_logs(redactor: Redactor) -> Callable[[], None]:
 
 
 def _clean(record: logging.LogRecord, redactor: Redactor) -> None:
-    """Mask what the message, the stack and the exception hold. One that is clean stays as it was made."""
+    """Mask secrets in message, stack and exception of a record. A clean record stays unchanged."""
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001 - the handler will report it

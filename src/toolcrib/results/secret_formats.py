@@ -27,7 +27,7 @@ __all__ = ["ASSIGNMENT", "FORMATS", "NAMED", "PREFILTER", "Format", "names_secre
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of secret. `judge` sees the secret and says whether it is one; None takes every match."""
+    """One kind of secret. `judge` confirms a match; None accepts every match."""
 
     kind: str
     pattern: bytes
@@ -257,7 +257,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     ),
     Format("password", rb"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(\S{3,})", is_password),
 )
-"""Every format, most specific first: where two overlap, the first names what was found."""
+"""Every format, most specific first: where two overlap, the first names the kind."""
 
 
 _PASSWORD: Final = rb"passw(?:or)?d|passwd|passphrase|pass_?word|pwd|pswd"
@@ -284,7 +284,7 @@ ASSIGNMENT: Final = (
     rb"([\s\"'\\\]]{0,12}" + _OPERATOR + rb"(?:\\[nrt]|[`\"'\s=>\\@]){0,20})"
     rb"(" + _VALUE + rb"{4,})"
 )
-"""Groups: the name from its telling word on, what stands between, the value."""
+"""Groups: the name from its telltale word on, the separator, the value."""
 
 PREFILTER: Final = (
     rb"(?i)" + NAMED + rb"(?:[\w.\t -]|\\+t)*[\s\"'\\\]]*[:=>,|?.+]"
@@ -338,7 +338,7 @@ def names_secret(name: bytes, between: bytes, value: bytes, after: bytes) -> boo
 
 
 def _refers(between: bytes, value: bytes, after: bytes) -> bool:
-    """Whether `value` says where something is, or stands on a line of its own, instead of being it."""
+    """Whether `value` is a reference to a place, or on a line of its own, instead of the secret itself."""
     if b"\n" in between and b">" not in between:
         return True
     if not _is_quoted(between) and after[:1] in (b"(", b"[", b"{"):
@@ -371,7 +371,7 @@ def _is_password(name: bytes, between: bytes, value: bytes) -> bool:
 
 
 _SHORTEST: Final = 6
-"""Characters. Shorter values (`1`, `true`, `dev`) stand in every text."""
+"""Characters. Shorter values (`1`, `true`, `dev`) occur in every text."""
 
 
 def spellings(secret: str) -> frozenset[bytes]:
@@ -406,7 +406,7 @@ def _lower_percent(text: str) -> str:
 
 
 def _base64(raw: bytes) -> Iterator[bytes]:
-    """The characters of base64 that depend on `raw` alone, for each place where it may stand in what is encoded."""
+    """The base64 characters that depend on `raw` alone, for each alignment in the encoded text."""
     for before in range(3):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             text = encode(b"\0" * before + raw).rstrip(b"=")

@@ -28,12 +28,12 @@ _PLACEHOLDER: Final = re.compile(
     rb"|process\.env|environ|getenv|\{\{|\$\{|\$\(|<[a-z]|%\(|secrets\.|12345678(?:9|$)|abcdefg|qwert|foobar|lorem",
     re.IGNORECASE,
 )
-"""Words of documentation and references to somewhere else."""
+"""Words of documentation, and references to another place."""
 
 _FILLER: Final = re.compile(
     rb"x{5}|X{5}|\.{3}|\*{3}|EXAMPLE|#{5}|PLACEHOLDER|placeholder|REDACTED|\[redacted|0{12}|1{12}|1234567890123"
 )
-"""What stands for the rest of a token in documentation."""
+"""Placeholders for the rest of a token in documentation."""
 
 _NO_PASSWORD: Final = frozenset(
     b"password passwd pass pwd pw token test user username xxx xxxx value string required".split()
@@ -68,7 +68,7 @@ def entropy(value: bytes) -> float:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Whether `value` stands for a secret without being one."""
+    """Whether `value` is a placeholder for a secret."""
     if len(set(value)) <= 3 or value[:1] in b"$<{%[*" or value.lower() in _NOT_SECRET:
         return True
     return _PLACEHOLDER.search(value) is not None
@@ -129,7 +129,7 @@ def is_random(value: bytes) -> bool:
 
 
 def _wordiness(value: bytes) -> float:
-    """The share of letter pairs that are common in words; 0 when there are too few letters to tell."""
+    """The share of letter pairs that are common in words; 0 when there are too few letters."""
     pairs = [run[i : i + 2].lower() for run in _LETTERS.findall(value) for i in range(len(run) - 1)]
     if len(pairs) < 3:
         return 0.0

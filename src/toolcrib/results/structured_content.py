@@ -19,7 +19,7 @@ from ..core.schema.nodes import Node, as_node, resolve
 __all__ = ["share_out", "shorten"]
 
 _ROUNDS: Final = 12
-"""Attempts to restore what a shortened value must not lack."""
+"""Attempts to restore required parts of a shortened value."""
 _WORK: Final = 20_000
 """Places that may be looked at for one value: about a second (measured: 25 to 60 µs each)."""
 _DEPTH: Final = 48
@@ -76,7 +76,7 @@ class _Shortening:
         return None
 
     def _keep_more(self, failing: Iterable[_Path], value: Any, short: Any) -> bool:
-        """Restore more of every place that fails; False when there is nothing left to restore."""
+        """Restore more of every place that fails; False when nothing is left to restore."""
         changed = False
         for path in failing:
             changed |= self._keep_at(path, value, short)
@@ -221,7 +221,7 @@ def _cut_text(text: str, known: Iterable[Node], room: int) -> str:
 
 
 def share_out(sizes: Mapping[_K, int], room: int) -> dict[_K, int]:
-    """Share `room` out: what is small stays whole, the large ones get equal parts of the rest."""
+    """Divide `room`: small parts stay whole, the large ones get equal parts of the rest."""
     shares: dict[_K, int] = {}
     left = room
     for place, (key, size) in enumerate(sorted(sizes.items(), key=lambda entry: entry[1])):
@@ -231,7 +231,7 @@ def share_out(sizes: Mapping[_K, int], room: int) -> dict[_K, int]:
 
 
 def _most(known: Iterable[Node], word: str) -> int:
-    """Return the largest whole number that any of the schemas says under `word`; 0 where none does."""
+    """Return the largest whole number under `word` in any of the schemas; 0 without one."""
     return max((int(node[word]) for node in known if isinstance(node.get(word), int | float)), default=0)
 
 
@@ -244,7 +244,7 @@ def _length(value: Any) -> int:
 
 
 def _at(value: Any, path: _Path) -> Any:
-    """Return what stands at `path`; None where there is nothing."""
+    """Return the value at `path`; None if missing."""
     for part in path:
         try:
             value = value[part]

@@ -97,7 +97,7 @@ _DEPTH: Final = 64
 
 
 def visible_text(text: str) -> tuple[str, int]:
-    """Return `text` without what is not seen, and how many characters that were."""
+    """Return `text` without invisible characters, and their number."""
     if text.isascii():
         if text.isprintable() or not _CONTROLS.search(text):
             return text, 0
@@ -197,5 +197,5 @@ def _patterns(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _has_message(text: str) -> bool:
-    """Whether tag characters or direction overrides are among what is hidden: they have no innocent use in results."""
+    """Whether hidden tag characters or direction overrides are present: they have no innocent use in results."""
     return any("\U000e0020" <= char <= "\U000e007f" or char in "\u202d\u202e" for char in text[:_SCANNED])

@@ -16,7 +16,7 @@ from .protected_paths import Guarded
 __all__ = ["ETC", "LINKS", "SYSTEM", "Bounds", "Line", "Maker", "Wires", "clean", "line", "toolchains"]
 
 SYSTEM: Final = ("/usr", "/opt", "/nix/store", "/gnu/store")
-"""Where programs are, bound as they are."""
+"""Folders of programs, bound at the same path."""
 LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Links into `/usr` on machines of today, folders on others."""
 ETC: Final = (
@@ -51,7 +51,7 @@ _APART: Final = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--h
 _ALONE: Final = ("--unshare-user", "--disable-userns")
 """No user namespaces inside: in one of its own a command could mount, and reach more of the kernel."""
 _CLOSED: Final = ("--remount-ro", "/dev", "--remount-ro", "/")
-"""What holds the mounts is in memory and has no size: once all are there nothing is written to it."""
+"""Directories of the mounts: in memory and of size zero, so nothing can be written there afterwards."""
 _SHARED: Final = 4
 """The part of the memory that `/dev/shm` may have."""
 _LIMITED: Final = (
@@ -69,7 +69,7 @@ bash and dash have two letters for it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much one command may take (security.md T15)."""
+    """Limits of one command (security.md T15)."""
 
     memory: int = 2 << 30
     """Bytes: data of one process, everything in `/tmp`, and what all its processes have in memory together."""
@@ -84,7 +84,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What is started."""
+    """Command line, environment and descriptors of the process to start."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -108,7 +108,7 @@ class Wires:
     """Descriptors that a command is started with; -1 for those it has not."""
 
     status: int = -1
-    """bubblewrap tells there what it has started."""
+    """Descriptor on which bubblewrap reports the processes that it started."""
     filter: int = -1
     """The filter of its calls is read there."""
     control: int = -1
@@ -127,7 +127,7 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: 
     way_out = egress.environment(command.network) if wires.control >= 0 and isinstance(command.network, Reach) else {}
     environment = {**clean(maker.environ, home, programs), **way_out, **command.environment}
     apart = [*_APART, *(_ALONE if maker.alone else ()), *(["--share-net"] if command.network is True else [])]
-    if command.terminal is None:  # one of ours would be lost with it, and there is no other to be typed into
+    if command.terminal is None:  # keeps it from our terminal; a terminal of its own would be lost
         apart.append("--new-session")
     for option, wire in (("--json-status-fd", wires.status), ("--seccomp", wires.filter)):
         apart += (option, str(wire)) if wire >= 0 else ()
@@ -174,7 +174,7 @@ def _home(home: Path, chains: Iterable[Path]) -> list[str]:
 
 
 def _of_the_way_out() -> list[str]:
-    """Our programs for it, and what tells ssh of them."""
+    """Programs inside the sandbox that forward connections, and the ssh configuration that points at them."""
     ours, there = egress.INSIDE
     config = "/etc/ssh/ssh_config"
     return ["--ro-bind", str(ours), str(there), "--ro-bind", str(ours / "ssh_config"), config]

@@ -26,7 +26,7 @@ _AGAIN: Final = 0.005
 
 
 class Group:
-    """The control group of one command, or of none where there can be none. Closed once the command has ended."""
+    """Control group of one command; without effect where cgroups are unavailable. Closed once the command has ended."""
 
     def __init__(self, processes: int, *, root: Path = _PIDS) -> None:
         """Make a group for so many processes at a time, threads included. Clears what killed processes have left."""
@@ -47,7 +47,7 @@ class Group:
 
     @property
     def was_full(self) -> bool:
-        """Whether a process could not be started for want of room."""
+        """Whether a process was refused because the group was full."""
         if self._path is None:
             return False
         with suppress(OSError, ValueError, IndexError):
@@ -55,7 +55,7 @@ class Group:
         return False
 
     async def close(self) -> None:
-        """Remove it, as soon as the last of what was killed is gone; what is left after a second goes another time."""
+        """Remove the group once its last process has gone. One still busy after a second is left to a later sweep."""
         with anyio.move_on_after(_PATIENCE, shield=True):
             while self._path is not None:
                 with suppress(OSError):

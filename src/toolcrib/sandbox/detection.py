@@ -33,7 +33,7 @@ _SECONDS: Final = 10.0
 _LONGEST: Final = 128 * 1024
 """Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
 _TIDY: Final = 2.0
-"""Seconds between looks for what a command may not make."""
+"""Seconds between sweeps for names that a command may not create."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Bubblewrap:
 
     maker: Maker = field(repr=False)
     network: bool | Reach = False
-    """What the operator lets commands of the model reach."""
+    """Network destinations that the operator permits to the model's commands."""
     outlet: Outlet | None = field(default=None, repr=False)
     """Serves commands that reach named hosts; without one they reach nothing."""
     repositories: Repositories = field(default_factory=Repositories, repr=False)
@@ -58,13 +58,13 @@ class Bubblewrap:
         handing = None
         if isinstance(command.network, Reach) and command.network and self.outlet is not None:
             handing = Handing(self.outlet, command.network)
-        told, tell = os.pipe()
+        status_end, status = os.pipe()
         group = Group(self.maker.bounds.processes)
-        watched = Watched(told, self.maker.bounds, command.cwd, group)
-        wires = Wires(status=tell, filter=opened_filter(), control=handing.control if handing else -1)
+        watched = Watched(status_end, self.maker.bounds, command.cwd, group)
+        wires = Wires(status=status, filter=opened_filter(), control=handing.control if handing else -1)
         built = line(self.maker, command, guarded, wires, group.entrance)
         moved: list[str] = []
-        held = Held(told=tuple(wires), watched=watched, handing=handing, tidy=partial(_tidy, guarded, moved))
+        held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=partial(_tidy, guarded, moved))
         running: Process | None = None
         try:
             async with start(built, None, terminal=command.terminal, held=held) as running:
@@ -85,7 +85,7 @@ class Unsandboxed:
 
     environ: Mapping[str, str] = field(repr=False)
     network: bool = True
-    """Nothing keeps them from it."""
+    """Whether the network is open; always true without a sandbox."""
     kind: Literal["none"] = "none"
 
     @asynccontextmanager
@@ -108,26 +108,28 @@ def find_sandbox(
     outlet: Outlet | None = None,
     bounds: Bounds | None = None,
 ) -> tuple[Sandbox | None, str]:
-    """Return the sandbox of this machine, or None, and why it is not bubblewrap. Runs a command: for a thread.
+    """Return the sandbox of this machine, or None, and why it is not bubblewrap.
 
-    `unsandboxed`: the operator accepts commands without a sandbox, where none is found. `network`, `outlet`: the
-    model's destinations, and the server of named hosts. A trial counts for the whole process.
+    Runs a command: call it in a thread. `unsandboxed`: the operator accepts commands without a sandbox, where none is
+    found. `network`, `outlet`: the model's destinations, and the server of named hosts. A trial counts for the whole
+    process.
     """
     program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
     if program is not None:
-        for alone in (True, False):  # what is older than 0.8, or runs in some containers, cannot switch them off
+        for alone in (True, False):  # versions before 0.8, and some containers, cannot disable them
             maker = Maker(program=program, environ=environ, bounds=bounds or Bounds(), alone=alone)
-            if not (said := _tried(maker)):
+            if not (problem := _tried(maker)):
                 return Bubblewrap(maker=maker, network=network, outlet=outlet), ""
-            why = f"bubblewrap does not work here: {said}"
+            why = f"bubblewrap does not work here: {problem}"
     return (Unsandboxed(environ=environ), why) if unsandboxed else (None, why)
 
 
 async def _tidy(guarded: Guarded, moved: list[str]) -> None:
-    """Put aside, while a command runs, names that only an attacker makes: some run for hours. The new names are added.
+    """Rename, while a command runs, names that only an attacker creates; the new names are added to `moved`.
 
-    The rest has time until its end: the user may make a `.vscode` meanwhile, and nothing tells whose it is.
+    Other forbidden names wait until the command ends: the user may create a `.vscode` meanwhile, and its owner cannot
+    be determined.
     """
     made = replace(guarded, absent=tuple(path for path in guarded.absent if path.name == "commondir"), placed={})
     while made.absent:
@@ -163,8 +165,8 @@ def _tried(maker: Maker) -> str:
                 check=False,
                 pass_fds=tuple(wires),
             )
-            said = done.stderr.decode("utf-8", "replace").strip()[:500] or "it fails"
-            _trials[known] = "" if done.returncode == 0 else said
+            problem = done.stderr.decode("utf-8", "replace").strip()[:500] or "it fails"
+            _trials[known] = "" if done.returncode == 0 else problem
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         finally:

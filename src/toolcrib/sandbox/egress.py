@@ -21,15 +21,16 @@ __all__ = ["INSIDE", "Handing", "environment", "starter"]
 _PORT: Final = 3128
 """Of the sandbox's own 127.0.0.1, unused before the command."""
 INSIDE: Final = (Path(__file__).parent / "inside", Path("/run/toolcrib"))
-"""Our programs, and where they are inside."""
+"""Folder of the programs that run inside the sandbox."""
 _MOST: Final = 20
 """Different refusals that are reported."""
 
 
 def environment(reach: Reach) -> dict[str, str]:
-    """Return the variables by which programs find the proxy. There is no name service inside: only it looks up names.
+    """Return the variables by which programs find the proxy, which alone resolves names.
 
-    What a command serves itself it finds without the proxy, but for names of this machine that are in its reach.
+    A server of the command itself is reached without the proxy; a name of this machine is, when `reach` permits it,
+    through it.
     """
     proxy = f"http://127.0.0.1:{_PORT}"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
@@ -45,7 +46,7 @@ def environment(reach: Reach) -> dict[str, str]:
 
 
 def starter(control: int) -> tuple[str, ...]:
-    """Return what stands in front of a command: it sends the socket over the descriptor `control`."""
+    """Return the launcher to put before a command: it sends the socket over the descriptor `control`."""
     return (*_python().split(" "), f"{INSIDE[1]}/listen.py", str(control), str(_PORT))
 
 
@@ -68,21 +69,21 @@ class Handing:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What was not let through."""
+        """Destinations that were refused."""
         return tuple(self._refused)
 
     async def serve(self) -> None:
         """Serve the command until this is cancelled."""
         listener = await self._handed()
         if listener is not None:
-            await self._outlet.serve(listener, self._reach, self._tell)
+            await self._outlet.serve(listener, self._reach, self._note_refusal)
 
     def close(self) -> None:
         """Let our end go."""
         self._ours.close()
 
     async def _handed(self) -> SocketListener | None:
-        """Return the socket; None when the program in front of the command has failed, which says why itself."""
+        """Return the socket; None when the launcher failed, which reports the reason itself."""
         await anyio.wait_readable(self._ours)
         _, descriptors, _, _ = socket.recv_fds(self._ours, 1, 1)
         if not descriptors:
@@ -91,6 +92,6 @@ class Handing:
         made.setblocking(False)
         return await SocketListener.from_socket(made)
 
-    def _tell(self, said: str) -> None:
+    def _note_refusal(self, destination: str) -> None:
         if len(self._refused) < _MOST:
-            self._refused[said] = None
+            self._refused[destination] = None

@@ -42,21 +42,21 @@ Output = tuple[Literal["stdout", "stderr"], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a sandbox keeps of a command."""
+    """Resources that a sandbox holds for one command."""
 
-    told: Sequence[int] = ()
+    descriptors: Sequence[int] = ()
     """Descriptors that it inherits, and that are closed here once it has them."""
     watched: Watched | None = None
-    """Knows what it has started."""
+    """Monitor of the processes that the command started."""
     handing: Handing | None = None
     """Its way out."""
     tidy: _Work | None = None
-    """Puts aside what it may not make."""
+    """Renames files that the command may not create."""
 
     def work(self) -> list[_Work]:
-        """Return what is to be done while it runs."""
-        given = (self.watched and self.watched.watch, self.handing and self.handing.serve, self.tidy)
-        return [one for one in given if one]
+        """Return the tasks to run beside the command."""
+        jobs = (self.watched and self.watched.watch, self.handing and self.handing.serve, self.tidy)
+        return [one for one in jobs if one]
 
 
 class Process:
@@ -76,11 +76,11 @@ class Process:
         self._watched = held.watched
         self._handing = held.handing
         self.aside: Sequence[str] = ()
-        """What it made and commands may not make, under the names that it was given."""
+        """Forbidden files that the command created, under their new names."""
 
     @property
     def refused(self) -> Sequence[str]:
-        """What it wanted to reach and may not, each with the reason."""
+        """Destinations that were refused, each with the reason."""
         return self._handing.refused if self._handing else ()
 
     @property
@@ -109,7 +109,7 @@ class Process:
             raise ToolFailure("tool_error", "the process takes no input any more") from error
 
     async def close_input(self) -> None:
-        """Say that no more input comes."""
+        """Close the command's standard input."""
         if self._terminal >= 0:
             await self.write(b"\x04")
         elif self._process.stdin is not None:
@@ -136,9 +136,9 @@ async def start(
     terminal: tuple[int, int] | None,
     held: Held | None = None,
 ) -> AsyncGenerator[Process]:
-    """Run a command in a group of its own until the context is left; what is left of it then is killed.
+    """Run a command in a group of its own until the context exits; processes left in the group are killed.
 
-    Raises `ToolFailure("tool_error")` for a program that there is not.
+    Raises `ToolFailure("tool_error")` when the program does not exist.
     """
     held = held or Held()
     argv = line.argv
@@ -155,14 +155,14 @@ async def start(
             env=line.environment,
             cwd=cwd,
             start_new_session=True,
-            pass_fds=held.told,
+            pass_fds=held.descriptors,
         )
     except OSError as error:
         if ours >= 0:
             os.close(ours)
         raise ToolFailure("tool_error", f"cannot run {argv[0]}: {error.strerror or error}") from error
     finally:
-        for descriptor in (*held.told, *([theirs] if theirs >= 0 else [])):
+        for descriptor in (*held.descriptors, *([theirs] if theirs >= 0 else [])):
             os.close(descriptor)
     send, receive = anyio.create_memory_object_stream[Output](_AHEAD)
     running = Process(process, receive, ours, held)
@@ -187,7 +187,7 @@ async def start(
 
 @asynccontextmanager
 async def _beside(*work: _Work) -> AsyncGenerator[None]:
-    """Do work until the context is left. What is raised there comes out as it is, and not as one of a group."""
+    """Run tasks until the context exits. Exceptions of the body come out as they are, not wrapped in a group."""
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
         for one in work:

@@ -29,7 +29,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Watched:
-    """The processes of one command, from what bubblewrap tells of it. Lives as long as the command."""
+    """Monitor of the processes of one command, started from bubblewrap's status line. Lives as long as the command."""
 
     def __init__(self, status: int, bounds: Bounds, disk: Path, group: Group) -> None:
         """`status` is our end of the status pipe, which is closed with this; `disk` is where the command writes."""
@@ -39,7 +39,7 @@ class Watched:
         self._group = group
         self._first = 0
         self.stopped = ""
-        """Which limit ended it, in words."""
+        """The limit that ended the command, in words."""
 
     async def watch(self) -> None:
         """Look after the command until it is cancelled."""
@@ -57,7 +57,7 @@ class Watched:
         if not self._first:
             return False
         inside = (self._first,) if number == signal.SIGKILL else _below(self._first)
-        for pid in inside:  # the first ends all others with it; what is less than a kill does not reach it
+        for pid in inside:  # the death of the first process ends all others; it ignores signals other than SIGKILL
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         return True
@@ -68,14 +68,14 @@ class Watched:
 
     async def _child(self) -> int:
         """Return the first process inside, as we see it; 0 before it starts."""
-        said = b""
-        while b"\n" not in said:
+        status = b""
+        while b"\n" not in status:
             await anyio.wait_readable(self._status)
             piece = os.read(self._status, _ANSWER)
             if not piece:
                 return 0
-            said += piece
-        child = json.loads(said.partition(b"\n")[0]).get("child-pid")
+            status += piece
+        child = json.loads(status.partition(b"\n")[0]).get("child-pid")
         return child if isinstance(child, int) else 0
 
     def _too_much(self, processes: int, memory: int) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 __all__ = ["Guarded", "Repositories", "guarded_in", "put_aside"]
 
 _SKIPPED: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__"})
-"""Made by package managers, with more folders than all the rest; no repository of anybody is in them."""
+"""Folders of package managers, with more entries than all others; repositories in them are not the user's."""
 _MOST: Final = 20_000
 """Folders that are looked at, those nearest to the root first: some 40 ms when nothing has changed."""
 _SETTLED: Final = 1_000_000_000
@@ -32,11 +32,11 @@ class _Seen:
     folders: tuple[str, ...]
     """Names of the folders in it that are looked at."""
     repository: str
-    """The name of its repository, `.` where it is one itself; empty outside of any."""
+    """Name of its repository, `.` for the root itself; empty outside a repository."""
 
 
 class Repositories:
-    """Finds repositories, and remembers what it has read. Safe in several threads."""
+    """Repositories below folders, found once and remembered. Safe in several threads."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
@@ -91,15 +91,15 @@ class Repositories:
 
 
 _OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "modules", "info/attributes")
-"""`commondir` says in which other folder git looks for hooks and configuration (gitrepository-layout)."""
+"""`commondir` names the other folder in which git looks for hooks and configuration (gitrepository-layout)."""
 _GUARDED: Final = (
     ".toolcrib", ".claude", ".codex", ".cursor", ".gemini", ".mcp.json", ".vscode", ".idea", ".envrc", ".husky",
 )  # fmt: skip
 _SECRET: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
-"""What the file tools guard as well; a command finds them empty."""
+"""Files that the file tools guard as well; empty for a command."""
 _RUNNING: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
 _OF_WORKTREE: Final = ("commondir", "gitdir", "config.worktree")
-"""The same of what a repository keeps of a worktree; its index and where it stands stay writable."""
+"""The same for the repository's data of a worktree; its index and HEAD stay writable."""
 _NESTED: Final = 32
 """Repositories below the roots, and worktrees of one: with more of them a command would take too long to start.
 
@@ -115,21 +115,21 @@ class Guarded:
     shown: tuple[Path, ...] = ()
     """Read-only, and outside of the folders: the repository that a worktree belongs to."""
     fixed: tuple[Path, ...] = ()
-    """Writable, and not to be moved or removed: what is kept lies in them."""
+    """Folders that are writable but may not be moved or removed, because they contain guarded files."""
     kept: tuple[Path, ...] = ()
     """Read-only."""
     hidden: tuple[Path, ...] = ()
     """Files that are empty inside."""
     absent: tuple[Path, ...] = ()
-    """What would be kept if it were there."""
+    """Guarded paths that do not exist yet."""
     placed: Mapping[Path, int] = field(default_factory=dict[Path, int])
     """Repositories and worktrees that may be moved, and their inodes: in the place of one there may be no other."""
 
 
 def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False) -> Guarded:
-    """Return what is guarded in these folders; for a trusted command only what it is shown beside them.
+    """Return the guarded paths of these folders; for a trusted command only those mounted beside them.
 
-    `known` finds the repositories below them. Makes `.git/hooks` where a repository has none, so that no command can.
+    `known` finds the repositories below them. Makes `.git/hooks` where a repository has none, so that a command cannot.
     """
     roots = [folder.resolve() for folder in folders]
     shown, fixed = dict[Path, None](), dict[Path, None]()
@@ -156,7 +156,7 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
 
 
 def put_aside(guarded: Guarded) -> tuple[str, ...]:
-    """Rename what has come into being and may not; return the new names."""
+    """Rename forbidden files that were created; return the new names."""
     moved: list[str] = []
     replaced = [path for path, number in guarded.placed.items() if _number(path) not in (0, number)]
     for path in (*replaced, *guarded.absent):
@@ -174,7 +174,7 @@ def _names(path: Path) -> Iterator[Path]:
 
 
 def _of_repository(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
-    """Yield what is guarded of a repository; add to `fixed` what has to stay where it is."""
+    """Yield the guarded paths of a repository; add to `fixed` the folders that may not move."""
     if folder.is_symlink() or not folder.is_dir():
         yield from (folder,) if folder.is_file() else ()
         return
@@ -189,14 +189,14 @@ def _of_repository(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
 
 
 def _of_nested(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
-    """Yield what is guarded of a repository below a root: what runs. Each takes some time to mount."""
+    """Yield the executed files of a repository below a root. Each costs one mount."""
     found = (path for path in _of_repository(folder, fixed) if path.name in _RUNNING or path == folder)
     yield from found
     fixed.pop(folder / "info", None)
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    """Return the folders in a folder; none where there is no such folder, or only a link to one."""
+    """Return the folders in a folder; empty when it is missing or a link."""
     try:
         return [] if folder.is_symlink() else [Path(entry) for entry in os.scandir(folder) if entry.is_dir()]
     except OSError:
@@ -231,9 +231,9 @@ def _number(path: Path) -> int:
 
 
 def _of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -> Path | None:
-    """Add the repository that a worktree belongs to, where it says the same: else a file could name any folder.
+    """Add the repository of a worktree, if that repository confirms it: otherwise a file could name any folder.
 
-    Return what the repository keeps of the worktree.
+    Return the repository's folder for the worktree.
     """
     own = _named_in(file, "gitdir: ") if file.is_file() else None
     if own is None or own.parent.name != "worktrees" or _named_in(own / "gitdir") != file:

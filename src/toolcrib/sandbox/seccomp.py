@@ -1,8 +1,8 @@
-"""Seccomp filter: kernel calls that a command may not make, since they reach past every namespace.
+"""Seccomp filter: kernel calls that a command may not make, because they reach past every namespace.
 
-Keys of the session are everybody's who runs in it; sockets of a virtual machine lead to its host, and other families
-past the network namespace; what is left are doors for which no tool has a use and in which holes were found. What is
-not listed is allowed. A program for another architecture than the machine's is held to the same list, where one runs.
+Keys of the session belong to every process in it; sockets of a virtual machine lead to its host, and other socket
+families past the network namespace; the rest are kernel interfaces that tools do not use and in which holes were found.
+Calls outside the list are allowed. A program for another architecture than the machine's meets the same list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RETURN: Final = 0x06  # BPF_RET | BPF_K
 _ALLOW: Final = 0x7FFF0000
 _ERROR: Final = 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST = 0, 4, 16
-"""Where they are in `struct seccomp_data`; of the first argument the lower half, which is all that counts here."""
+"""Offsets in `struct seccomp_data`; of the first argument the lower half, the only part that counts here."""
 _X32: Final = 0x40000000
 _FAMILIES: Final = (0, 1, 2, 10, 16)
 """Unspecified, local, IPv4, IPv6, netlink: each belongs to a network namespace."""
@@ -36,7 +36,7 @@ class _Calls:
     """The numbers of one architecture (its `unistd.h`)."""
 
     audit: int
-    """What the kernel calls it (`linux/audit.h`)."""
+    """The kernel's name for the architecture (`linux/audit.h`)."""
     socket: int
     denied: Sequence[int]
     """add_key, request_key, keyctl, bpf, perf_event_open, open_by_handle_at, kexec_load, userfaultfd."""

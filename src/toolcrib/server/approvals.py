@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from ..core.context import Peer
 from ..core.json import read_json
-from ..core.permission import Answer, NobodyToAsk, Question, Verdict
+from ..core.permission import Answer, NoApprover, Question, Verdict
 from ..mcp.server.exchange import supports
 
 __all__ = ["ClientApprover", "current_peer"]
@@ -50,10 +50,10 @@ class ClientApprover:
         return peer is not None and supports(peer.capabilities, {"elicitation": {}})
 
     async def __call__(self, question: Question) -> Answer:
-        """Return the user's answer. Raises `NobodyToAsk` when this client cannot ask."""
+        """Return the user's answer. Raises `NoApprover` when this client cannot ask."""
         peer = current_peer.get()
         if peer is None or not self.reaches():
-            raise NobodyToAsk
+            raise NoApprover
         form = {"message": _message(question), "requestedSchema": self._schema}
         return _answer(await peer.request("elicitation/create", form), self._choices)
 

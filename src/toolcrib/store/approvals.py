@@ -87,7 +87,7 @@ class ApprovalRows:
     async def list(
         self, *, principal: str | None = None, states: Sequence[ApprovalState] = (), limit: int = 200
     ) -> list[Approval]:
-        """Return the newest first; `principal` None is everybody's, no `states` are all."""
+        """Return approvals, newest first; `principal` None selects all principals, empty `states` all states."""
         conditions, parameters = list[str](), list[Any]()
         if principal is not None:
             conditions.append("principal = ?")
@@ -116,7 +116,7 @@ class ApprovalRows:
         return await self._writer.run(_settle, id, settlement, edited, self._clock(), durable=True)
 
     async def edited(self, id: str) -> Mapping[str, Any] | None:
-        """Return the arguments that were put in place of those that were asked about; None when there are none."""
+        """Return the arguments that replaced the original ones; None when unchanged."""
         row = await self._reader.read(lambda connection: _find(connection, id))
         return self._vault.open(row.edited, _purpose(id)) if row and row.edited else None
 
@@ -140,7 +140,7 @@ class ApprovalRows:
         return await self._writer.run(_leave, id, keep, self._clock())
 
     async def waiting(self) -> list[str]:
-        """Return the ids of what is approved, or used without a trace of a run, and not ours to wait for."""
+        """Return the ids of approvals that were granted, or used without a recorded run, and have no waiting caller."""
         sql = (
             "SELECT id FROM approvals WHERE state IN ('approved', 'used') AND expires > ? AND ran = '' AND job = ''"
             " AND (gone = 1 OR writer <> ?) AND sealed <> ''"
@@ -178,9 +178,9 @@ class ApprovalRows:
         await self._writer.run(_finished, id, result.error.code if result.error else "ok", packed, durable=True)
 
     async def result(self, id: str) -> ToolResult | None:
-        """Return what the call came to where it ran in the background; None while there is nothing.
+        """Return the outcome of a call that ran in the background; None while it has not ended.
 
-        Where the process that waited for it died, the durable job has it that went on without.
+        If the process that waited for it died, the durable job that went on without it holds the outcome.
         """
         row = await self._reader.read(lambda connection: _find(connection, id))
         if row is None:
@@ -253,7 +253,7 @@ class ApprovalRows:
 
 
 def _tidy(transaction: Transaction, now: float) -> None:
-    """Write down what expired, and wipe what is not needed: real arguments at once, rows after `_KEPT`."""
+    """Record expiries, and erase obsolete data: real arguments at once, rows after `_KEPT`."""
     transaction.execute(
         "UPDATE approvals SET state = 'expired', sealed = '', edited = ''"
         " WHERE state IN ('pending', 'approved') AND expires <= ?",
@@ -266,29 +266,39 @@ def _tidy(transaction: Transaction, now: float) -> None:
     transaction.execute("DELETE FROM approvals WHERE expires < ?", (now - _KEPT,))
 
 
-def _settle(transaction: Transaction, id: str, said: Settlement, edited: str, now: float) -> Approval:
+def _settle(transaction: Transaction, id: str, settlement: Settlement, edited: str, now: float) -> Approval:
     row = _find(transaction, id)
-    if row is None or said.principal not in (None, row.approval.principal):
-        raise ToolFailure("not_found", f"there is no approval {id[:60]!r}")
+    if row is None or settlement.principal not in (None, row.approval.principal):
+        raise ToolFailure("not_found", f"approval {id[:60]!r} not found")
     found = _at(row.approval, now)
     if found.state != "pending":
         raise _late(found)
-    if said.hash and said.hash != found.hash:
+    if settlement.hash and settlement.hash != found.hash:
         raise ToolFailure("conflict", f"approval {id} is for another call than the one you were shown: look again")
     settled = replace(
         found,
-        state=said.state,
-        verdict=said.verdict,
-        by=said.by,
-        comment=said.comment,
+        state=settlement.state,
+        verdict=settlement.verdict,
+        by=settlement.by,
+        comment=settlement.comment,
         decided=now,
-        arguments=said.shown or found.arguments,
+        arguments=settlement.shown or found.arguments,
     )
-    sealed = row.sealed if said.state == "approved" else ""
+    sealed = row.sealed if settlement.state == "approved" else ""
     transaction.execute(
         "UPDATE approvals SET state = ?, verdict = ?, decided_by = ?, comment = ?, decided = ?, arguments = ?,"
         " edited = ?, sealed = ? WHERE id = ? AND state = 'pending'",
-        (said.state, said.verdict, said.by, said.comment, now, settled.arguments, edited, sealed, id),
+        (
+            settlement.state,
+            settlement.verdict,
+            settlement.by,
+            settlement.comment,
+            now,
+            settled.arguments,
+            edited,
+            sealed,
+            id,
+        ),
     )
     return settled
 
@@ -340,7 +350,7 @@ def _set(transaction: Transaction, column: str, id: str, value: str) -> None:
 
 
 def _is_same_call(transaction: Transaction, approval: Approval, call_id: str) -> bool:
-    """Whether it is the call itself, or the attempt that the job which makes it is at now."""
+    """Whether this call is the approved one, or the current attempt of the job that makes it."""
     if call_id == approval.call_id or not approval.job:
         return call_id == approval.call_id
     job = transaction.execute(

@@ -29,7 +29,7 @@ class BudgetRows:
         self._reader = reader
 
     def add(self, principal: str, day: int, calls: int, tokens: int) -> None:
-        """Add to what was used, with one of the next commits, within 250 ms. Never waits, never raises."""
+        """Add usage, with one of the next commits, within 250 ms. Never waits, never raises."""
         self._writer.later(_add, principal, day, calls, tokens)
 
     async def used(self, principal: str, day: int) -> tuple[int, int]:

@@ -39,7 +39,7 @@ _KEYS: Final = ("seq", *COLUMNS, "prev", "hash")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written: how many rows, from which, and the last one."""
+    """Result of an export: the number of rows, the first and the last one."""
 
     rows: int
     first: int
@@ -60,9 +60,9 @@ def export(connection: Connection, to: BinaryIO, since: float = 0.0) -> Exported
 
 
 def verify_lines(lines: BinaryIO, known: Head | None = None) -> Verification:
-    """Check an export as `verify` checks a store; what was cut off at its end shows only against a `known` head.
+    """Check an export as `verify` checks a store; a truncated end shows only against a `known` head.
 
-    Raises nothing for a bad file: what is wrong with it is the `problem`.
+    Raises nothing for a bad file: the defect is the `problem`.
     """
     floor = last = Head()
     count = 0
@@ -113,7 +113,7 @@ _EXCERPT_BYTES: Final = 7000
 """Of longer arguments, this much of their JSON is kept, as text."""
 
 _STARTED: Final = (*COLUMNS[:11], "started")
-"""The columns that are known when a call starts: what an intent holds."""
+"""Columns that are known when a call starts: the content of an intent."""
 
 _PUT_INTENT: Final = (
     "INSERT INTO intents VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET writer = excluded.writer, call = excluded.call"
@@ -134,7 +134,7 @@ class CallRow:
     origin: str
     tool: str
     requested: str
-    """The name that the caller used: the tool's, an alias, or a verb."""
+    """The name that the caller used: the tool's, an alias, or a meta-tool."""
     decision: str
     """allow, ask or deny; `dry_run` for a call that was only described; empty when it ended before it was decided."""
     rule: str
@@ -202,7 +202,7 @@ class Calls:
         return await self._reader.read(query)
 
     async def outcomes(self, *, since: float, limit: int = 5000) -> list[tuple[str, str, str, float]]:
-        """Return principal, tool, outcome and end of the newest calls since then, oldest first; dry runs are none."""
+        """Return principal, tool, outcome and end of the newest calls since then, oldest first; without dry runs."""
         sql = (
             "SELECT principal, tool, outcome, finished FROM calls WHERE finished >= ? AND decision <> 'dry_run'"
             " ORDER BY seq DESC LIMIT ?"
@@ -241,7 +241,7 @@ class Calls:
         return await self._reader.read(read_head)
 
     async def _catch_up(self) -> None:
-        """Let a reader see what was noted before; where nothing can be written, it sees what is in the file."""
+        """Wait until earlier notes are readable; while writing fails, the reader gets the state of the file."""
         with suppress(ToolFailure):
             await self._writer.flush()
 
@@ -261,7 +261,7 @@ class Calls:
             transaction.forget(call.id)
 
     def _start_values(self, call: Call, started: float) -> tuple[Any, ...]:
-        shown, digest = self._arguments(call.arguments, call.told)
+        shown, digest = self._arguments(call.arguments, call.display_arguments)
         tool, decision = call.tool, call.decision
         name, requested = tool.name if tool else call.name, call.route.requested or call.name
         if tool is None:  # a model may have written any text as the name
@@ -285,11 +285,11 @@ class Calls:
             values = tuple(map(_storable, values))
         return (*values, started)
 
-    def _arguments(self, arguments: Any, told: Any) -> tuple[str, str]:
+    def _arguments(self, arguments: Any, display: Any) -> tuple[str, str]:
         """JSON to show and hash; both honest about arguments that are not JSON (the caller's, before `validate`)."""
         try:
             digest = hashlib.sha256(canonical(arguments)).hexdigest()
-            shown = dumps(self._redact(told) if self._redact else told)
+            shown = dumps(self._redact(display) if self._redact else display)
         except (TypeError, ValueError, RecursionError) as error:
             return json.dumps({"unreadable": f"{type(arguments).__name__}: {type(error).__name__}"}), ""
         if len(shown) > _ARGUMENT_BYTES:
@@ -333,7 +333,7 @@ def _storable(value: str) -> str:
 
 
 def _pattern(tool: str) -> str:
-    """The LIKE pattern of a name in which only `*` stands for anything."""
+    """The SQL LIKE pattern of a name in which only `*` is a wildcard."""
     return re.sub(r"[!%_]", r"!\g<0>", tool).replace("*", "%")
 
 

@@ -59,7 +59,7 @@ COLUMNS: Final = (
 """The columns of a call in the order in which they are hashed, between `seq` and `prev`."""
 
 GENESIS: Final = "0" * 64
-"""What the first row names as its predecessor."""
+"""Predecessor hash of the first row."""
 
 _ALL: Final = ", ".join(("seq", *COLUMNS, "prev", "hash"))
 _ROW: Final = f"({', '.join('?' * (len(COLUMNS) + 3))})"
@@ -79,7 +79,7 @@ _ARGUMENTS: Final = COLUMNS.index("arguments")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The last row: how many there are, and the hash that stands for all of them."""
+    """Head of the chain: the number of rows, and the hash that covers all of them."""
 
     seq: int = 0
     hash: str = GENESIS
@@ -87,9 +87,9 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a check of the whole chain found. `problem` is empty when every row is as it was recorded.
+    """Result of a check of the whole chain. `problem` is empty when every row is as it was recorded.
 
-    `rows` is how many there are up to the problem, `head` the stored head.
+    `rows` counts the rows up to the problem, `head` is the stored head.
     """
 
     rows: int
@@ -125,10 +125,10 @@ class Transaction:
         self._rows.append(values)
 
     def intend(self, call: str, writer: str, text: str) -> None:
-        """Note that the call with this id is about to run; `writer` answers for it.
+        """Note that the call with this id is about to run; `writer` owns the note.
 
-        Where it was begun before, `write` raises `ToolFailure("conflict")`: of two processes that both took a saved
-        call for theirs, the second one must not run it.
+        Where the call was begun before, `write` raises `ToolFailure("conflict")`: of two processes that both claimed a
+        saved call, the second must not run it.
         """
         if call in self._done:
             self.write()
@@ -139,7 +139,7 @@ class Transaction:
         self._done[call] = None
 
     def write(self) -> None:
-        """Write what was gathered and, once for all of it, the head; without this nothing was added."""
+        """Write the gathered rows and, once for all of them, the head; without this call nothing is added."""
         if self._intents:
             for rows in _chunks(list(self._intents.values())):
                 self._write_intents(rows)
@@ -167,7 +167,7 @@ class Transaction:
             put_head(self.connection, head)
 
     def _are_new(self, rows: Sequence[Sequence[Any]]) -> bool:
-        """Whether these are several, and none of them is recorded already."""
+        """Whether there are several rows, and none of them is recorded already."""
         ids = [*{values[0] for values in rows}]
         if len(rows) == 1 or len(ids) < len(rows):
             return False
@@ -194,9 +194,9 @@ class Transaction:
 
 
 def verify(connection: OwnConnection, known: Head | None = None) -> Verification:
-    """Check every row against its neighbours, the last against the stored head, the first against what was dropped.
+    """Check every row against its neighbours, the last against the stored head, the first against the dropped rows.
 
-    `known` is a head that was kept elsewhere: the chain must hold it too. Reads the whole table, a page at a time.
+    `known` is a head that was stored elsewhere: the chain must contain it. Reads the whole table, a page at a time.
     """
     try:
         return _verify(connection, known)
@@ -230,7 +230,7 @@ def put_head(connection: Connection, head: Head, key: str = "head") -> None:
 
 
 def broken(last: Head, seq: int, values: Sequence[Any], link: tuple[str, str]) -> str:
-    """Say why this row, with `link` its prev and hash, cannot follow `last`; empty when it does."""
+    """Return why this row, with `link` its prev and hash, cannot follow `last`; empty when it can."""
     prev, digest = link
     if seq != last.seq + 1:
         return f"row {last.seq + 1} is missing: row {seq} follows row {last.seq}"
@@ -248,7 +248,7 @@ def differs(known: Head | None, row: Head) -> str:
 
 
 def departs(known: Head | None, floor: Head, last: Head) -> str:
-    """Say why a chain from after `floor` to `last` cannot be the one of `known`; a row between is for its reader."""
+    """Return why a chain from after `floor` to `last` cannot contain `known`; rows between are left to the reader."""
     if known is None:
         return ""
     if known.seq < floor.seq:
@@ -259,11 +259,11 @@ def departs(known: Head | None, floor: Head, last: Head) -> str:
 
 
 def dropped_row(floor: Head, first: int, rule: str, now: float) -> tuple[Any, ...]:
-    """Return the `COLUMNS` of the row that says: the rows from `first` to `floor` were dropped, as `rule` wants it."""
-    said = {"first": first, "last": floor.seq, "hash": floor.hash}
-    digest = hashlib.sha256(canonical(said)).hexdigest()
+    """Return the `COLUMNS` of the row that records a drop: rows `first` to `floor`, by the retention `rule`."""
+    record = {"first": first, "last": floor.seq, "hash": floor.hash}
+    digest = hashlib.sha256(canonical(record)).hexdigest()
     head = (f"drop-{floor.seq}-{floor.hash[:16]}", "", "", _RETENTION, f"({_RETENTION})", "", "", rule)
-    return (*head, json.dumps(said), digest, "", "ok", now, now, 0.0, 0, "")
+    return (*head, json.dumps(record), digest, "", "ok", now, now, 0.0, 0, "")
 
 
 def _verify(connection: OwnConnection, known: Head | None) -> Verification:
@@ -278,7 +278,7 @@ def _verify(connection: OwnConnection, known: Head | None) -> Verification:
     if last != head:
         problem = f"the chain ends at row {last.seq}, its stored head is row {head.seq}"
     elif not signed:
-        problem = f"the rows up to {floor.seq} are gone, and no row says that they were dropped"
+        problem = f"the rows up to {floor.seq} are missing, and no row records that they were dropped"
     rows = last.seq - floor.seq
     if problem:
         return Verification(rows=rows, head=head, problem=problem, seq=last.seq + 1)
@@ -286,11 +286,11 @@ def _verify(connection: OwnConnection, known: Head | None) -> Verification:
 
 
 def _signs(values: Sequence[Any], floor: Head) -> bool:
-    """Whether this row is the one by which retention dropped everything up to `floor`."""
+    """Whether this row records that retention dropped everything up to `floor`."""
     if values[_ORIGIN] != _RETENTION:
         return False
-    said = json.loads(values[_ARGUMENTS])
-    return said["last"] == floor.seq and said["hash"] == floor.hash
+    record = json.loads(values[_ARGUMENTS])
+    return record["last"] == floor.seq and record["hash"] == floor.hash
 
 
 def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -22,7 +22,7 @@ _VERSION_TABLE: Final = "schema_version"
 
 
 class Cursor(Protocol):
-    """What a statement gives back. Read it before the next statement."""
+    """Rows of a statement. Read them before the next statement."""
 
     @property
     def rowcount(self) -> int:
@@ -43,7 +43,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """What a query is given: statements, and nothing else."""
+    """Connection of a query: it runs statements only."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement of the common dialect."""
@@ -54,7 +54,7 @@ class OwnConnection(Connection, Protocol):
     """A connection of the store's own, used by one thread at a time."""
 
     def begin(self, *, durable: bool) -> None:
-        """Begin to write, alone among all processes: what is read from here on is true until the end.
+        """Begin a write transaction, alone among all processes: values read from here on stay true until the end.
 
         `durable`: the commit returns when the disk has it. Without, a crash of the machine may lose the last moments,
         never part of a commit.
@@ -82,14 +82,14 @@ class OwnConnection(Connection, Protocol):
         ...
 
     def damage(self, error: Exception | None = None) -> str:
-        """Look for what is broken in how the database is kept, or say whether `error` shows it.
+        """Check the database files for damage, or return whether `error` shows it.
 
-        Empty when nothing is, or when the database sees to that itself.
+        Empty when intact, or when the database checks itself.
         """
         ...
 
     def is_current(self) -> bool:
-        """Whether the place is still the one that was opened: its file was neither removed nor replaced."""
+        """Whether the opened file is still in place: neither removed nor replaced."""
         ...
 
     def close(self) -> None:
@@ -98,9 +98,9 @@ class OwnConnection(Connection, Protocol):
 
 
 class Lease(Protocol):
-    """Says that one open store is alive. Lost when its process ends, however it ends.
+    """Sign that one open store is alive. Lost when its process ends, in any way.
 
-    What a store left unfinished may be settled only when its lease is free: several processes share a database.
+    The unfinished work of a store may be settled only when its lease is free: several processes share a database.
     """
 
     id: str
@@ -110,7 +110,7 @@ class Lease(Protocol):
         ...
 
     def give_up(self, connection: Connection) -> None:
-        """Say with the last commit that this store is about to close."""
+        """Record with the last commit that this store is about to close."""
         ...
 
     def release(self) -> None:
@@ -127,21 +127,21 @@ class Lease(Protocol):
 
 
 class Database(Protocol):
-    """Where the store is kept. Makes connections, holds none of its own, opens nothing until asked."""
+    """Location of the store. Makes connections, holds none of its own, opens nothing until asked."""
 
     place: str
     """For people: a file or a URL without its password."""
     reads: Literal["writer", "inline", "thread"]
-    """Where a query runs: in turn with the writes, at once (microseconds), or in a thread (a network may be slow)."""
+    """Thread of a query: in turn with the writes, at once (microseconds), or in a thread (a network may be slow)."""
     upkeep_seconds: float
-    """How often a store looks after itself: notices a lost connection, settles what dead ones left."""
+    """Interval of maintenance: notices a lost connection, settles the work of dead processes."""
 
     def connect(self, *, make: bool = True) -> OwnConnection:
         """Open a connection that may write; `make` makes the place when it is missing, else that is a failure."""
         ...
 
     def connect_reader(self) -> OwnConnection:
-        """Open a connection that only reads what is there."""
+        """Open a read-only connection."""
         ...
 
     def migrate(self, connection: OwnConnection) -> None:

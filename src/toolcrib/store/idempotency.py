@@ -85,7 +85,7 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
     unknown = ToolResult.failed(
         "outcome_unknown",
         "this call was running when Toolcrib stopped, and may have had its effect",
-        hint="Look at what it should have changed before you repeat it under another key.",
+        hint="Check its effects before you repeat it under another key.",
     )
     for principal, key, call, writer in rows:
         if not free[writer]:

@@ -1,8 +1,8 @@
 """Job rows: the accepted call, its worker, and its outcome.
 
-A row is accepted before its caller gets the id, and changes hands by its `claim`, which only grows: a worker that
-was taken for dead and lives can write no more than a dead one. `saved` is sealed when the job is accepted; `result`
-is what the caller would have got.
+A row is accepted before its caller gets the id, and changes hands by its `claim`, which only grows: a worker that was
+taken for dead and lives can write no more than a dead one. `saved` is sealed when the job is accepted; `result` is the
+result for the caller.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class JobRow:
 
 
 class JobMark(NamedTuple):
-    """Where a job stands: what is looked at again and again."""
+    """Status of a job: the columns that are polled."""
 
     id: str
     principal: str
@@ -88,7 +88,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """How a job ended, with its last report."""
+    """End of a job, with its last report."""
 
     status: str
     result: ToolResult
@@ -139,7 +139,7 @@ class JobRows:
         return await self._writer.run(_begin, row, attempt, key)
 
     async def release(self, row: JobRow, *, begun: bool) -> None:
-        """Give the job back to the queue; `begun` says that the attempt that was begun is not to be gone on with."""
+        """Give the job back to the queue; `begun`: the attempt that was begun must not be continued."""
         await self._writer.run(_release, _holder(row), int(begun))
 
     async def gone(self, workers: Collection[str]) -> Collection[str]:
@@ -158,9 +158,9 @@ class JobRows:
         """Ask for its cancellation. True: it waited, and has ended with `result`; one that works ends by its worker."""
         return await self._writer.run(_call_off, id, pack_result(result), time.time(), durable=True)
 
-    async def told(self, news: Sequence[tuple[str, str, str]]) -> None:
+    async def write_reports(self, reports: Sequence[tuple[str, str, str]]) -> None:
         """Write the reports of this process's jobs: id, progress and output of each."""
-        await self._writer.run(_tell, self.worker, news)
+        await self._writer.run(_write_reports, self.worker, reports)
 
     async def called_off(self) -> list[str]:
         """Return the ids of the jobs of this process that are to be cancelled."""
@@ -168,13 +168,13 @@ class JobRows:
         return [id for (id,) in await self._rows(sql, (self.worker,))]
 
     async def get(self, id: str, principal: str | None) -> JobRow | None:
-        """Return the job of this principal; None is the operator, to whom there are everybody's."""
+        """Return the job of this principal; None is the operator, who sees every job."""
         rows = await self._rows(f"SELECT {_NAMES} FROM jobs WHERE id = ?", (id,))
         found = _row(rows[0]) if rows else None
         return found if found is not None and principal in (None, found.principal) else None
 
     async def list(self, principal: str | None, *, since: float = 0.0) -> list[JobRow]:
-        """Return the jobs of this principal, or everybody's, the newest first; none that ended before `since`."""
+        """Return the jobs of this principal, or of all with None, newest first; without those ended before `since`."""
         where, parameters = "(ended IS NULL OR ended >= ?)", [since]
         if principal is not None:
             where, parameters = f"principal = ? AND {where}", [principal, *parameters]
@@ -196,7 +196,7 @@ class JobRows:
         await self._writer.run(_unmark, jobs, self.worker)
 
     async def hand_on(self) -> None:
-        """Give back to the queue what processes carried that are gone, and settle what they had begun."""
+        """Give the jobs of dead processes back to the queue, and settle the attempts that they had begun."""
         await self._writer.run(_hand_on, self._lease, time.time(), durable=True)
 
     async def remove(self, id: str) -> None:
@@ -242,7 +242,7 @@ def _queue(transaction: Transaction, name: str) -> str:
 
 
 def _holder(row: JobRow) -> tuple[str, str, int]:
-    """What says that a row is still ours."""
+    """Condition that a row still belongs to this worker."""
     return row.id, row.worker, row.claim
 
 
@@ -255,7 +255,7 @@ def _accept(transaction: Transaction, row: JobRow, most: int, approval: str) -> 
         )
     values = (getattr(row, name) for name in _COLUMNS)
     transaction.execute(_INSERT, [int(value) if isinstance(value, bool) else value for value in values])
-    if approval:  # else it would be used for a caller who is gone, after a crash
+    if approval:  # otherwise, after a crash, it would be used for a caller that has gone
         transaction.execute("UPDATE approvals SET job = ? WHERE id = ?", (row.id, approval))
 
 
@@ -336,9 +336,9 @@ def _call_off(transaction: Transaction, id: str, result: str, now: float) -> boo
     return False
 
 
-def _tell(transaction: Transaction, worker: str, news: Sequence[tuple[str, str, str]]) -> None:
+def _write_reports(transaction: Transaction, worker: str, reports: Sequence[tuple[str, str, str]]) -> None:
     sql = "UPDATE jobs SET progress = ?, output = ? WHERE id = ? AND worker = ? AND ended IS NULL"
-    for id, progress, output in news:
+    for id, progress, output in reports:
         transaction.execute(sql, (progress, output, id, worker))
 
 

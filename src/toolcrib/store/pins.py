@@ -30,11 +30,11 @@ class Pin:
     """The name that its source calls it."""
     digest: bytes
     definition: Mapping[str, Any]
-    """What was accepted, to show the difference later."""
+    """The accepted definition, to show the difference later."""
     accepted: float
     """Seconds since 1970."""
     by: str
-    """Who accepted it: a principal, or the option that did."""
+    """The principal that accepted it, or the option that did."""
 
 
 class Pins:

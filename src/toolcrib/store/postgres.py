@@ -1,9 +1,9 @@
-"""The store in PostgreSQL, by URL: the same statements, translated; several processes, on several machines, share it.
+"""Store in PostgreSQL, by URL: the same statements, translated; shared by several processes on several machines.
 
-Everybody who writes takes one lock of the schema for the length of a transaction, so that a work sees what SQLite would
-show it: nothing changes between what it reads and what it writes, and the chain of calls has one end. A durable commit
-returns when the server has it on disk (`synchronous_commit`); others may lose their last moments to a crash of the
-server, never a part. Connect directly or through a pooler in session mode: leases are locks of a session.
+Every writer takes one lock of the schema for the length of a transaction, so that it sees the same as with SQLite:
+nothing changes between its reads and its writes, and the chain of calls has one end. A durable commit returns when the
+server has it on disk (`synchronous_commit`); others may lose their last moments to a crash of the server, never a part.
+Connect directly or through a pooler in session mode: leases are locks of a session.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LINK: Final = {
     "tcp_user_timeout": 15_000,
     "application_name": "toolcrib",
 }
-"""How the connection is made where the URL does not say; a silent server counts as gone after 20 s."""
+"""Connection options for which the URL has no value; a silent server counts as gone after 20 s."""
 
 _COMMON_LOCK: Final = 0x7C21B
 """The first half of the key of the lock that writers take; the second is the schema."""
@@ -113,7 +113,7 @@ class PostgresDatabase:
         return self._connect(_SETTINGS)
 
     def connect_reader(self) -> OwnConnection:
-        """Open a connection that only reads; it may take its time with what it reads."""
+        """Open a read-only connection, without a statement timeout."""
         return self._connect(
             {**_SETTINGS, "default_transaction_read_only": "on", "idle_in_transaction_session_timeout": "0"}
         )
@@ -130,7 +130,7 @@ class PostgresDatabase:
         return _SessionLease(self._monotonic)
 
     def check(self) -> None:
-        """Nothing that a transaction does not show: disk and permissions are the server's."""
+        """Without effect: the server checks its disk and permissions."""
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether network, server, disk or permissions did this."""
@@ -222,14 +222,14 @@ class _SessionLease:
             connection.execute(_END_HOLDER, (key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF))
             connection.execute("SELECT pg_advisory_lock(?)", (key,))
         connection.execute(_PUT_OWNER, (_LEASE + self.id, json.dumps([_machine(), os.getpid()])))
-        self._free_since.clear()  # what was seen before we lost the server says nothing about others who lost it too
+        self._free_since.clear()  # locks seen before we lost the server prove nothing about stores that lost it too
 
     def give_up(self, connection: Connection) -> None:
-        """Say that this store is about to close."""
+        """Record that this store is about to close."""
         connection.execute("DELETE FROM meta WHERE key = ?", (_LEASE + self.id,))
 
     def release(self) -> None:
-        """Nothing is left to do: the session is closed."""
+        """Without effect: the session is closed."""
 
     def is_free(self, connection: Connection, other: str) -> bool:
         """Whether the store with the id `other` is gone."""

@@ -1,10 +1,10 @@
-"""Records that tools keep for their owners, and the search through them.
+"""Records that tools keep for their owners, and their search index.
 
-A record is plain JSON under an id. Its words stand in a table of their own, so that both databases find by the same
-rules: a word of the query also finds what it begins, rare words count more than common ones, and short texts more than
-long ones (BM25).
+A record is plain JSON under an id. Its words are in a table of their own, so that both databases rank by the same
+rules: a word of the query also matches words that it begins, rare words count more than common ones, and short texts
+more than long ones (BM25).
 
-Beside the words stand vectors, where an embedder is configured: of a record's present text, and of no other state.
+With an embedder, vectors of a record's present text are stored beside its words.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .chain import Transaction
 from .database import Connection
 from .threads import Reader, Writer
 
-__all__ = ["MOST_RECORDS", "RecordRows", "Said"]
+__all__ = ["MOST_RECORDS", "RecordRows", "SearchText"]
 
 MOST_RECORDS: Final = 100_000
 """Of one collection of one owner."""
@@ -44,7 +44,7 @@ _WORD: Final = re.compile(r"\w+")
 _LONGEST: Final = 64
 """Characters of a word that count."""
 _WORDS: Final = 20_000
-"""Different words of one record; what comes after them is kept and not found."""
+"""Maximum number of different words of one record; later words are stored but not indexed."""
 _ASKED: Final = 32
 """Different words of one query."""
 _QUERY: Final = 10_000
@@ -53,7 +53,7 @@ _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
 """The usual constants of BM25 (Robertson and Zaragoza 2009)."""
 _BEGUN: Final = 0.5
-"""What a word counts that the query's only begins."""
+"""Weight of a word that a query word begins."""
 _CHUNK: Final = 500
 
 _Key = tuple[str, str]
@@ -61,12 +61,12 @@ _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What a search goes by."""
+class SearchText:
+    """Searchable content of a record: its text and the vectors of its passages."""
 
     text: str
     model: str = ""
-    """What the vectors are of; those of other models are not comparable."""
+    """Model of the vectors; vectors of other models are not comparable."""
     vectors: bytes = b""
     """Of the passages of the text, one behind the other; empty without an embedder."""
 
@@ -79,21 +79,21 @@ class RecordRows:
         self._reader = reader
         self._clock = clock
 
-    async def add(self, key: _Key, value: Mapping[str, Any], *, group: str, text: str | Said) -> Record:
-        """Keep a new one under the collection's next number. Durable on return.
+    async def add(self, key: _Key, value: Mapping[str, Any], *, group: str, text: str | SearchText) -> Record:
+        """Add a record under the collection's next number. Durable on return.
 
         Raises `ToolFailure("too_large")` where there are `MOST_RECORDS`, as `put` does for a new one.
         """
-        return await self._writer.run(_add, key, (value, group, _said(text)), self._clock(), durable=True)
+        return await self._writer.run(_add, key, (value, group, _search_text(text)), self._clock(), durable=True)
 
     async def put(
-        self, key: _Key, id: str, value: Mapping[str, Any], *, group: str, text: str | Said, revision: int | None
+        self, key: _Key, id: str, value: Mapping[str, Any], *, group: str, text: str | SearchText, revision: int | None
     ) -> Record:
-        """Keep a record under its id, in place of any older one. Durable on return.
+        """Write a record under its id, in place of any older one. Durable on return.
 
-        Raises `ToolFailure("conflict")` where it is not in the state `revision`; 0 means that it must not exist.
+        Raises `ToolFailure("conflict")` when it is not in the state `revision`; 0 means that it must not exist.
         """
-        content = (value, group, _said(text))
+        content = (value, group, _search_text(text))
         return await self._writer.run(_put, key, id, content, revision, self._clock(), durable=True)
 
     async def get(self, key: _Key, id: str) -> Record | None:
@@ -115,9 +115,9 @@ class RecordRows:
         return await self._reader.read(query)
 
     async def search(self, key: _Key, text: str, *, group: str | None, limit: int) -> list[Record]:
-        """Return those whose text shares words with `text`, best first.
+        """Return records that share words with `text`, best first.
 
-        A score says how much of what is asked for a record has: about 1.0 has each word once.
+        A score of about 1.0 means that each word of the query occurs once.
         """
         words = list(dict.fromkeys(_words(text[:_QUERY])))[:_ASKED]
         return await self._reader.read(partial(_search, key=key, words=words, group=group, limit=limit))
@@ -149,8 +149,8 @@ class RecordRows:
         )
 
 
-def _said(text: str | Said) -> Said:
-    return Said(text=text) if isinstance(text, str) else text
+def _search_text(text: str | SearchText) -> SearchText:
+    return SearchText(text=text) if isinstance(text, str) else text
 
 
 def _in(key: _Key, group: str | None) -> tuple[str, tuple[str, ...]]:
@@ -158,7 +158,7 @@ def _in(key: _Key, group: str | None) -> tuple[str, tuple[str, ...]]:
     return (_OF, key) if group is None else (f'{_OF} AND "group" = ?', (*key, group))
 
 
-def _add(transaction: Transaction, key: _Key, content: tuple[Mapping[str, Any], str, Said], now: float) -> Record:
+def _add(transaction: Transaction, key: _Key, content: tuple[Mapping[str, Any], str, SearchText], now: float) -> Record:
     number = _number(transaction, key)
     while _get(transaction, key=key, id=str(number)) is not None:  # a caller has `put` under a number
         number += 1
@@ -176,23 +176,23 @@ def _put(
     transaction: Transaction,
     key: _Key,
     id: str,
-    content: tuple[Mapping[str, Any], str, Said],
+    content: tuple[Mapping[str, Any], str, SearchText],
     revision: int | None,
     now: float,
 ) -> Record:
-    value, group, said = content
+    value, group, search_text = content
     before = _get(transaction, key=key, id=id)
     found = before.revision if before else 0
     if revision is not None and revision != found:
         raise ToolFailure(
             "conflict",
             f"{key[1]} {id} was changed meanwhile: it is at revision {found}, not {revision}",
-            hint="read it again and make the change from what it is now",
+            hint="read it again and change its present state",
         )
     if before is None:
         _check_room(transaction, key)
     created = before.created if before else now
-    counts = Counter(_words(said.text))
+    counts = Counter(_words(search_text.text))
     row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total())
     transaction.execute(_PUT, row)
     transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
@@ -202,10 +202,10 @@ def _put(
             (*key, word, id, times),
         )
     transaction.execute(f"DELETE FROM record_vectors WHERE {_OF} AND id = ?", (*key, id))
-    if said.vectors:
+    if search_text.vectors:
         transaction.execute(
             'INSERT INTO record_vectors (owner, collection, id, "group", model, vectors) VALUES (?, ?, ?, ?, ?, ?)',
-            (*key, id, group, said.model, said.vectors),
+            (*key, id, group, search_text.model, search_text.vectors),
         )
     return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now)
 
@@ -214,7 +214,7 @@ def _check_room(transaction: Transaction, key: _Key) -> None:
     row = transaction.execute(f"SELECT COUNT(*) FROM records WHERE {_OF}", key).fetchone()
     if row is not None and int(row[0]) >= MOST_RECORDS:
         raise ToolFailure(
-            "too_large", f"{key[1]} has {MOST_RECORDS:,} records, which is the most", hint="remove what is over"
+            "too_large", f"{key[1]} has {MOST_RECORDS:,} records, the maximum", hint="remove records first"
         )
 
 
@@ -250,18 +250,18 @@ def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: s
 
 
 def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[str, int]:
-    """How many words each record of the group has."""
+    """Number of words of each record of the group."""
     of, parameters = _in(key, group)
     rows = connection.execute(f"SELECT id, words FROM records WHERE {of}", parameters).fetchall()
     return {id: int(words) for id, words in rows}
 
 
 def _times(connection: Connection, key: _Key, word: str) -> dict[str, float]:
-    """How often each record says a word, or what the word begins."""
+    """Occurrences in each record of a word, or of words that it begins."""
     sql = f"SELECT id, word, times FROM record_words WHERE {_OF} AND word >= ? AND word < ?"
     counts: dict[str, float] = defaultdict(float)
-    for id, said, times in connection.execute(sql, (*key, word, word + "\U0010ffff")).fetchall():
-        counts[id] += times if said == word else times * _BEGUN
+    for id, found_word, times in connection.execute(sql, (*key, word, word + "\U0010ffff")).fetchall():
+        counts[id] += times if found_word == word else times * _BEGUN
     return counts
 
 

@@ -31,11 +31,11 @@ class RegistrationRow:
     instance: str
     name: str
     definition: Mapping[str, Any] | None
-    """As it was given, credentials included; None where it cannot be opened any more."""
+    """The registered definition, credentials included; None when it cannot be decrypted any more."""
     way: str
     """`library` or `rest`: what held for it then holds after a restart."""
     principal: str
-    """Who registered it."""
+    """The registering principal."""
     accepted: bool
     """Whether its definition was accepted as reviewed."""
     registered: float

@@ -21,7 +21,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class Retention(Section):
-    """What may go; nothing does when both are 0."""
+    """Limits of stored rows; 0 for both keeps everything."""
 
     replaced_whole = True
 
@@ -32,8 +32,8 @@ class Retention(Section):
 
     def __str__(self) -> str:
         """As the row of a drop names it."""
-        said = [f"keep {self.keep:g} s" if self.keep else "", f"max_rows {self.max_rows}" if self.max_rows else ""]
-        return f"records: {', '.join(filter(None, said))}"
+        limits = [f"keep {self.keep:g} s" if self.keep else "", f"max_rows {self.max_rows}" if self.max_rows else ""]
+        return f"records: {', '.join(filter(None, limits))}"
 
 
 def drop_old(transaction: Transaction, retention: Retention, now: float) -> int:

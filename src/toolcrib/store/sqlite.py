@@ -23,7 +23,7 @@ from .database import Connection, Lease, OwnConnection, bring_up_to_date, packag
 __all__ = ["SqliteDatabase"]
 
 _BUSY_SECONDS: Final = 5.0
-"""How long a writer waits for another process that holds the write lock."""
+"""Maximum wait for another process that holds the write lock."""
 
 _CHECKPOINT_PAGES: Final = 4000
 """16 MiB of log between checkpoints: a checkpoint costs two more syncs, a commit touches about five pages."""
@@ -42,7 +42,7 @@ _BUGS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataEr
 
 
 class SqliteDatabase:
-    """One file, or a private memory when `path` is None."""
+    """One file, or a private in-memory database when `path` is None."""
 
     reads: Literal["writer", "inline", "thread"]
     upkeep_seconds: float = 60.0
@@ -82,7 +82,7 @@ class SqliteDatabase:
         return _SqliteConnection(raw, self._path)
 
     def migrate(self, connection: OwnConnection) -> None:
-        """Bring the file to the newest schema, after a copy of what was there beside it (`….vN.bak`)."""
+        """Migrate the file to the newest schema, after a copy of it beside it (`….vN.bak`)."""
         bring_up_to_date(connection, self._migrations, place=self.place, before=self._back_up)
 
     def lease(self) -> Lease:
@@ -102,7 +102,7 @@ class SqliteDatabase:
         else:
             usage = shutil.disk_usage(self._path.parent)
             total, free = usage.total, usage.free
-        if total and free < _LEAST_ROOM:  # a total of 0: this file system does not tell
+        if total and free < _LEAST_ROOM:  # a total of 0: this file system does not report its size
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.place)
 
     def is_failure(self, error: BaseException) -> bool:
@@ -198,7 +198,7 @@ class _FileLease:
                 os.close(descriptor)
 
     def give_up(self, connection: Connection) -> None:
-        """Nothing to do: `release` removes the file."""
+        """Without effect: `release` removes the file."""
 
     def release(self) -> None:
         """Let go and remove the file."""

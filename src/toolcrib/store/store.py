@@ -63,11 +63,11 @@ CHECK_SECONDS: Final = 2.0
 """The most that `Store.check` takes."""
 
 _DROP_SECONDS: Final = 3600.0
-"""How often a store looks for records that are too old."""
+"""Interval of retention sweeps."""
 
 
 class Store:
-    """What Toolcrib remembers. Open from `open` to `close`; several processes may have the same place open."""
+    """Toolcrib's persistent state. Open from `open` to `close`; several processes may have the same place open."""
 
     approvals: ApprovalRows
     jobs: JobRows
@@ -91,7 +91,7 @@ class Store:
     ) -> None:
         """Prefer `at` or `open`: this opens nothing."""
         self.vault = vault
-        """Seals what must be kept and must not be readable."""
+        """Encrypts data that must be stored and not be readable."""
         self._clock = clock
         self._retention = retention or Retention()
         self._drops_at_once = retention is not None
@@ -159,7 +159,7 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Where it is kept, for people: a file, a URL without its password, or `memory`."""
+        """Location for display: a file, a URL without its password, or `memory`."""
         return self._database.place
 
     async def settle(self) -> set[str]:
@@ -213,7 +213,7 @@ class Store:
         self._reader.close()  # first: the last connection to close folds the log into the file, and it must write
         with anyio.CancelScope(shield=True):
             if not self._writer.is_closed:
-                with suppress(ToolFailure):  # who cannot say goodbye is found to be gone all the same
+                with suppress(ToolFailure):  # a store that fails to sign off is detected as gone all the same
                     await self._writer.run(self._lease.give_up)
             await self._writer.close()
         self._lease.release()
@@ -248,7 +248,7 @@ class Store:
         return unknown
 
     def _upkeep(self, transaction: Transaction) -> None:
-        """What is done now and then, in the writer's thread."""
+        """Periodic maintenance, in the writer's thread."""
         self._settle(transaction)
         if time.monotonic() >= self._drop_at:
             self._drop(transaction)

@@ -72,7 +72,7 @@ class Writer:
         self._had_place = False
         self._closed = False
         self.failure = ""
-        """Why the last commit failed, for people; empty once one has been written since."""
+        """Reason of the last failed commit, for people; empty once one has succeeded since."""
         self.lost = 0
         """Rows given up because nothing could be written for too long."""
 
@@ -145,7 +145,7 @@ class Writer:
                 due = min(due, time.monotonic() + _LATER_SECONDS)
             if time.monotonic() >= tidy and not stopping:
                 tidy = time.monotonic() + self._database.upkeep_seconds
-                if due == math.inf:  # else something waits already, and tells as much about the connection
+                if due == math.inf:  # otherwise a job is waiting already, and shows the state of the connection as well
                     self._later.append((self._upkeep, ()))
                     due = 0.0
             if jobs or stopping or _Signal.FULL in signals or time.monotonic() >= due:
@@ -166,7 +166,7 @@ class Writer:
         return [item for item in taken if isinstance(item, _Job)], {x for x in taken if isinstance(x, _Signal)}
 
     def _write(self, jobs: Sequence[_Job]) -> bool:
-        """Commit the backlog and `jobs`, and tell the callers. Return whether nothing is left to be tried again."""
+        """Commit the backlog and `jobs`, and notify the callers. Return whether nothing is left to retry."""
         backlog = self._take_backlog()
         try:
             values = self._commit(backlog, jobs)
@@ -180,7 +180,7 @@ class Writer:
         return not self._later
 
     def _refuse(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job], error: Exception) -> None:
-        """Keep what can wait, and tell the callers of the rest."""
+        """Keep jobs that can wait, and fail the others."""
         _logger.warning("the store cannot be written: %s", error)
         self.failure = str(error)
         if not self._database.is_passing(error):
@@ -389,4 +389,4 @@ def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
 
 
 def _failure(error: Exception) -> ToolFailure:
-    return ToolFailure("storage", f"the store cannot be read: {error}", hint="`toolcrib doctor` says what is wrong.")
+    return ToolFailure("storage", f"the store cannot be read: {error}", hint="`toolcrib doctor` reports the cause.")

@@ -1,7 +1,7 @@
-"""Vault for data that must be kept and not be readable: the real arguments of waiting calls.
+"""Vault for data that must be stored and not be readable: the real arguments of waiting calls.
 
-Sealed with AES-256-GCM under one key of the installation, in a file beside the store (0600). Who has the database alone
-reads nothing; who has the key file too reads all.
+Sealed with AES-256-GCM under one key of the installation, in a file beside the store (0600). The database alone reveals
+nothing; the database and the key file together reveal everything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Vault:
         return base64.b64encode(nonce + sealed).decode("ascii")
 
     def open(self, text: str, purpose: str) -> Any:
-        """Return what was sealed. Raises `ToolFailure("storage")` for another key or purpose, or a changed text."""
+        """Return the sealed value. Raises `ToolFailure("storage")` for another key or purpose, or a changed text."""
         try:
             raw = base64.b64decode(text, validate=True)
             return loads(self._ready().decrypt(raw[:_NONCE], raw[_NONCE:], purpose.encode()))

@@ -31,7 +31,7 @@ class WorkflowRuns:
         self._clock = clock
 
     async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
-        """Return what was kept last. Raises `ToolFailure("storage")` where it cannot be read."""
+        """Return the last saved state. Raises `ToolFailure("storage")` when it cannot be read."""
 
         def query(connection: Connection) -> str | None:
             sql = "SELECT state FROM workflow_runs WHERE principal = ? AND id = ? AND changed >= ?"

@@ -22,7 +22,7 @@ __all__ = ["Hop", "hop"]
 
 
 def hop(method: str, tool: str, *, version: str, transport: str) -> AbstractContextManager[Hop | None]:
-    """Return what is to be entered around the request; it gives None where no call is watched.
+    """Return the context manager to enter around the request; it yields None while no call is traced.
 
     `version` is the protocol's, `transport` is `pipe` or `tcp`.
     """
@@ -69,7 +69,7 @@ class Hop(AbstractContextManager["Hop"]):
         self._span.end()
 
     def failed(self, error: str) -> None:
-        """Say what kind of failure it ended with: `tool_error` for a result that is one."""
+        """Record the kind of failure: `tool_error` for an error result."""
         self._marks[names.ERROR_TYPE] = error
         self._span.set_attribute(names.ERROR_TYPE, error)
         self._span.set_status(StatusCode.ERROR)

@@ -12,11 +12,11 @@ from . import names
 __all__ = ["Kit", "does_something"]
 
 _API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
-"""Modules of the no-op providers that stand in until an SDK is set up."""
+"""Modules of the no-op providers that are active until an SDK is set up."""
 
 
 class Kit:
-    """What one pair of providers gives. Lives as long as they do."""
+    """Instruments of one pair of providers. Lives as long as they do."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider) -> None:
         """Make the instruments, once."""
@@ -38,5 +38,5 @@ class Kit:
 
 
 def does_something(provider: TracerProvider | MeterProvider) -> bool:
-    """Whether `provider` is more than the API's own stand-in."""
+    """Whether `provider` is more than the API's no-op."""
     return not type(provider).__module__.startswith(_API)

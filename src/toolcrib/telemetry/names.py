@@ -1,7 +1,7 @@
-"""Every OpenTelemetry name that we send: spans, attributes, metrics, and the context keys of MCP. Nothing else is here.
+"""Every OpenTelemetry name that we send: spans, attributes, metrics, and the context keys of MCP.
 
 `gen_ai.*` and `mcp.*` are the GenAI and MCP conventions (open-telemetry/semantic-conventions-genai, status
-Development): when those move, this module does. What they have no word for stands under our own prefix, `toolcrib.*`.
+Development): when those change, this module does. Names without a convention have our own prefix, `toolcrib.*`.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 RESULT: Final = "gen_ai.tool.call.result"
 ERROR_TYPE: Final = "error.type"
 
-# mcp.*, and what the MCP conventions take from others
+# mcp.*, and attributes that the MCP conventions take from others
 MCP_METHOD: Final = "mcp.method.name"
 MCP_VERSION: Final = "mcp.protocol.version"
 NETWORK_TRANSPORT: Final = "network.transport"
 RPC_STATUS: Final = "rpc.response.status_code"
 CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
-"""Under these keys the trace context stands in `_meta`, unprefixed (SEP-414)."""
+"""Keys of the trace context in `_meta`, unprefixed (SEP-414)."""
 
 # toolcrib.*
 APPROVAL: Final = "toolcrib.approval"
-"""What came of asking: `granted` or `refused`."""
+"""Outcome of an approval: `granted` or `refused`."""
 DECISION: Final = "toolcrib.decision"
 """`allow`, `ask` or `deny`."""
 DRY_RUN: Final = "toolcrib.dry_run"
@@ -86,10 +86,10 @@ PARENT: Final = "toolcrib.call.parent"
 PROFILE: Final = "toolcrib.profile"
 REPLAYED: Final = "toolcrib.replayed"
 REQUESTED: Final = "toolcrib.requested"
-"""The name that was asked for, where it is not the tool's own."""
+"""The requested name, where it differs from the tool's own."""
 RULE: Final = "toolcrib.rule"
 SESSION: Final = "toolcrib.session"
-"""16 hex digits that are the same for all calls of a session, and tell neither its key nor its principal."""
+"""16 hex digits, equal for all calls of a session; they reveal neither its key nor its principal."""
 SOURCE: Final = "toolcrib.source"
 VERB: Final = "toolcrib.verb"
 

@@ -1,13 +1,13 @@
 """Spans and metrics of calls, by the GenAI conventions of OpenTelemetry (`names`).
 
-Only OpenTelemetry's API is used. Where neither the program nor our configuration (`sdk`) has set up its SDK, a call
-costs one comparison. A span is current while its call runs, so that what the tool does (a hop to an MCP server, a
-span of its own, a call inside a call) is its child.
+Only OpenTelemetry's API is used. Without an SDK set up by the program or our configuration (`sdk`), a call costs one
+comparison. A span is current while its call runs, so that work of the tool (a hop to an MCP server, a span of its own,
+a nested call) is its child.
 
-A call that goes on as a job ends its span there, as `submit_job`; what the job does is a span of its own: a child
-where its caller waits for it, a trace of its own with a link where the caller asked for the background.
+A call that goes on as a job ends its span there, as `submit_job`; the job has a span of its own: a child while its
+caller waits for it, a trace of its own with a link when the caller asked for the background.
 
-Content is off by default. Where it is on, it is what the redactor left of it.
+Content is off by default. When it is on, spans carry the redacted content.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Telemetry:
         return _CallSpan(self, kit, call, propagate.extract(incoming), links=_links(trace.get_current_span()))
 
     def watch_job(self, call: Call) -> AbstractContextManager[None] | None:
-        """Return the context manager to enter around the work of a job that `handing` announced; None likewise."""
+        """Return the context manager for the work of a job that `with_trace_context` announced; None without an SDK."""
         kit = self._kit or self._look()
         if kit is None:
             return None
@@ -96,8 +96,8 @@ class Telemetry:
             return self._apart(kit, call)
         return _CallSpan(self, kit, call, propagate.extract(_carrier(call.client.meta), Context()), job=True)
 
-    def handing(self, call: Call) -> Call:
-        """Return the call that may become a job, knowing where it came from: a job may run in another process."""
+    def with_trace_context(self, call: Call) -> Call:
+        """Return a call that may become a job, with its trace context: a job may run in another process."""
         span = _current.get()
         if span is None or span.telemetry is not self:
             return call
@@ -107,10 +107,10 @@ class Telemetry:
         return call.evolve(meta={**(call.client.meta or {}), **_carrier(sent)})
 
     def ended(self, call: Call, result: ToolResult) -> None:
-        """Tell what became of `call`. Its span, if it has one, is the current one."""
+        """Record the outcome of `call`. Its span, if it has one, is the current one."""
         span = _current.get()
         if span is not None and span.telemetry is self:
-            span.tell(call, result)
+            span.set_outcome(call, result)
 
     def shown(self, value: Any) -> str:
         """Return `value` without secrets and no longer than is fit for an attribute: text as it is, else JSON."""
@@ -122,7 +122,7 @@ class Telemetry:
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
     def _apart(self, kit: Kit, call: Call) -> _CallSpan:
-        """Return the span of a job without a waiting caller: a trace of its own, with a link to where it came from."""
+        """Return the span of a job without a waiting caller: a trace of its own, linked to its submission."""
         submitted = trace.get_current_span(propagate.extract(_carrier(call.client.meta), Context()))
         return _CallSpan(self, kit, call, Context(), job=True, links=_links(submitted))
 
@@ -148,7 +148,7 @@ def current_kit() -> Kit | None:
 class _CallSpan(AbstractContextManager[None]):
     """One call on its way: entered and left in the task that walks it."""
 
-    __slots__ = ("_attached", "_begun", "_job", "_mine", "_parent", "_span", "_told", "call", "kit", "telemetry")
+    __slots__ = ("_attached", "_begun", "_has_outcome", "_job", "_mine", "_parent", "_span", "call", "kit", "telemetry")
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class _CallSpan(AbstractContextManager[None]):
         self.call = call
         self._parent = parent
         self._job = job
-        self._told = False
+        self._has_outcome = False
         self._begun = time.monotonic()
         name = _name(call)
         start = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name, names.CALL_ID: call.id}
@@ -189,18 +189,18 @@ class _CallSpan(AbstractContextManager[None]):
             contexts.detach(self._attached)
         if self._job:
             self.kit.jobs.add(-1)
-        if not self._told:  # the call goes on as a job, and is told of there
+        if not self._has_outcome:  # the call goes on as a job, whose span records the outcome
             self._span.update_name(f"{names.SUBMIT_JOB} {_name(self.call)}")
             self._span.set_attributes(
                 {names.OPERATION: names.SUBMIT_JOB, names.TOOL_NAME: _name(self.call), names.OUTCOME: "job"}
             )
         self._span.end()
 
-    def tell(self, call: Call, result: ToolResult) -> None:
+    def set_outcome(self, call: Call, result: ToolResult) -> None:
         """Take the outcome: the first one counts."""
-        if self._told:
+        if self._has_outcome:
             return
-        self._told = True
+        self._has_outcome = True
         marks: dict[str, Any] = {names.OPERATION: names.EXECUTE_TOOL}
         if call.tool is not None:
             marks |= {names.TOOL_NAME: call.tool.name, names.TOOL_TYPE: _TYPES.get(call.tool.origin, "function")}
@@ -229,15 +229,15 @@ class _CallSpan(AbstractContextManager[None]):
         if names.RULE in marks:
             marks[names.RULE] = shown(marks[names.RULE])
         if self.telemetry.content:
-            said = result.structured_content if result.structured_content is not None else result.text
-            marks |= {names.ARGUMENTS: shown(call.told), names.RESULT: shown(said)}
+            content = result.structured_content if result.structured_content is not None else result.text
+            marks |= {names.ARGUMENTS: shown(call.display_arguments), names.RESULT: shown(content)}
         span.set_attributes(marks)
         if result.error is not None:
             span.set_status(StatusCode.ERROR, shown(result.error.message) if self.telemetry.content else None)
 
 
 def _ours(call: Call, result: ToolResult) -> dict[str, Any]:
-    """What no convention has a word for."""
+    """Attributes without a convention."""
     session, decision = call.session, call.decision
     marks: dict[str, Any] = {
         names.OUTCOME: result.error.code if result.error else "input_required" if result.input_required else "ok",
@@ -271,6 +271,6 @@ def _carrier(meta: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _links(span: trace.Span) -> list[Link]:
-    """A link to `span`, where it is one."""
+    """A link to `span`, if it is valid."""
     found = span.get_span_context()
     return [Link(found)] if found.is_valid else []

@@ -26,7 +26,7 @@ __all__ = ["Exporting", "TelemetryOptions", "exporting"]
 
 _SERVICE: Final = "toolcrib"
 _UNNAMED: Final = "unknown_service"
-"""What the SDK calls a service that neither the environment nor the program names."""
+"""Service name of the SDK when neither the environment nor the program sets one."""
 _CLOSING: Final = 5.0
 """Seconds that the end may take to send what waits; a collector that does not answer costs no more."""
 
@@ -38,10 +38,10 @@ def _collector(value: Any) -> str | bool:
 
 
 class TelemetryOptions(Section):
-    """What our configuration says under `telemetry`."""
+    """Settings of the section `telemetry`."""
 
     otlp: Annotated[str | bool, PlainValidator(_collector)] = setting(False, hidden=True)
-    """The base URL of an OTLP/HTTP collector; True takes what `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
+    """The base URL of an OTLP/HTTP collector; True reads `OTEL_EXPORTER_OTLP_ENDPOINT`."""
     service_name: Text = ""
     """Empty is the environment's `OTEL_SERVICE_NAME`, else `toolcrib`."""
     content: Flag = False
@@ -68,7 +68,7 @@ class Exporting:
 
 
 def exporting(options: TelemetryOptions) -> Exporting | None:
-    """Return the providers that send to the collector; None where none is named.
+    """Return the providers that send to the collector; None without one.
 
     Raises `ConfigError` when the extra `otel` is not installed.
     """

@@ -1,12 +1,12 @@
-"""Changing files: each change at once, several together or none of them.
+"""Batches of file changes: each change is atomic, several take place together or not at all.
 
-    stage    every new content is written beside where it goes and synced to the disk
-    check    what is there still is what the changes were made for
-    commit   renames only; when one fails, those before it are taken back
-    clean    what was replaced is removed
+  stage    every new content is written beside its target and synced to the disk
+  check    the files are still in the states that the changes were made for
+  commit   renames only; when one fails, earlier ones are undone
+  clean    replaced files are removed
 
-A process that is killed leaves each single file as it was or as it shall be. Of a batch it may leave a part: a caller
-that needs more writes a plan first and repeats it (`workspace.pending`).
+A killed process leaves each single file in its old or its new state. Of a batch it may leave a part: a caller that
+needs more writes a plan first and repeats it (`workspace.pending`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import ToolFailure
-from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, told
+from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, translated_errors
 from .open_below import exchange, open_beneath
 from .paths import Place
 from .protected_names import TEMPORARY
@@ -42,7 +42,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What shall be at a place: a file (`content`), an empty folder, or nothing."""
+    """Target state of a place: a file (`content`), an empty folder, or nothing."""
 
     place: Place
     content: bytes | None = None
@@ -52,7 +52,7 @@ class Change:
     expected: str | None = None
     """The state (see `state_of`) for which the change was made; None is any."""
     replaces: bool = False
-    """A file or folder takes the place of something of another kind, or of a folder with what is in it."""
+    """Whether a file or folder replaces an entry of another kind, or a folder with its content."""
 
 
 class Conflict(Exception):
@@ -64,7 +64,7 @@ class Conflict(Exception):
 
 
 def state_of(place: Place) -> str:
-    """Return what is at a place as a short text: equal texts are equal contents, of a folder with all that is in it.
+    """Return the state of a place as a short text: equal texts are equal contents, of a folder with its whole tree.
 
     Raises `ToolFailure`.
     """
@@ -77,7 +77,7 @@ def state_of(place: Place) -> str:
     if kind != "folder":
         return f"{kind} {found.st_ino}"
     lines: list[str] = []
-    with told(place):
+    with translated_errors(place):
         _gather(place, lines)
     listed = "\n".join(lines).encode()
     return f"folder {_digest_of(listed)}"
@@ -96,7 +96,7 @@ def apply(changes: Sequence[Change]) -> None:
         if conflicts:
             raise Conflict(conflicts)
         for change in sorted(changes, key=_order):
-            with told(change.place):
+            with translated_errors(change.place):
                 work.commit(change)
     except BaseException:
         work.take_back()
@@ -119,7 +119,7 @@ class _Work:
         place = change.place
         replaced = {other.place.steps for other in all_changes if other.replaces or other.content is None}
         steps = place.steps[:-1]
-        with told(place):
+        with translated_errors(place):
             while True:
                 try:
                     if any(steps[:count] in replaced for count in range(1, len(steps) + 1)):
@@ -152,7 +152,7 @@ class _Work:
         self._touched[place.root, *place.steps[:-1]] = place
 
     def take_back(self) -> None:
-        """Undo what was committed, last first, and remove what was staged."""
+        """Undo committed renames, last first, and remove staged files."""
         for undo in reversed(self._undo):
             try:
                 undo()
@@ -162,7 +162,7 @@ class _Work:
             _discard(staged)
 
     def clean(self) -> None:
-        """Sync the folders, and remove what was replaced."""
+        """Sync the folders, and remove the replaced files."""
         for place in self._touched.values():
             with contextlib.suppress(OSError), parent_of(place) as folder:
                 os.fsync(folder)
@@ -170,7 +170,7 @@ class _Work:
             _discard(place)
 
     def _put(self, change: Change, staged: Place, source: int, target: int) -> None:
-        """Rename the staged file to its place; what was there is kept until the batch is done."""
+        """Rename the staged file to its place; the replaced file stays until the batch is done."""
         place, name, new = change.place, change.place.steps[-1], staged.steps[-1]
         there = _mode_at(name, target)
         if there is not None and not stat.S_ISREG(there):
@@ -192,7 +192,7 @@ class _Work:
         self._undo.append(lambda: _move(kept, place))
 
     def _put_away(self, place: Place) -> None:
-        """Rename what is there, a folder with all that is in it, to a name of ours; nothing there is no error."""
+        """Rename the present entry, a folder with its whole tree, to a temporary name; a missing one is ignored."""
         aside = Place(place.root, (*place.steps[:-1], _temporary()), place.shown)
         with contextlib.suppress(FileNotFoundError), parent_of(place) as folder:
             os.rename(place.steps[-1], aside.steps[-1], src_dir_fd=folder, dst_dir_fd=folder)
@@ -216,7 +216,7 @@ class _Work:
 
 
 def sweep(changes: Sequence[Change]) -> None:
-    """Remove what a process that was killed left of its work on these changes: files of ours, what was replaced."""
+    """Remove what a killed process left of these changes: staged and replaced files."""
     folders = {
         (change.place.root, change.place.steps[:count])
         for change in changes
@@ -230,7 +230,7 @@ def sweep(changes: Sequence[Change]) -> None:
 
 
 def _order(change: Change) -> tuple[int, int]:
-    """What goes away first, then folders, then files; what is further up first."""
+    """Removals first, then folders, then files; parents before children."""
     rank = 2 if change.content is not None else 1 if change.folder else 0
     return (0 if change.replaces and rank else rank, len(change.place.steps))
 

@@ -44,7 +44,7 @@ class DiskWorkspace:
 
     @property
     def root(self) -> Path:
-        """Where relative paths begin."""
+        """Base folder of relative paths."""
         return self.tree.roots.begin
 
     @property
@@ -54,15 +54,15 @@ class DiskWorkspace:
 
     @property
     def diverts(self) -> bool:
-        """False: what is changed is changed on the disk."""
+        """False: changes go to the disk."""
         return False
 
     async def stat(self, path: str) -> Entry | None:
-        """Return what is at `path`, None for nothing."""
+        """Return the entry at `path`, None if missing."""
         return await in_thread(self.tree.stat, path)
 
     async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
-        """Return what is at each path that a tool may read."""
+        """Return the entry at each path that a tool may read."""
         return await in_thread(self.tree.stat_many, paths)
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
@@ -103,7 +103,7 @@ class DiskWorkspace:
         await in_thread(self.tree.make_folder, path)
 
     async def list(self, path: str = ".") -> Sequence[Entry]:
-        """Return what is in a folder, by name."""
+        """Return the entries of a folder, by name."""
         return await in_thread(self.tree.list, path)
 
     async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[Entry]:
@@ -121,7 +121,7 @@ class DiskWorkspace:
 
 
 async def in_thread(work: Callable[..., T], *args: object) -> T:
-    """Return what `work` returns, which a thread does; what the disk refuses is an ordinary failure."""
+    """Run `work` in a thread and return its result; an error of the disk becomes a `ToolFailure`."""
     try:
         return await to_thread.run_sync(work, *args)
     except OSError as error:

@@ -59,14 +59,14 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "GIT_COMMITTER_EMAIL": "toolcrib@localhost",
 }
 _MERGED: Final = "git merge-file --marker-size=%L %A %O %B"
-"""What git does itself where a repository names no program for it."""
+"""git's own merge, for a repository that names no program."""
 _NAMED: Final[Mapping[str, str]] = {
     r"filter\..+\.(?:clean|smudge|process)": "",
     r"filter\..+\.required": "false",
     r"merge\..+\.driver": _MERGED,
     r"hook\..+\.command": "true",
 }
-"""Keys that name a program under a name of the repository's own, and what they are to be instead."""
+"""Keys that name a program under a repository's own name, and their replacements."""
 _SECONDS: Final = 300.0
 
 
@@ -101,22 +101,22 @@ class Git:
     configured: tuple[str, ...] = ()
     """The keys that the repository configures: programs among them are taken back one by one."""
     path: str = os.defpath
-    """Where programs are looked for."""
+    """Search path of programs."""
 
     @classmethod
     async def at(cls, tree: Path, path: str = os.defpath) -> Git:
         """Return git in the working tree at `tree`. Raises `ToolFailure("tool_error")` when it will not work there."""
         first = cls(tree=tree, folder=tree / ".git", path=path)
-        told = await first._run("rev-parse", "--absolute-git-dir", environment={})
-        found = cls(tree=tree, folder=Path(os.fsdecode(told).rstrip("\n")), path=path)
+        output = await first._run("rev-parse", "--absolute-git-dir", environment={})
+        found = cls(tree=tree, folder=Path(os.fsdecode(output).rstrip("\n")), path=path)
         configured = await found.run("config", "--null", "--name-only", "--list")
         names = configured.decode(errors="surrogateescape").split("\0")
         return cls(tree=tree, folder=found.folder, configured=tuple(sorted({*names})), path=path)
 
     async def run(self, *arguments: str, index: Path | None = None) -> bytes:
-        """Return what `git <arguments>` prints; `index` is used instead of the tree's own.
+        """Return what `git <arguments>` prints; `index` replaces the tree's own.
 
-        Raises `ToolFailure("tool_error")` with what git says.
+        Raises `ToolFailure("tool_error")` with git's message.
         """
         environment = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
         if index is not None:
@@ -139,6 +139,6 @@ class Git:
         except TimeoutError:
             raise ToolFailure("timeout", f"git {arguments[0]} did not end within {_SECONDS:g} s") from None
         if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip()[-500:]
-            raise ToolFailure("tool_error", f"git {arguments[0]} failed: {said or f'status {done.returncode}'}")
+            problem = done.stderr.decode(errors="replace").strip()[-500:]
+            raise ToolFailure("tool_error", f"git {arguments[0]} failed: {problem or f'status {done.returncode}'}")
         return done.stdout

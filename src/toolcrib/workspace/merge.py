@@ -1,4 +1,4 @@
-"""Three-way merge of text: the diff of each side, and both together where they do not touch the same lines."""
+"""Three-way merge of text: the diffs of both sides, combined where they do not touch the same lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def difference(old: bytes | None, new: bytes | None, path: str, sides: tuple[str
 
 
 def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Return what both sides made of `base` together; None where they touch the same lines, or it is binary."""
+    """Return `base` with the changes of both sides; None where they touch the same lines, or it is binary."""
     if ours == theirs or theirs == base:
         return ours
     if ours == base:
@@ -60,7 +60,7 @@ def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
 
 
 def _edits(base: Sequence[str], side: Sequence[str]) -> list[_Edit]:
-    """Return what one side did: lines of the base from, to, and what stands there now."""
+    """Return the edits of one side: first and last line in the base, and the new lines."""
     codes = SequenceMatcher(None, base, side, autojunk=False).get_opcodes()
     return [(start, end, list(side[low:high])) for tag, start, end, low, high in codes if tag != "equal"]
 

@@ -28,7 +28,7 @@ __all__ = [
     "parent_of",
     "read_file",
     "scan",
-    "told",
+    "translated_errors",
 ]
 
 Kind = Literal["file", "folder", "link", "other"]
@@ -49,8 +49,8 @@ _TOLD: Final = {
 
 
 @contextlib.contextmanager
-def told(place: Place) -> Generator[None]:
-    """Turn what the system says into what the model reads."""
+def translated_errors(place: Place) -> Generator[None]:
+    """Translate errors of the system into errors for the model."""
     try:
         yield
     except OSError as error:
@@ -61,7 +61,7 @@ def told(place: Place) -> Generator[None]:
 
 @contextlib.contextmanager
 def opened_root(root: Path) -> Generator[int]:
-    """Yield a descriptor of a root, which is declared and trusted to be what it is. Raises `OSError`."""
+    """Yield a descriptor of a root, which is declared and trusted. Raises `OSError`."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -88,8 +88,8 @@ def parent_of(place: Place) -> Generator[int]:
 
 
 def look(place: Place) -> os.stat_result | None:
-    """Return what is at `place`, a link itself and not what it leads to; None for nothing. Raises `ToolFailure`."""
-    with told(place):
+    """Return the status of `place`, of a link itself; None if missing. Raises `ToolFailure`."""
+    with translated_errors(place):
         try:
             if not place.steps:
                 with opened_root(place.root) as folder:
@@ -123,15 +123,15 @@ class NodeFile:
         """Return at most `size` bytes from `offset` on; nothing beyond the size that the file had when opened."""
         size = min(size, self.size - offset)
         pieces: list[bytes] = []
-        with told(self._place):
+        with translated_errors(self._place):
             while size > 0 and (piece := os.pread(self._file.fileno(), size, offset)):
                 pieces.append(piece)
                 offset, size = offset + len(piece), size - len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read_all(self, limit: int) -> bytes:
-        """Return the whole file; raises `ToolFailure("too_large")` where it has grown beyond `limit` meanwhile."""
-        with told(self._place):
+        """Return the whole file; raises `ToolFailure("too_large")` if it has grown beyond `limit`."""
+        with translated_errors(self._place):
             pieces: list[bytes] = []
             size = 0
             while piece := self._file.read(_PIECE):
@@ -156,10 +156,10 @@ class NodeFile:
 def open_file(place: Place, limit: int, *, many_names: bool = False) -> NodeFile:
     """Open a regular file to read it.
 
-    `many_names` lets a file through that has a second name (a hard link) somewhere. Raises `ToolFailure`:
-    `tool_error` for nothing or a folder, `denied` for a link or a special file, `too_large` beyond `limit` bytes.
+    `many_names` permits a file with a second name (a hard link). Raises `ToolFailure`: `tool_error` for a missing path
+    or a folder, `denied` for a link or a special file, `too_large` beyond `limit` bytes.
     """
-    with told(place):
+    with translated_errors(place):
         if not place.steps:
             raise IsADirectoryError(errno.EISDIR, "")
         with parent_of(place) as folder:
@@ -190,7 +190,10 @@ def digest_at(place: Place, limit: int) -> str:
 
 
 def scan(root: Path, steps: tuple[str, ...]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield name and state of what is in a folder, by name, without names that no path can say. Raises `OSError`."""
+    """Yield name and status of each entry of a folder, by name, without names that a path cannot express.
+
+    Raises `OSError`.
+    """
     with folder_at(root, steps) as folder, os.scandir(folder) as entries:
         for entry in sorted((entry for entry in entries if is_text(entry.name)), key=lambda entry: entry.name):
             with contextlib.suppress(FileNotFoundError):
@@ -202,9 +205,7 @@ def _must_be_file(place: Place, found: os.stat_result, *, many_names: bool) -> N
     if kind == "folder":
         raise IsADirectoryError(errno.EISDIR, "")
     if kind == "link":
-        raise ToolFailure(
-            "denied", f"{place.shown} is a link, and links are not followed", hint="name what it leads to"
-        )
+        raise ToolFailure("denied", f"{place.shown} is a link, and links are not followed", hint="name its target")
     if kind == "other":
         raise ToolFailure("denied", f"{place.shown} is not a regular file but a device, a pipe or a socket")
     if found.st_nlink > 1 and not many_names:

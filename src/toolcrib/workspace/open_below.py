@@ -23,7 +23,7 @@ _OPENAT2: Final = 437
 _RESOLVE: Final = 0x08 | 0x04 | 0x02
 """RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS."""
 _TRIES: Final = 16
-"""EAGAIN says that something was renamed on the way; it passes."""
+"""EAGAIN means that a folder on the way was renamed; it passes."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _NOREPLACE: Final = 1
@@ -37,10 +37,10 @@ class _How(ctypes.Structure):
 def open_beneath(
     folder: int, steps: Sequence[str], flags: int, mode: int = 0o666, *, in_kernel: bool | None = None
 ) -> int:
-    """Return a descriptor of what lies at `steps` below the open `folder`; no steps open the folder itself again.
+    """Return a descriptor of the entry at `steps` below the open `folder`; without steps, the folder is opened again.
 
-    `in_kernel` says whether the kernel resolves the steps at once; None where it can. Raises `OSError`: ELOOP or
-    ENOTDIR for a link on the way, EXDEV for what leads outside.
+    `in_kernel`: the kernel resolves all steps at once; None does so if it can. Raises `OSError`: ELOOP or ENOTDIR for a
+    link on the way, EXDEV for a path that leads outside.
     """
     if any(step in ("", ".", "..") or "/" in step for step in steps):
         raise OSError(errno.EXDEV, "a step leads nowhere inside")

@@ -1,7 +1,7 @@
 """Overlay of pending changes over the disk: a session's view of its files, and the record of each change.
 
-One rule holds it together: a change at a path hides what the disk has there and below. A folder that was removed and
-made again is therefore empty, and what is written under a folder that is gone makes that folder anew.
+One rule holds: a change at a path hides the disk at and below it. A folder that was removed and made again is therefore
+empty, and writing below a removed folder makes that folder anew.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..core.file_changes import MAX_PENDING, PendingChange
 from ..core.workspace import Entry, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, state_of
-from .nodes import Kind, kind_of, look, read_file, scan, told
+from .nodes import Kind, kind_of, look, read_file, scan, translated_errors
 from .paths import Place
 from .tree import Tree, check_into_itself, check_size
 
@@ -30,7 +30,7 @@ _MAX_BEFORE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What is at a place for the session."""
+    """State of a place as the session sees it."""
 
     kind: Kind
     change: PendingChange | None = None
@@ -46,10 +46,10 @@ class Overlay:
         self.tree = tree
         self.changes = {Path(change.path): change for change in changes}
         self.contents: dict[str, bytes] = {}
-        """By digest: what the changes made here hold."""
+        """Contents of the changes made here, by digest."""
 
     def at(self, place: Place) -> Seen | None:
-        """Return what is there; None for nothing."""
+        """Return the state of a place; None if missing."""
         change = self.changes.get(place.path)
         if change is not None:
             return None if change.kind == "gone" else Seen(kind=change.kind, change=change)
@@ -59,7 +59,7 @@ class Overlay:
         return Seen(kind="folder") if any(self.below(place)) else None
 
     def stat(self, place: Place) -> Entry | None:
-        """Return what is there, in the words of tools; None for nothing."""
+        """Return the entry of a place; None if missing."""
         seen = self.at(place)
         return None if seen is None else self.entry(place, seen)
 
@@ -75,7 +75,7 @@ class Overlay:
                 yield change
 
     def entry(self, place: Place, seen: Seen) -> Entry:
-        """Return what is there in the words of tools."""
+        """Return the entry that tools get for a state."""
         if seen.state is not None:
             return self.tree.entry(place, seen.state)
         change = seen.change
@@ -83,11 +83,11 @@ class Overlay:
         return Entry(path=place.shown, kind=seen.kind, size=size, modified=modified, pending=True)
 
     def list(self, place: Place) -> list[Entry]:
-        """Return what is in a folder, by name."""
+        """Return the entries of a folder, by name."""
         seen = self.must_be_folder(place)
         names: set[str] = set()
         if seen.state is not None:
-            with told(place):
+            with translated_errors(place):
                 names = {name for name, _ in scan(place.root, place.steps)}
         depth = len(place.path.parts)
         names |= {Path(change.path).parts[depth] for change in self.below(place)}
@@ -157,7 +157,7 @@ class Overlay:
         for place, one in moved:
             target = self.tree.writable(str(new.path.joinpath(*place.steps[len(old.steps) :])))
             if one.kind not in ("file", "folder"):
-                raise ToolFailure("denied", f"{place.shown} is not a regular file, and stays where it is")
+                raise ToolFailure("denied", f"{place.shown} is not a regular file, and was not moved")
             content, mode = self._content(place, one, contents) if one.kind == "file" else (None, -1)
             size += len(content or b"")
             if size > MAX_PENDING:
@@ -181,7 +181,7 @@ class Overlay:
         self._note(place, "folder")
 
     def needed(self, place: Place) -> list[str]:
-        """Return the digests of the pending files at and below a place: what a move carries."""
+        """Return the digests of the pending files at and below a place: the contents that a move carries."""
         path = place.path
         return [
             change.content
@@ -223,7 +223,7 @@ class Overlay:
         )
 
     def _all_below(self, place: Place) -> Iterator[tuple[Place, Seen]]:
-        """Yield everything that is seen below a folder, each folder before what is in it."""
+        """Yield every visible entry below a folder, each folder before its content."""
         for entry in self.list(place):
             inner = self._inner(place, Path(entry.path).name)
             seen = self.at(inner)

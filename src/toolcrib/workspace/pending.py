@@ -57,7 +57,7 @@ class PendingWorkspace:
 
     @property
     def root(self) -> Path:
-        """Where relative paths begin."""
+        """Base folder of relative paths."""
         return self.tree.roots.begin
 
     @property
@@ -71,12 +71,12 @@ class PendingWorkspace:
         return True
 
     async def stat(self, path: str) -> Entry | None:
-        """Return what is at `path`, None for nothing."""
+        """Return the entry at `path`, None if missing."""
         overlay, place = await self._overlay(), self.tree.place(path)
         return await in_thread(overlay.stat, place)
 
     async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
-        """Return what is, or shall be, at each path that a tool may read."""
+        """Return the present or pending entry at each path that a tool may read."""
         overlay = await self._overlay()
         return await in_thread(self.tree.stat_many, paths, overlay.stat)
 
@@ -86,7 +86,7 @@ class PendingWorkspace:
         return (await in_thread(self.tree.read, path, limit))[0] if content is None else content
 
     async def _pending_content(self, path: str, limit: int | None) -> bytes | None:
-        """Return the content that waits for a file; None where the disk has what the session sees."""
+        """Return the pending content of a file; None where the session sees the disk."""
         overlay, place = await self._overlay(), self.tree.readable(path)
         seen = await in_thread(overlay.at, place)
         if seen is None:
@@ -128,7 +128,7 @@ class PendingWorkspace:
         return found
 
     async def write(self, path: str, content: bytes) -> Written:
-        """Write down what the file shall hold."""
+        """Record the new content of the file."""
         return (await self.write_all({path: content}))[0]
 
     async def write_all(self, contents: Mapping[str, bytes | None]) -> Sequence[Written]:
@@ -177,7 +177,7 @@ class PendingWorkspace:
             await self._change(lambda overlay: overlay.make_folder(place))
 
     async def list(self, path: str = ".") -> Sequence[Entry]:
-        """Return what is in a folder, by name."""
+        """Return the entries of a folder, by name."""
         overlay, place = await self._overlay(), self.tree.readable(path)
         return await in_thread(overlay.list, place)
 
@@ -191,7 +191,7 @@ class PendingWorkspace:
         return self.tree.readable(path).path
 
     async def overlay(self, path: str = ".") -> Mapping[str, bytes | None]:
-        """Return the changes that wait at and below `path`: content by path, None for what is gone."""
+        """Return the pending changes at and below `path`: content by path, None for removed files."""
         overlay, place = await self._overlay(), self.tree.readable(path)
         found: dict[str, bytes | None] = {
             inner.shown: None for inner in await in_thread(overlay.hidden_files, place) if inner.steps

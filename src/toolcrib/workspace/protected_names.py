@@ -1,12 +1,13 @@
 """Protected names inside a workspace: secrets are neither read nor written, some files never written.
 
-    guarded      .env, keys, credentials: what a tool has no business with. The setting `workspace.guarded` adds
-                 patterns; one that begins with `!` lets through what an earlier one holds back
-    protected    read, never written: what runs by itself or decides what may run (.git, shell start files, our config)
-    private      folders of ours: neither
+  guarded      .env, keys, credentials: not for tools. The setting `workspace.guarded` adds patterns; one that begins
+               with `!` releases what an earlier one holds back
+  protected    read, never written: files that run by themselves or decide what may run (.git, shell start files,
+               our configuration)
+  private      Toolcrib's own folders: neither
 
-A pattern without `/` speaks of any folder or file on the way, one with `/` of neighbours (`.docker/config.json`). Case,
-look-alike letters and dots or blanks at the end make no difference: some file systems see none either.
+A pattern without `/` matches any folder or file on the way, one with `/` matches neighbours (`.docker/config.json`).
+Case, look-alike letters and dots or blanks at the end make no difference: some file systems ignore them too.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ GUARDED: Final = (
     *("credentials", "credentials.json", "credentials.toml", "credentials.y*ml", "secrets.json", "secrets.toml"),
     *("secrets.y*ml", "service-account*.json"),
 )
-"""Names that are guarded unless the setting says otherwise."""
+"""Names that are guarded unless the setting releases them."""
 
 PROTECTED: Final = (
     *(".git", ".hg", ".svn", ".toolcrib", ".mcp.json", ".claude", ".cursor/mcp.json", ".vscode", ".idea"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv"),
     *(".zlogin", ".gitconfig", ".gitmodules", ".config/git", ".config/toolcrib", ".config/fish", ".config/autostart"),
 )
-"""Names below which nothing is written: what they hold runs by itself, or says what may run."""
+"""Names at and below which writing is refused: their content runs by itself, or decides what may run."""
 
 HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
 """Folders whose files package managers and git link to a store of theirs; elsewhere a second name is a way around."""
@@ -75,13 +76,16 @@ class Guard:
         return self.hides(root, steps) or self._protected.holding(steps)
 
     def _private_below(self, root: Path) -> tuple[tuple[tuple[str, ...], str], ...]:
-        """Return the steps from a root to each folder of ours in it, and its name; no steps where it holds the root."""
+        """Return the steps from a root to each private folder in it, and its name.
+
+        Empty steps if it contains the root.
+        """
         around = [((), folder.name) for folder in self._private if root.is_relative_to(folder)]
         inside = [folder for folder in self._private if folder != root and folder.is_relative_to(root)]
         return (*around, *((folder.relative_to(root).parts, folder.name) for folder in inside))
 
     def may_be_hard_linked(self, steps: Sequence[str]) -> bool:
-        """Whether a file there may have a second name somewhere else."""
+        """Whether a second name (hard link) of a file there is harmless."""
         return bool(self._hard_linked.holding(steps[:-1]))
 
 
@@ -110,7 +114,7 @@ class _Patterns:
 
 
 class _Pattern:
-    """One line: what each of its steps looks like. `*` stands for no `/`."""
+    """One pattern line, as the regular expressions of its steps. `*` does not match `/`."""
 
     def __init__(self, text: str) -> None:
         self.lets_through = text.startswith("!")

@@ -31,7 +31,7 @@ from .tree import Tree
 __all__ = ["OnConflict", "accept", "chosen", "diff", "finish", "locked", "reject"]
 
 OnConflict = Literal["refuse", "merge", "overwrite"]
-"""What becomes of a file that changed underneath: refuse all, put both changes together, or take what waits."""
+"""Handling of a file that changed on disk: refuse all, merge both changes, or apply the pending one."""
 _LOG: Final = logging.getLogger(__name__)
 _TRIES: Final = 20
 
@@ -62,10 +62,10 @@ async def accept(
     *,
     on_conflict: OnConflict = "refuse",
 ) -> list[str]:
-    """Let changes take place on the disk, all of them or none; return their paths.
+    """Apply changes to the disk, all of them or none; return their paths.
 
-    Raises `ToolFailure`: `conflict` with what both sides did, `not_found` for a path at which nothing waits, and what
-    the disk says.
+    Raises `ToolFailure`: `conflict` with the changes of both sides, `not_found` for a path without a pending change,
+    and errors of the disk.
     """
     await finish(tree, store, key)
     async with locked(tree):
@@ -92,9 +92,9 @@ async def accept(
 
 
 async def reject(tree: Tree, store: PendingStore, key: PendingKey, paths: Collection[str] | None = None) -> list[str]:
-    """Forget changes; return their paths. What was written into a folder that is rejected goes with it.
+    """Discard changes; return their paths. Changes below a rejected folder are discarded with it.
 
-    Raises `ToolFailure("not_found")` for a path at which nothing waits.
+    Raises `ToolFailure("not_found")` for a path without a pending change.
     """
     await finish(tree, store, key)
     taken: set[PendingChange] = set()
@@ -114,7 +114,7 @@ async def reject(tree: Tree, store: PendingStore, key: PendingKey, paths: Collec
 
 
 async def diff(tree: Tree, store: PendingStore, key: PendingKey, change: PendingChange) -> str:
-    """Return what a change does to the disk as it is now, as a unified diff."""
+    """Return the effect of a change on the disk as it is now, as a unified diff."""
     place = tree.place(change.path)
     there = await in_thread(_on_disk, place)
     if change.kind == "folder":
@@ -169,7 +169,7 @@ def _planned(
         place, state = tree.writable(change.path), states[change]
         is_inside = any(parent in replaced for parent in place.path.parents)
         if not is_inside and change.kind != "folder" and state == change.content:
-            continue  # the content of what is gone is empty, as is the state of nothing
+            continue  # a removed file has empty content, and a missing file an empty state
         is_free = whatever_is_there or is_inside or _is_new_folder(change)
         mode = None if change.mode < 0 else change.mode
         todo.append(
@@ -229,14 +229,14 @@ async def _conflict(
     for change in conflict.changes:
         waiting, path = by_path[str(change.place.path)], change.place.shown
         theirs = await in_thread(_on_disk, change.place)
-        told: dict[str, Any] = {"path": path, "can_merge": False}
+        detail: dict[str, Any] = {"path": path, "can_merge": False}
         if waiting.before:
             base = await store.content(key, waiting.before)
-            told["disk"] = difference(base, theirs, path, ("before", "disk"))
-            told["pending"] = difference(base, change.content, path, ("before", "pending"))
+            detail["disk"] = difference(base, theirs, path, ("before", "disk"))
+            detail["pending"] = difference(base, change.content, path, ("before", "pending"))
             if theirs is not None and change.content is not None:
-                told["can_merge"] = merged(base, change.content, theirs) is not None
-        details.append(told)
+                detail["can_merge"] = merged(base, change.content, theirs) is not None
+        details.append(detail)
     names = ", ".join(change.place.shown for change in conflict.changes)
     hint = "nothing was changed; reject these, or accept with on_conflict `merge` or `overwrite`"
     message = f"changed on the disk since the pending change was made: {names}"
@@ -256,7 +256,7 @@ def _holds(folder: PendingChange, changes: Sequence[PendingChange]) -> bool:
 async def _exchange(
     store: PendingStore, key: PendingKey, new: Mapping[PendingChange, PendingChange], contents: Mapping[str, bytes]
 ) -> None:
-    """Put changes in the place of others. Raises `ToolFailure("conflict")` when one of those is no longer there."""
+    """Replace changes by others. Raises `ToolFailure("conflict")` when one of the old ones no longer exists."""
 
     def exchanged(changes: tuple[PendingChange, ...]) -> list[PendingChange]:
         if not set(new) <= set(changes):
@@ -269,7 +269,7 @@ async def _exchange(
 
 
 async def _settle(store: PendingStore, key: PendingKey, done: Sequence[PendingChange]) -> None:
-    """Drop what took place. What was written meanwhile to the same files stays, as a change of what is there now."""
+    """Drop applied changes. Later changes to the same files stay, as changes of the new disk state."""
     by_path = {change.path: change for change in done}
 
     def left(changes: tuple[PendingChange, ...]) -> list[PendingChange]:

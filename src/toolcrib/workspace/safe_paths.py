@@ -1,7 +1,7 @@
-"""Files below a folder with foreign content: nothing outside of it is reached, nothing odd is opened.
+"""Files below a folder with foreign content: nothing outside of it is reached, only regular files are opened.
 
-Nothing is opened through a symbolic link (`workspace.open_below`), so what was checked is what is read, whatever is
-swapped meanwhile. Only regular files are opened (security.md T16, T17).
+Symbolic links are never followed (`workspace.open_below`), so the checked file is the file that is read, even if paths
+are swapped meanwhile (security.md T16, T17).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_DEPTH: Final = 6
 """Folders inside one another that are looked into."""
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
-"""Folders that hold other things than what they stand beside."""
+"""Folders whose content does not belong to the folder around them."""
 
 
 def read_beneath(folder: Path, relative: str, limit: int) -> bytes:
@@ -91,7 +91,7 @@ def _steps(relative: str) -> tuple[str, ...]:
 def _reason(error: OSError) -> str:
     """ELOOP and ENOTDIR are how a link shows itself here."""
     if isinstance(error, FileNotFoundError):
-        return "there is no such file"
+        return "the file does not exist"
     if isinstance(error, NotADirectoryError) or os.strerror(error.errno or 0) == os.strerror(40):
         return "a link on the way is not followed"
     return error.strerror or type(error).__name__

@@ -1,8 +1,8 @@
-"""Shadows: a git worktree for each task, in which its tools work while the main tree stays as it is.
+"""Shadows: one git worktree for each task, in which its tools work while the main tree stays as it is.
 
-A shadow begins as the main tree is, what is not committed included: that state is a commit of its own, on the branch
-`toolcrib/<task>`. What is ignored by git is not there. On acceptance, what the task changed since then is put into the
-main tree, all of it or nothing; the index and the branches of the main tree are left alone, and nothing is committed.
+A shadow begins as the main tree is, uncommitted changes included: that state is a commit of its own, on the branch
+`toolcrib/<task>`. Files ignored by git are absent. On acceptance, the task's changes since then are applied to the main
+tree, all of them or none; the index and the branches of the main tree are left alone, and nothing is committed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .tree import Tree
 __all__ = ["FOLDER", "Shadow", "ShadowChange", "shadow_of", "shadows_of"]
 
 FOLDER: Final = (".toolcrib", "shadows")
-"""Where shadows are, below the workspace's root."""
+"""Folder of the shadows, below the workspace's root."""
 _TASK: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,63}")
 _PLAIN: Final = ("000000", "100644", "100755")
 """Modes of git for nothing and for files; others are links and submodules."""
@@ -59,7 +59,7 @@ class Shadow:
 
     task: str
     workspace: Path
-    """The root of the workspace that it stands for."""
+    """The root of the shadowed workspace."""
     repository: Path
     """The top of the main working tree."""
     programs: str = os.defpath
@@ -71,7 +71,7 @@ class Shadow:
 
     @property
     def root(self) -> Path:
-        """What stands for the workspace's root."""
+        """The folder that replaces the workspace's root."""
         return self.top / self.workspace.relative_to(self.repository)
 
     @property
@@ -84,29 +84,29 @@ class Shadow:
         return f"refs/toolcrib/base/{self.task}"
 
     async def open(self, guard: Guard) -> DiskWorkspace:
-        """Return its files; the shadow is made when it is not there. Raises `ToolFailure` with what git says."""
+        """Return its files; a missing shadow is made. Raises `ToolFailure` with git's message."""
         if not self.top.is_dir():
             await self._make()
         await in_thread(lambda: self.root.mkdir(parents=True, exist_ok=True))
         return DiskWorkspace(self.root, guard=guard)
 
     async def changes(self) -> list[ShadowChange]:
-        """Return what the task changed, by path."""
+        """Return the task's changes, by path."""
         git = await self._git(self.top)
         return await _changed(git, self._base, await _snapshot(git))
 
     async def diff(self) -> str:
-        """Return what the task changed as a unified diff, at most 1 MiB of it."""
+        """Return the task's changes as a unified diff, at most 1 MiB of it."""
         git = await self._git(self.top)
         flags = ("-p", "-r", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
-        told = await git.run("diff-tree", *flags, self._base, await _snapshot(git))
-        text = told[:_MAX_DIFF].decode(errors="replace")
-        return text if len(told) <= _MAX_DIFF else f"{text}\n… {len(told) - _MAX_DIFF:,} more bytes\n"
+        output = await git.run("diff-tree", *flags, self._base, await _snapshot(git))
+        text = output[:_MAX_DIFF].decode(errors="replace")
+        return text if len(output) <= _MAX_DIFF else f"{text}\n… {len(output) - _MAX_DIFF:,} more bytes\n"
 
     async def merge(self, tree: Tree) -> list[str]:
-        """Put what the task changed into the main tree, all of it or nothing; return the paths. The shadow stays.
+        """Apply the task's changes to the main tree, all of them or none; return the paths. The shadow stays.
 
-        A file that changed on both sides is put together where the two do not touch the same lines. Raises
+        A file that changed on both sides is merged where the two do not touch the same lines. Raises
         `ToolFailure("conflict")` naming every file that cannot be merged.
         """
         async with locked(tree):
@@ -134,7 +134,7 @@ class Shadow:
         return [change.path for change in taken]
 
     async def discard(self) -> None:
-        """Remove the shadow, its branch and what it began as."""
+        """Remove the shadow, its branch and its base commit."""
         main = await self._git(self.repository)
         with suppress(ToolFailure):
             await main.run("worktree", "remove", "--force", "--force", str(self.top))
@@ -153,8 +153,8 @@ class Shadow:
         parents: list[str] = []
         with suppress(ToolFailure):
             parents = ["-p", (await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")).decode().strip()]
-        told = await git.run("commit-tree", tree, *parents, "-m", f"What the task {self.task} began with")
-        commit = told.decode().strip()
+        output = await git.run("commit-tree", tree, *parents, "-m", f"Base of the task {self.task}")
+        commit = output.decode().strip()
         await git.run("update-ref", self._base, commit)
         await git.run("worktree", "prune")
         await git.run("worktree", "add", "--quiet", "-B", self.branch, str(self.top), commit)
@@ -168,7 +168,7 @@ class Shadow:
         return await git.run("cat-file", "blob", content) if mode in _PLAIN[1:] else None
 
     def _merged(self, tree: Tree, change: ShadowChange, changed_here: bool, base: bytes | None) -> list[Change]:
-        """Return what is to be done in the main tree for one file. Raises `ToolFailure` when it cannot be merged."""
+        """Return the changes to the main tree for one file. Raises `ToolFailure` when it cannot be merged."""
         if not change.is_plain:
             raise ToolFailure("conflict", "it is a link or a submodule, which are not merged")
         place = tree.writable(str(self.repository / change.path))
@@ -213,10 +213,10 @@ def shadows_of(workspace: Path, programs: str = os.defpath) -> list[Shadow]:
 
 
 async def _snapshot(git: Git) -> str:
-    """Return the id of a git tree of the working tree as it is, what is not committed included; the index stays."""
+    """Return the id of a git tree of the working tree, uncommitted changes included; the index stays."""
     index = git.folder / f"toolcrib-{secrets.token_hex(8)}.index"
     try:
-        if (git.folder / "index").is_file():  # to begin with: what it knows need not be read again
+        if (git.folder / "index").is_file():  # a copy to start from: files that it lists need not be read again
             await in_thread(shutil.copyfile, git.folder / "index", index)
         await git.run("add", "--all", "--", ".", index=index)
         return (await git.run("write-tree", index=index)).decode().strip()
@@ -226,8 +226,8 @@ async def _snapshot(git: Git) -> str:
 
 
 async def _changed(git: Git, old: str, new: str) -> list[ShadowChange]:
-    told = await git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new)
-    fields = os.fsdecode(told).split("\0")
+    output = await git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new)
+    fields = os.fsdecode(output).split("\0")
     found: list[ShadowChange] = []
     for place in range(0, len(fields) - 1, 2):
         old_mode, new_mode, old_id, new_id, _ = fields[place].removeprefix(":").split()

@@ -14,7 +14,7 @@ from typing import Final
 from ..core.workspace import Entry, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, Change, apply
-from .nodes import NodeFile, kind_of, look, open_file, parent_of, scan, told
+from .nodes import NodeFile, kind_of, look, open_file, parent_of, scan, translated_errors
 from .open_below import rename_new
 from .paths import Place, Roots
 from .protected_names import TEMPORARY, Guard
@@ -37,7 +37,7 @@ class Tree:
         self.guard = guard or Guard(private=_SYSTEM)
 
     def place(self, path: str) -> Place:
-        """Return the place that a path means. Raises `ToolFailure` for one that leads outside, or to what is ours."""
+        """Return the place of a path. Raises `ToolFailure` for one that leads outside, or into a private folder."""
         place = self.roots.place(path)
         if self.is_ours(place):
             raise ToolFailure("denied", f"{place.shown} is a file of Toolcrib's own on its way")
@@ -48,16 +48,16 @@ class Tree:
         return any(step.startswith(TEMPORARY) for step in place.steps)
 
     def readable(self, path: str) -> Place:
-        """Return the place of something that may be read. Raises `ToolFailure("denied")` for what is guarded."""
+        """Return the place of a readable path. Raises `ToolFailure("denied")` for a guarded one."""
         place = self.place(path)
         if held := self.guard.hides(place.root, place.steps):
             raise ToolFailure("denied", f"{place.shown} is guarded ({held}): no tool reads or writes it", hint=_ASK)
         return place
 
     def writable(self, path: str) -> Place:
-        """Return the place of something that may be changed.
+        """Return the place of a writable path.
 
-        Raises `ToolFailure`: `denied` for what is guarded or protected, `tool_error` for a root.
+        Raises `ToolFailure`: `denied` for a guarded or protected path, `tool_error` for a root.
         """
         place = self.place(path)
         if not place.steps:
@@ -67,18 +67,18 @@ class Tree:
         return place
 
     def stat(self, path: str) -> Entry | None:
-        """Return what is there; None for nothing."""
+        """Return the entry at a path; None if missing."""
         return self.stat_at(self.place(path))
 
     def stat_at(self, place: Place) -> Entry | None:
-        """Return what is at a place; None for nothing."""
+        """Return the entry at a place; None if missing."""
         found = look(place)
         return None if found is None else self.entry(place, found)
 
     def stat_many(
         self, paths: Sequence[str], look_at: Callable[[Place], Entry | None] | None = None
     ) -> list[Entry | None]:
-        """Return what is at each path, or what `look_at` says of its place; None for what no tool may read."""
+        """Return the entry at each path, by `look_at` if given; None for paths that tools may not read."""
         found: list[Entry | None] = []
         for path in paths:
             try:
@@ -156,7 +156,7 @@ class Tree:
         if kind_of(found) == "folder":
             for place in self.changeable(old):
                 self.writable(str(new.path.joinpath(*place.steps[len(old.steps) :])))
-        with told(new):
+        with translated_errors(new):
             _make_folders(new)
             try:
                 with parent_of(old) as old_folder, parent_of(new) as new_folder:
@@ -177,9 +177,9 @@ class Tree:
             raise ToolFailure("tool_error", f"{place.shown} is there already, and no folder")
 
     def list(self, path: str) -> list[Entry]:
-        """Return what is in a folder, by name."""
+        """Return the entries of a folder, by name."""
         place = self.readable(path)
-        with told(place):
+        with translated_errors(place):
             entries = [
                 self.entry(self.roots.at(place.root, (*place.steps, name)), found)
                 for name, found in scan(place.root, place.steps)
@@ -197,7 +197,7 @@ class Tree:
 
     def files(self, top: Place, *, hidden: bool) -> Iterator[tuple[Place, os.stat_result]]:
         """Yield the files below a folder that may be read, in no order that matters."""
-        with told(top):
+        with translated_errors(top):
             waiting = [(top.steps, list(scan(top.root, top.steps)))]
         while waiting:
             steps, found = waiting.pop()
@@ -211,7 +211,7 @@ class Tree:
                     yield self.roots.at(top.root, inner), state
 
     def entry(self, place: Place, found: os.stat_result, *, pending: bool = False) -> Entry:
-        """Return what is there in the words of tools."""
+        """Return the entry that tools get for a file status."""
         kind = kind_of(found)
         size = found.st_size if kind == "file" else 0
         return Entry(path=place.shown, kind=kind, size=size, modified=found.st_mtime, pending=pending)
@@ -251,7 +251,7 @@ class Tree:
         return bool(self.guard.hides(root, steps))
 
     def _names(self, folder: Place) -> Sequence[str]:
-        with told(folder):
+        with translated_errors(folder):
             return [name for name, _ in scan(folder.root, folder.steps)]
 
     def not_there(self, place: Place) -> ToolFailure:

@@ -157,7 +157,7 @@ def _described(call: Call, source: Source | None, diff: str) -> ToolResult:
         "tool": tool.name,
         "source": tool.source,
         "kind": tool.kind,
-        "arguments": call.told,
+        "arguments": call.display_arguments,
         "decision": decision.effect if decision else "ask",
         "rule": decision.rule if decision else "",
     }

@@ -1,8 +1,7 @@
 """Blanket approvals: answers that cover more than one call. They live in the session, and end with it.
 
-`always` and `never` speak for one tool; `turn`, `idle` and `all` for every call that would only be asked about because
-of its mode. None of them covers a tool that always asks, a command that cannot be taken back or what a rule asks for:
-the policy looks at those first.
+`always` and `never` cover one tool; `turn`, `idle` and `all` every call for which only the mode asks. None covers a
+tool that always asks, an irreversible command or a call for which a rule asks: the policy checks those first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _WIDE: Final = ("all", "turn", "idle")
 
 
 def approved_as(tool: Tool) -> str:
-    """Return the key of an `always`: it speaks for this definition, not for another one under the same name."""
+    """Return the key of an `always`: it covers this definition, not another one under the same name."""
     return f"{tool.name} {tool.digest.hex()}"
 
 
@@ -62,7 +61,7 @@ def rest(session: SessionState, idle: float) -> None:
 
 
 def end_turn(session: SessionState) -> None:
-    """Begin the next interaction: what was answered with `turn` holds no longer."""
+    """Begin the next interaction: answers with `turn` expire."""
     session.approvals.blanket.pop("turn", None)
 
 

@@ -13,7 +13,7 @@ from ..shell.grammar import read_script
 __all__ = ["confirmation_word"]
 
 _IRRECOVERABLE: Final = re.compile(r"irrecoverable: (\w+)(?:[ -].*)? asks in every mode")
-"""The rule that `policy.decision` names for such a command; what is lost begins with the command word."""
+"""The rule that `policy.decision` names for such a command; the affected data begins with the command word."""
 _UNREADABLE: Final = frozenset({"a", "commands"})
 """First words of an irrecoverable command that could not be read: it has no command word."""
 _COMMANDS: Final = ("command", "cmd")

@@ -26,8 +26,8 @@ class Board:
         self._waiting: dict[str, anyio.Event] = {}
         self._watchers: dict[object, Callable[[Approval], None]] = {}
 
-    def tell(self, approval: Approval) -> None:
-        """Wake who waits for this approval, and tell all watchers. Never raises."""
+    def notify(self, approval: Approval) -> None:
+        """Wake the waiter for this approval, and notify all watchers. Never raises."""
         if (event := self._waiting.get(approval.id)) is not None:
             event.set()
         for watcher in tuple(self._watchers.values()):
@@ -37,7 +37,7 @@ class Board:
                 _LOG.exception("a watcher of approvals broke")
 
     def stir(self) -> None:
-        """Wake everybody who waits: an answer may cover more calls than its own."""
+        """Wake all waiters: an answer may cover more calls than its own."""
         for event in self._waiting.values():
             event.set()
 

@@ -26,11 +26,11 @@ __all__ = [
     "broken",
     "denied_by_rule",
     "diff_of",
-    "nobody_to_ask",
+    "no_approver",
     "refused",
     "shown_arguments",
     "shown_text",
-    "standing",
+    "still_pending",
     "unanswered",
 ]
 
@@ -40,7 +40,7 @@ _LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", 
 
 
 def binding(definition: str, arguments: Mapping[str, Any], principal: str) -> str:
-    """Return what an approval is bound to: a hash (hexadecimal) over tool, arguments and principal.
+    """Return the hash (hexadecimal) over tool, arguments and principal that binds an approval to its call.
 
     `definition` is the digest of the tool's definition.
     """
@@ -83,42 +83,42 @@ def _escaped(char: str) -> str:
     return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
 
 
-_NO_OTHER_WAY = "Do not try another way to the same effect; tell the user."
+_NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
 _INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ")
-"""What no rule that allows can change (`policy.decision`)."""
-_AS_SAID = "Follow the approver's comment; do not try another way to the same effect."
+"""Rules that an allowing rule cannot override (`policy.decision`)."""
+_FOLLOW_COMMENT = "Follow the approver's comment; do not try another way to the same effect."
 
 
 def refused(settled: Approval, name: str = "") -> ToolFailure:
-    """Return the approver's refusal; `name` is what the model calls the tool, where that is known."""
+    """Return the approver's refusal; `name` is the model's name for the tool, if known."""
     comment = settled.comment
-    said = f": {comment}" if comment else ""
-    message = f"{settled.by or 'the approver'} refused {name or settled.tool}{said}"
-    hint = _AS_SAID if comment else _NO_OTHER_WAY
+    reason = f": {comment}" if comment else ""
+    message = f"{settled.by or 'the approver'} refused {name or settled.tool}{reason}"
+    hint = _FOLLOW_COMMENT if comment else _NO_OTHER_WAY
     return ToolFailure("denied", message, hint=hint, details=_why(settled.rule, "refused", comment))
 
 
-def standing(question: Question) -> ToolFailure:
-    """Return the refusal of a call whose question stands; `details` say which, and all that the user is to be shown."""
+def still_pending(question: Question) -> ToolFailure:
+    """Return the refusal of a call whose question is still open; `details` identify it, with the text for the user."""
     shown = {"tool": question.tool.name, "arguments": question.shown, "diff": question.diff, "hash": question.hash}
-    details = {**_why(question.decision.rule, "standing"), "approval": question.approval, **shown}
+    details = {**_why(question.decision.rule, "pending"), "approval": question.approval, **shown}
     message = f"{question.tool.name} did not run yet: whether it may waits for an answer"
     hint = "do not call it again; go on when the user has answered"
     return ToolFailure("denied", message, hint=hint, details=details)
 
 
 def denied_by_rule(call: Call, rule: str) -> ToolFailure:
-    """Return what a rule says of a call that waited for an answer, or of the arguments that an answer gave it."""
+    """Return the refusal of a rule for a call that waited for an answer, or for arguments that the answer changed."""
     return ToolFailure(
         "denied", f"{call.name} is denied by {rule}", hint=_NO_OTHER_WAY, details={"rule": rule, "reason": "denied"}
     )
 
 
-def nobody_to_ask(call: Call, decision: Decision) -> ToolFailure:
-    """Return the refusal where there is no approver, or none that can be reached."""
+def no_approver(call: Call, decision: Decision) -> ToolFailure:
+    """Return the refusal of a call without a reachable approver."""
     message = f"{call.name} needs approval ({decision.rule}), and no approver is available"
     ways = ["set approvals: {wait: true} and answer with `toolcrib approvals`"]
-    return ToolFailure("denied", message, hint=_how_to_allow(call, ways), details=_why(decision.rule, "nobody_to_ask"))
+    return ToolFailure("denied", message, hint=_how_to_allow(call, ways), details=_why(decision.rule, "no_approver"))
 
 
 def unanswered(call: Call, decision: Decision, seconds: float) -> ToolFailure:
@@ -134,7 +134,7 @@ def broken(call: Call, decision: Decision) -> ToolFailure:
 
 
 def _why(rule: str, reason: str, comment: str = "") -> dict[str, str]:
-    """Return which rule asked, and why it came to no: refused, standing, nobody_to_ask, unanswered or broken."""
+    """Return which rule asked, and why it came to no: refused, pending, no_approver, unanswered or broken."""
     why = {"rule": rule, "reason": reason}
     return {**why, "comment": comment} if comment else why
 
@@ -151,9 +151,10 @@ def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
 
 
 ReadText = Callable[[str], Awaitable[str | None]]
-"""Returns the text of a file as the session sees it, None for one that is not there.
+"""Returns the text of a file as the session sees it, None for a missing one.
 
-Raises `ValueError` for what cannot be shown: no text, too large, out of reach; the message says which."""
+Raises `ValueError` for a file that cannot be shown: not text, too large, out of reach; the message gives the reason.
+"""
 
 _PATHS: Final = ("path", "file_path", "filepath", "filename", "file", "target_file", "output_path")
 _CONTENTS: Final = ("content", "new_content", "contents", "file_text")
@@ -173,9 +174,9 @@ _FILES: Final = 50
 
 
 async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> str:
-    """Return what the call would change; empty for a tool that only reads or does not say it in arguments known here.
+    """Return the file changes of the call; empty for a tool that only reads or uses unknown arguments.
 
-    A file that cannot be compared is named with the reason: the rest is shown.
+    A file that cannot be compared is named with the reason; the others are shown.
     """
     if tool.kind == "read":
         return ""
@@ -222,7 +223,7 @@ def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _changed(text: str, change: Mapping[str, Any]) -> str:
-    """Return the text after the change. Raises `ValueError` where it changes nothing."""
+    """Return the changed text. Raises `ValueError` for a change without effect."""
     pair = _pair(change)
     if pair is None:
         return next(change[name] for name in _CONTENTS if isinstance(change.get(name), str))

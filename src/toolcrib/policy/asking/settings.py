@@ -11,10 +11,10 @@ from ...core.settings import Count, Flag, Number, Section, Text, at_most, expect
 __all__ = ["LONGEST", "ApprovalSettings", "Webhook", "WhenGone"]
 
 WhenGone = Literal["drop", "run"]
-"""What becomes of a question whose caller left: it is cancelled, or stays open and runs as a job after a late yes."""
+"""Handling of a question whose caller left: it is cancelled, or stays open and runs as a job after a late yes."""
 
 LONGEST: Final = 24 * 3600.0
-"""Seconds that `expires` may say at most."""
+"""Maximum of `expires`, in seconds."""
 
 
 def _http(url: str) -> str:
@@ -24,20 +24,20 @@ def _http(url: str) -> str:
 
 
 class Webhook(Section):
-    """Where questions are posted."""
+    """Endpoint to which questions are posted."""
 
     replaced_whole = True
 
     url: Annotated[Text, AfterValidator(_http)]
     """Receives each question as a POST request."""
     secret: Text = setting("", secret=True)
-    """Signs what is posted (HMAC-SHA256); empty signs nothing."""
+    """Key that signs the posts (HMAC-SHA256); empty signs nothing."""
     allow_private: Flag = False
     """Whether the host may have an address that is not public, such as 127.0.0.1."""
 
 
 class ApprovalSettings(Section):
-    """How approvals are kept and asked for."""
+    """Settings of asking for and storing approvals."""
 
     expires: Annotated[Number, at_most(LONGEST, "86400 seconds")] = 600.0
     """Seconds after which a question, and an approval that was not used, expires."""

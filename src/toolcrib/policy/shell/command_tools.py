@@ -21,7 +21,7 @@ _NAME: Final = "Bash"
 _TEXTS: Final = frozenset({"cmd", "command", "code", "input", "script"})
 _ARGUMENTS: Final = _TEXTS | {"args", "argv", "commands"}
 _AROUND: Final = frozenset({"env", "environment", "executable", "shell", "stdin"})
-"""Arguments that change what a command does."""
+"""Arguments that change the meaning of a command."""
 _HANDLES: Final = frozenset({"command_id", "session_id"})
 """Arguments that name a process which runs already, as every call that started it was decided on."""
 _BESIDE_HANDLES: Final = frozenset({"background", "key", "timeout", "working_dir"})
@@ -30,9 +30,9 @@ _SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
 
 @lru_cache(maxsize=4096)
 def runs_shell(tool: Tool) -> bool:
-    """Whether rules for `Bash` mean this tool: by name, alias, category or tag.
+    """Whether rules for `Bash` cover this tool: by name, alias, category or tag.
 
-    One of ours that takes nothing but the name of a process that runs already, or reads what there are, starts none.
+    A built-in tool that takes only the name of a running process, or lists processes, starts none.
     """
     taken = tool.input_schema.get("properties", {}).keys()
     is_after = "session_id" in taken or (not taken and tool.kind == "read")
@@ -44,9 +44,9 @@ def runs_shell(tool: Tool) -> bool:
 
 
 def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
-    """Return every reading of what these arguments make a shell tool run; empty when no text is among them.
+    """Return every reading of the commands that these arguments run; empty without a text among them.
 
-    An argument that is null or an empty text is not given. Where none is known to be the command, each text may be it.
+    A null or empty argument counts as missing. If no argument is known to be the command, each text may be it.
     """
     if isinstance(arguments, CellArguments):
         return tuple(map(read_script, arguments.commands))
@@ -59,7 +59,7 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
         if value is None or value == "":
             continue
         if known in _AROUND and value not in ({}, []):
-            found.append(Script(doubts=(f"the argument {name}, which changes what the command does",)))
+            found.append(Script(doubts=(f"the argument {name}, which changes the command's effect",)))
         elif known not in _ARGUMENTS or (known == "args" and isinstance(command, str) and rest is not None):
             continue
         elif isinstance(value, str):
@@ -84,8 +84,8 @@ def texts_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 def is_handle(arguments: Mapping[str, Any]) -> bool:
     """Whether these arguments of a shell tool name a process that runs already, and nothing to run."""
-    said = {name for name, value in arguments.items() if value not in (None, "", False)}
-    return not said.isdisjoint(_HANDLES) and said <= _HANDLES | _BESIDE_HANDLES
+    present = {name for name, value in arguments.items() if value not in (None, "", False)}
+    return not present.isdisjoint(_HANDLES) and present <= _HANDLES | _BESIDE_HANDLES
 
 
 def _words(value: Any) -> tuple[str, ...] | None:
@@ -95,7 +95,7 @@ def _words(value: Any) -> tuple[str, ...] | None:
 
 
 def _listed(value: Any, *, several: bool) -> Iterator[Script]:
-    """Read a list: the words of one command, or several commands where the argument says so."""
+    """Read a list: the words of one command, or several commands if the argument is declared so."""
     words = _words(value)
     if words is None:
         yield Script(doubts=("a command that is neither a text nor a list of words",))

@@ -18,7 +18,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
 
 
 def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
-    """Yield what look like commands in `text`; their quotes are taken away where they close."""
+    """Yield the probable commands in a text that does not parse; closed quotes are removed."""
     for words in _split(text.replace("\\\n", " ")):
         rest = [word for word in words if word not in _SKIPPED]
         while rest and _ASSIGNMENT.fullmatch(rest[0]):

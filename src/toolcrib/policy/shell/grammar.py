@@ -27,7 +27,7 @@ MAX_TEXT: Final = 32_000
 _MAX_NODES: Final = 4_000
 """Nodes of one tree that are walked, some 5 µs each."""
 _MAX_SECONDS: Final = 0.03
-"""Of this thread's time that one parse may take: ten times what a tree of that size needs."""
+"""CPU time of this thread that one parse may take: ten times the need of a tree of that size."""
 _MAX_BROKEN: Final = 4_000
 """Characters of a text that does not parse in which commands are looked for all the same."""
 _MAX_TEXTS: Final = 24
@@ -167,7 +167,7 @@ class _Walk:
             self.effects.append("sets a variable")
 
     def _unescaped(self, source: str) -> None:
-        """Read what stands between backquotes once more, without the backslashes, as the shell does."""
+        """Parse the text between backquotes again, without the backslashes, as the shell does."""
         if source:
             script = _read(source, self._depth + 1)
             self.commands += script.commands
@@ -203,7 +203,7 @@ class _Walk:
         self.effects.append("sets a variable")
         name = grammar_nodes.text(node).partition("=")[0].rstrip("+").partition("[")[0]
         if grammar_nodes.GUIDES.fullmatch(name):
-            self.doubts.append(f"the variable {name}, by which programs choose what they run")
+            self.doubts.append(f"the variable {name}, which decides what programs execute")
         value = "".join(text for child in node.children[2:] for text, _ in _pieces(child))
         if "`" in value.replace(HOLE, "") or "$(" in value:
             self.doubts.append("a variable that holds a command")
@@ -244,7 +244,10 @@ def _pieces(node: Node) -> Iterator[Piece]:
 
 
 def _quoted(node: Node) -> Iterator[Piece]:
-    """Yield what is between double quotes. Blanks next to an expansion have no node of their own: cut by offsets."""
+    """Yield the parts of a double-quoted text.
+
+    Blanks next to an expansion have no node of their own: cut by offsets.
+    """
     whole, place = node.text or b"", 1
     for child in node.children:
         if child.type in grammar_nodes.HOLES:

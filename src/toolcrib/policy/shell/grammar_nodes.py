@@ -1,4 +1,4 @@
-"""The nodes of the bash grammar: what each kind means to a reader of commands. A kind that is not here is a doubt."""
+"""Node kinds of the bash grammar, and their meaning for a reader of commands. An unlisted kind is a doubt."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = [
 ]
 
 COMMANDS: Final = frozenset({"command", "declaration_command", "unset_command", "test_command"})
-"""What runs something, with the words that say what."""
+"""Nodes that run a command, with its words."""
 
 AROUND: Final = frozenset({"variable_assignment", "variable_assignments", "herestring_redirect", "heredoc_redirect"})
-"""Parts of a command that are none of its words."""
+"""Parts of a command that are not words of it."""
 
 HOLES: Final = frozenset(
     {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
 )
-"""What only the shell will know."""
+"""Values known only to the running shell."""
 
 BARE: Final = frozenset({"word", "number", "variable_name", "test_operator", "extglob_pattern", "regex"})
 """Text outside of quotes."""
@@ -53,13 +53,13 @@ _NUMBERS: Final = re.compile(rb"[\s\d+*/%()<>=!&|^~?:,-]*")
 """Arithmetic that names no variable: a variable's value would be run as arithmetic, commands in it included."""
 _INDEX: Final = re.compile(rb"[@*\d]*")
 _HIDDEN: Final = re.compile(r"(?<!\\)(?:`|\$[({])|[<>]\(")
-"""What would be a command to the shell where the grammar saw plain text."""
+"""Text that the shell would run although the grammar saw plain text."""
 _SUBSTITUTED: Final = re.compile(r"(?<!\\)(?:`|\$[({])")
 _EXPANDED: Final = frozenset({"string_content", "heredoc_content", "heredoc_body"})
 _TIGHT: Final = frozenset(
     {"command", "declaration_command", "file_redirect", "herestring_redirect", "redirected_statement"}
 )
-"""Nodes whose parts stand on one line."""
+"""Nodes whose parts are on one line."""
 _SOLID: Final = frozenset({"concatenation", "variable_assignment"})
 """Nodes whose parts have nothing between them."""
 _GAP: Final = re.compile(rb"(?<!\\)\n|[^\s\\]")
@@ -157,7 +157,7 @@ _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
 
 
 def _between(node: Node) -> bytes:
-    """Return what stands between the parts of a node: nothing but blanks and continued lines, if all is well."""
+    """Return the text between the parts of a node: blanks and continued lines only, in a valid tree."""
     source, place, gaps = node.text or b"", 0, b""
     for child in node.children:
         gaps += source[place : child.start_byte - node.start_byte]
@@ -166,7 +166,7 @@ def _between(node: Node) -> bytes:
 
 
 def _hides(node: Node) -> bool:
-    """Whether a text in which the shell expands something has what the grammar did not see; `<(` is plain there."""
+    """Whether an expanded text has parts that the grammar did not see; `<(` is plain there."""
     if node.type == "heredoc_body":
         around = node.parent
         start = next((child for child in around.children if child.type == "heredoc_start"), None) if around else None
@@ -176,7 +176,7 @@ def _hides(node: Node) -> bool:
 
 
 def backquoted(node: Node) -> str:
-    """Return what the shell reads between backquotes with backslashes in them; empty for any other substitution."""
+    """Return the text that the shell reads between backquotes with backslashes; empty for any other substitution."""
     if _substitution(node, node.text or b"") is None:
         return ""
     return re.sub(r"\\([\\`$])", r"\1", text(node)[1:-1])

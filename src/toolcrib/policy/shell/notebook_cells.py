@@ -1,8 +1,8 @@
-"""Cells of a notebook as what a shell would run of them, so that rules for commands mean them, too.
+"""Cells of a notebook as the shell commands that they run, so that rules for commands cover them, too.
 
-A cell is the command `python3 -c CODE`, and beside it every command that it hands to a shell: `!command`,
-`%sx command`, a `%%bash` cell, the aliases that IPython takes without a sign (`rm x`), and the texts that `os.system`
-and `subprocess` are called with. It errs on the side of seeing one; what a program puts together by itself is not seen.
+A cell is the command `python3 -c CODE`, together with every command that it passes to a shell: `!command`, `%sx
+command`, a `%%bash` cell, the aliases that IPython accepts without a sign (`rm x`), and the texts passed to `os.system`
+and `subprocess`. False positives are accepted; text that a program builds at run time is not seen.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _CALLED: Final = re.compile(
     r"|'[^'\n]{0,4000}'|\"[^\"\n]{0,4000}\"))",
     re.DOTALL,
 )
-"""What runs a program, and its first argument: a text, or a list of them."""
+"""A function that runs a program, with its first argument: a text, or a list of them."""
 _TEXT: Final = re.compile(r"\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|'([^'\n]*)'|\"([^\"\n]*)\"", re.DOTALL)
 
 
 class CellArguments(dict[str, Any]):
-    """The arguments of a call that runs a cell: as they are, and beside them what a shell would run."""
+    """Arguments of a call that runs a cell: the original ones, and the shell commands in them."""
 
     def __init__(self, arguments: Mapping[str, Any], commands: tuple[str, ...]) -> None:
         """`commands` are shell texts."""
@@ -56,7 +56,7 @@ def as_cell(tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _commands(code: str) -> Iterator[str]:
-    """Yield what the cell gives to a shell."""
+    """Yield the shell commands of the cell."""
     lines = code.replace("\\\n", " ").splitlines()
     for place, line in enumerate(lines):
         yield from _in_line(line)

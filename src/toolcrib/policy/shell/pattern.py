@@ -38,7 +38,7 @@ _INTERPRETERS: Final = re.compile(
 _READERS: Final = re.compile(
     r"(?:python|pypy|perl|ruby|node|lua|php|tclsh|sqlite3)[\d.]*|[gb]?make|m4|ed|ex|psql|mysql|mariadb|bc|crontab"
 )
-"""Of them, those that take what they run from their input."""
+"""Programs of those that run their standard input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class ShellPattern:
     body: str
     regex: re.Pattern[str]
     head: str
-    """What every command that it means begins with."""
+    """Common beginning of every matching command."""
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Whether the arguments match: with `every` all their commands, else one; None when undecidable."""
@@ -71,7 +71,7 @@ class ShellPattern:
         return None if unclear or any(script.every_doubt()) or self._may_be_fed(script) else False
 
     def permits(self, command: Command) -> bool:
-        """Whether exactly this command matches, independent of what the shell makes of its holes."""
+        """Whether exactly this command matches, independent of the values of its holes."""
         if not command.words or not command.words[0].known:
             return False
         text = " ".join(_quoted(word.text) for word in command.words)
@@ -98,16 +98,16 @@ class ShellPattern:
         return answer
 
     def _may_be_fed(self, script: Script) -> bool:
-        """Whether a program that runs what it reads stands in one text with the name of what is meant."""
+        """Whether the text contains both a program that runs its input and the name of a matched command."""
         commands = script.commands
         return any(_READERS.fullmatch(one.name) for one in commands) and any(map(self._stands_in, commands))
 
     def _stands_in(self, command: Command) -> bool:
-        """Whether the arguments of a command, or what it is fed, hold the name of what is meant."""
+        """Whether the arguments of a command, or its input, contain the name of a matched command."""
         first = self.head.partition(" ")[0]
         whole = re.compile(rf"(?<![\w-]){re.escape(first)}(?![\w-])")
-        said = (*(word.text for word in command.words[1:]), command.stdin)
-        return bool(first) and any(whole.search(_ESCAPE.sub(" ", text)) for text in said)
+        texts = (*(word.text for word in command.words[1:]), command.stdin)
+        return bool(first) and any(whole.search(_ESCAPE.sub(" ", text)) for text in texts)
 
     def _may_become(self, loose: str) -> bool:
         known = loose.partition(HOLE)[0]

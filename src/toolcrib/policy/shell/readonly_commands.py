@@ -1,7 +1,7 @@
-"""Commands that only read, known by name and option. What is not known here does not count as one.
+"""Commands that only read, by name and option. An unknown command does not count as one.
 
 The list is Claude Code's idea with our exclusions: no option that writes, runs or connects, in any spelling that GNU
-takes for it, and nothing that only the shell will know where an option could hide in it.
+accepts, and no unresolved part in which an option could hide.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _GUARDED: Final[Mapping[str, tuple[str, ...]]] = {
     "sort": ("-o", "--output", "--compress-program", "-T", "--temporary-directory", "--files0-from"),
     "tree": ("-o", "--output", "-R"),
 }
-"""Name → options that write, run, or read what is not named."""
+"""Name → options that write, run, or read other files."""
 
 _GIT: Final[Mapping[str, tuple[str, ...]]] = {
     "blame": (),
@@ -71,7 +71,7 @@ _GIT_EXACT: Final = frozenset(
     }
 )
 _FOLDERS: Final = frozenset({"cwd", "dir", "directory", "folder", "workdir", "working_dir", "working_directory"})
-"""Arguments that say where a command runs."""
+"""Arguments that name the working directory of a command."""
 _GIT_FIRST: Final = frozenset({"--no-pager", "--no-optional-locks", "-P"})
 _SED_PRINTS: Final = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
 
@@ -79,7 +79,7 @@ _SED_PRINTS: Final = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
 def looks_only(arguments: Mapping[str, Any]) -> bool:
     """Whether everything that these arguments of a shell tool run is known, and only reads."""
     if arguments.get("session_id"):
-        return False  # what is typed into a program that waits may mean anything there
+        return False  # input typed into a waiting program can have any effect
     if is_handle(arguments):
         return True
     scripts = scripts_of(arguments)
@@ -92,8 +92,8 @@ def looks_only(arguments: Mapping[str, Any]) -> bool:
 def only_reads(commands: Sequence[Command], *, among: Sequence[Command] = (), elsewhere: bool = False) -> bool:
     """Whether all of `commands` only read; `among` are the others of the same text.
 
-    After a `cd`, or where an argument says `elsewhere`, git may find a repository whose configuration runs something:
-    then it does not count.
+    After a `cd`, or with an argument for `elsewhere`, git may find a repository whose configuration runs something: it
+    then does not count.
     """
     moved = elsewhere or any(command.name in ("cd", "pushd") for command in (*commands, *among))
     return all(_reads(command, moved=moved) for command in commands)

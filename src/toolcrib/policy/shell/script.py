@@ -12,16 +12,16 @@ __all__ = ["Command", "Script"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A text that was read. Nothing of it is forgotten: what was not understood is a doubt."""
+    """A parsed shell text. Nothing is dropped: each part that was not understood is a doubt."""
 
     commands: tuple[Command, ...] = ()
     """Every command that the text itself names, in substitutions, functions and branches, too."""
     doubts: tuple[str, ...] = ()
-    """Why other commands than these could run."""
+    """Reasons why other commands than these could run."""
     effects: tuple[str, ...] = ()
-    """What the text does besides running commands: it writes a file, sets a variable, defines a function."""
+    """Effects of the text besides running commands: it writes a file, sets a variable, defines a function."""
     files: tuple[Word, ...] = ()
-    """What it redirects from and to."""
+    """Files of its redirections."""
 
     def every(self) -> Iterator[Command]:
         """Yield every command and everything that each is known to run."""
@@ -48,15 +48,18 @@ class Command:
 
     words: tuple[Word, ...]
     source: str = ""
-    """As it was written; empty where it was put together from words."""
+    """Source text; empty for a command built from words."""
     stdin: str = ""
     """The here-document or here-string that it reads."""
     runs: tuple[Command, ...] = ()
-    """What it runs in turn: behind `sudo`, in `bash -c`, for `find -exec`. Rather too much than too little."""
+    """Commands that it runs in turn: behind `sudo`, in `bash -c`, for `find -exec`.
+
+    In doubt, more rather than fewer.
+    """
     doubts: tuple[str, ...] = ()
-    """Why it could run other commands than these."""
+    """Reasons why it could run other commands than these."""
     files: tuple[Word, ...] = ()
-    """What the texts that it runs redirect from and to."""
+    """Files of the redirections in the texts that it runs."""
     same_as: Command | None = None
     """The command that it is but for a harmless wrapper such as `timeout 5`."""
 

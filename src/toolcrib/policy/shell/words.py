@@ -1,7 +1,7 @@
-"""Words of a shell command after the shell has taken the quotes away, as far as that can be known before it runs.
+"""Words of a shell command after quote removal, as far as they are known before it runs.
 
-What only the running shell knows (`$X`, `$(…)`, what a glob finds) is a hole: the character NUL, which no argument of
-a program can contain.
+A part that only the running shell knows (`$X`, `$(…)`, the result of a glob) is a hole: the character NUL, which an
+argument of a program cannot contain.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PLAIN: Final = {
 
 
 class TooManyWords(ValueError):
-    """Braces that would become more words than anybody writes."""
+    """Braces that would expand to too many words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Word:
     text: str
     loose: str
     source: str = ""
-    """As it was written, quotes and all; empty where it was put together."""
+    """Source text, with quotes; empty for a word built by us."""
 
     @property
     def known(self) -> bool:
@@ -62,7 +62,7 @@ class Word:
         return HOLE not in self.loose
 
     def splits(self) -> bool:
-        """Whether the text holds what a second shell would take apart."""
+        """Whether a second shell would split the text."""
         return re.search(r"[\s;&|<>()$`]", self.text) is not None
 
 
@@ -100,7 +100,7 @@ def _word(pieces: Iterable[Piece]) -> Word:
 
 
 def _braces(marked: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """Yield what bash makes of `a{b,c}d`, leftmost braces first; braces that hold no comma stand for themselves."""
+    """Yield the expansions of `a{b,c}d` as in bash, leftmost braces first; braces without a comma stay."""
     for start, piece in enumerate(marked):
         if piece != ("{", False):
             continue

@@ -22,7 +22,7 @@ _MAX_RESTS: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """What one command runs in turn."""
+    """Commands that one command runs in turn."""
 
     commands: tuple[tuple[Word, ...], ...] = ()
     texts: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
-    """How to find the command behind a wrapper: its options, and the words of its own before the command."""
+    """Syntax of a wrapper command: its options, and its own words before the inner command."""
 
     flags: str = ""
     """Letters of options without a value."""
@@ -94,12 +94,12 @@ _LOOSE: Final = frozenset(
     " uv rdo sem env_parallel ts notty lldb cgexec aa-exec s6-setuidgid gosu su-exec tini dumb-init"
     " { case elif for function if select until while".split()
 )
-"""Programs that run what some of their words say, and words that begin what the grammar takes for a command: `! {`."""
+"""Programs that run some of their words, and words at which the grammar sees a command: `! {`."""
 
 _SHELLS: Final = frozenset("ash bash csh dash fish ksh ksh93 mksh pwsh rbash sh tcsh yash zsh".split())
 _FOREIGN_SHELLS: Final = frozenset("csh fish pwsh tcsh".split())
 _OPAQUE: Final = frozenset("source . bind compgen complete enable fc hash mapfile readarray shopt".split())
-"""Words of the shell that run or rename what is not in the text."""
+"""Shell words that run or rename commands outside the text."""
 _ARITHMETIC: Final = frozenset(
     "declare export getopts let local printf read readonly test typeset unset wait [".split()
 )
@@ -111,7 +111,7 @@ _GIT_PROGRAMS: Final = re.compile(
     r"|core\.(?:askpass|editor|fsmonitor|gitproxy|hookspath|pager|sshcommand)|sequence\.editor|.*\.(?:cmd|command|program)",
     re.IGNORECASE,
 )
-"""Settings of git's that name what it runs."""
+"""Settings of git that name programs."""
 _TAR: Final = (
     *("--to-command", "--use-compress-program", "--checkpoint-action", "--rsh-command", "--info-script"),
     *("--new-volume-script", "-I", "-F"),
@@ -138,7 +138,7 @@ _TEXT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
-    """Return what the command of these words runs; `stdin` is the here-document that it reads."""
+    """Return the commands that these words run; `stdin` is their here-document."""
     if not words or not words[0].known:
         return Carried()
     name, rest = words[0].text.rpartition("/")[2], tuple(words[1:])
@@ -151,7 +151,7 @@ def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
     if name in _LOOSE or name.startswith("ld-linux"):
         return _loose(rest)
     if name in _OPAQUE:
-        return Carried(doubts=(f"{name}, which may run what is not in the text",))
+        return Carried(doubts=(f"{name}, which may run commands outside the text",))
     if name in _ARITHMETIC and any("`" in word.text or "$(" in word.text for word in rest):
         return Carried(doubts=(f"{name} with a command in a name",))
     if name == "let":
@@ -253,7 +253,7 @@ def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
     if name == "xargs":
         inner = _fed(rest[:place], inner)
     guided = wrapper.assigns and any(_guides(word) for word in rest[:place])
-    doubts = ("a variable by which programs choose what they run",) if guided else ()
+    doubts = ("a variable that decides what programs execute",) if guided else ()
     if not inner:
         return Carried(doubts=doubts)
     harmless = wrapper.harmless and not any("=" in word.text or not word.known for word in rest[:place])
@@ -261,7 +261,7 @@ def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
 
 
 def _guides(word: Word) -> bool:
-    """Whether the word sets a variable by which programs choose what they run: `BASH_ENV=x`, `BASH_FUNC_ls%%=…`."""
+    """Whether the word sets a variable that decides what programs execute: `BASH_ENV=x`, `BASH_FUNC_ls%%=…`."""
     name, equals, _ = word.text.partition("=")
     return bool(equals) and GUIDES.fullmatch(name.rstrip("%")) is not None
 
@@ -306,7 +306,7 @@ def _short(wrapper: _Wrapper, letters: str) -> int | None:
 
 
 def _fed(options: Sequence[Word], inner: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return the command of xargs, with what it reads: at the end, or wherever the mark stands."""
+    """Return the command of xargs with its input: at the end, or at each placeholder."""
     mark = ""
     for place, word in enumerate(options):
         text = word.text
@@ -368,7 +368,7 @@ def _is_option(text: str, known: str) -> bool:
 
 
 def _filled(word: Word) -> str:
-    """Return the word as part of a shell text: what is not known is a variable there, too."""
+    """Return the word as part of a shell text: an unknown part is a variable there, too."""
     return word.text.replace(HOLE, "${_}")
 
 

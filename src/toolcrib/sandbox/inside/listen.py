@@ -24,8 +24,11 @@ def main(control: int, port: int, program: list[str]) -> None:
     outside = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, control)
     outside.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed)])
     outside.close()
-    signals = __import__("_signal")  # the module in C; what is in front of it takes some 5 ms
-    for number in (signals.SIGPIPE, signals.SIGXFSZ):  # Python ignores them, and what it becomes would inherit that
+    signals = __import__("_signal")  # the C module: importing its Python wrapper takes some 5 ms
+    for number in (
+        signals.SIGPIPE,
+        signals.SIGXFSZ,
+    ):  # Python ignores these signals, and the executed program would inherit that
         signals.signal(number, signals.SIG_DFL)
     os.execv(program[0], program)
 

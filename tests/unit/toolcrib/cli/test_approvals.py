@@ -121,8 +121,8 @@ def test_every_answer_can_be_given_here(
     [
         (("perhaps",), 2, "there is no 'perhaps'"),
         (("yes",), 2, "which one?"),
-        (("yes", "approval_0000"), 3, "there is no approval"),
-        (("yes", "approval_a"), 3, "there is no approval"),
+        (("yes", "approval_0000"), 3, "'approval_0000'"),
+        (("yes", "approval_a"), 3, "'approval_a'"),
         (("comment", ID), 2, "what is the model told?"),
         (("edit", ID), 2, "edit takes all arguments"),
         (("yes", ID, "--args", "{}"), 2, "edit takes all arguments"),

@@ -146,8 +146,8 @@ def test_a_path_that_leads_nowhere_is_refused(home: Home) -> None:
         ({"extends": "tiered", "core": ["a", 1]}, "core.1: takes a text, not 1"),
         ({"extends": "tiered", "categories": {"git": 1}}, "categories.git: takes a text, not 1"),
         (
-            {"extends": "tiered", "options": {"standing": ["cal"]}},
-            "options.standing.0: unknown verb 'cal'; did you mean call",
+            {"extends": "tiered", "options": {"fixed_list": ["cal"]}},
+            "options.fixed_list.0: unknown verb 'cal'; did you mean call",
         ),
         ({"extends": "tiered", "envelope": "eror"}, "envelope: unknown envelope 'eror'; did you mean error?"),
     ],

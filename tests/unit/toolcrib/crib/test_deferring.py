@@ -14,7 +14,7 @@ from toolcrib import Answer, Context, Session, Toolcrib, ToolFailure, ToolResult
 from toolcrib.config import Settings, bare
 from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.permission import Verdict
-from toolcrib.crib import Standing, ask_later, standing
+from toolcrib.crib import PendingApproval, defer_approval, pending_approval
 from toolcrib.policy.asking.settings import ApprovalSettings
 
 YES = Answer(verdict="yes", by="Ada")
@@ -46,16 +46,16 @@ async def opened(
 ) -> AsyncGenerator[tuple[Toolcrib, Session]]:
     async with Toolcrib(settings or bare(), memory=memory) as crib:
         crib.add(post)
-        yield crib, crib.session(key="k", mode=mode, approver=ask_later)
+        yield crib, crib.session(key="k", mode=mode, approver=defer_approval)
 
 
 def on_disk(home: Path) -> Settings:
     return replace(bare(), directories=replace(bare().directories, data=home / "data", cache=home / "cache"))
 
 
-async def left(session: Session, to: str = "Bob") -> Standing:
+async def left(session: Session, to: str = "Bob") -> PendingApproval:
     """Make a call that leaves a question."""
-    question = standing(await session.call("send", {"to": to}))
+    question = pending_approval(await session.call("send", {"to": to}))
     assert question is not None
     return question
 
@@ -69,13 +69,13 @@ async def test_a_call_that_must_be_asked_about_ends_and_says_what_the_user_is_to
     async with opened(post) as (crib, session):
         result = await session.call("send", {"to": "Bob"})
 
-        question = standing(result)
+        question = pending_approval(result)
         assert question is not None and result.error is not None
         assert (result.error.code, post.sent, await states(crib)) == ("denied", [], ["pending"])
         shown = (question.tool, " ".join(question.arguments.split()), question.rule, question.diff)
         assert shown == ("send", '{ "to": "Bob" }', "mode cautious: a write tool is asked for", "")
-        assert Standing(**question.to_json()) == question
-        assert standing(ToolResult.of_text("fine")) is None
+        assert PendingApproval(**question.to_json()) == question
+        assert pending_approval(ToolResult.of_text("fine")) is None
 
 
 async def test_a_yes_makes_the_call_once_however_often_it_is_resumed() -> None:
@@ -117,7 +117,7 @@ async def test_a_no_is_a_refusal_and_nothing_runs(verdict: Verdict) -> None:
 
         assert result.text.startswith("denied: Ada refused send: not today\n")
         assert (post.sent, (await crib.approvals.get(question.approval)).state) == ([], "denied")
-        assert (standing(later) is None) == (verdict == "never")
+        assert (pending_approval(later) is None) == (verdict == "never")
 
 
 async def test_a_wide_yes_covers_later_calls_of_the_session() -> None:
@@ -283,7 +283,7 @@ async def test_one_batch_leaves_a_question_for_each_call_and_the_others_run() ->
         crib.add(look)
 
         results = await session.call_many([("send", {"to": "Ann"}), ("look", {}), ("send", {"to": "Bob"})])
-        first, _, last = map(standing, results)
+        first, _, last = map(pending_approval, results)
         assert first is not None and last is not None
         assert results[1].text == "seen"
         assert [(await session.resume(one.approval, YES)).text for one in (last, first)] == [

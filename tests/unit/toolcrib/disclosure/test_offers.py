@@ -110,11 +110,11 @@ BAD: dict[str, dict[str, Any]] = {
     "categories.1": {"categories": {1: "one"}},
     "names.a.args.x": {"names": {"a": {"tool": "look", "args": {"x": 1}}}},
     "names.search_tools": {"names": {"search_tools": "look"}},
-    "options.standing": {"extends": "tiered", "options": {"standing": 5}},
+    "options.fixed_list": {"extends": "tiered", "options": {"fixed_list": 5}},
     "verbs.batch": {"verbs": {"batch": "tool_batch"}},
     "verbs.describe": {"verbs": {"describe": "search_tools"}},
     "mcp_names": {"mcp_names": "{serve}"},
-    "wary.0": {"wary": [1]},
+    "treat_as_write.0": {"treat_as_write": [1]},
     "name": {"name": " "},
 }
 
@@ -133,7 +133,7 @@ async def test_a_profile_that_is_replaced_says_at_once_which_origins_are_not_tru
         crib.profiles.add(SMALL)
         session = crib.session(profile="mine")
         before = await session.call("look", {})
-        crib.profiles.add({**SMALL, "wary": ["python"]})
+        crib.profiles.add({**SMALL, "treat_as_write": ["python"]})
         after = await session.call("look", {})
         assert (before.text, after.error and after.error.code) == ("looked", "denied")
 

@@ -22,7 +22,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 from pydantic import ValidationError
 
-from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, ask_later, tool
+from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, defer_approval, tool
 from toolcrib.integrations.langchain import ToolcribMiddleware, session_tools, tool_node
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -104,7 +104,7 @@ async def crib(office: Office) -> AsyncGenerator[Toolcrib]:
 @pytest.fixture
 async def session(crib: Toolcrib) -> Session:
     """A conversation that asks later."""
-    return crib.session(approver=ask_later, key="1")
+    return crib.session(approver=defer_approval, key="1")
 
 
 def agent_of(model: BaseChatModel, session: Any, **given: Any) -> Any:
@@ -304,12 +304,12 @@ async def test_a_run_goes_on_in_a_process_that_has_never_heard_of_its_question(o
     saver = InMemorySaver()
     async with Toolcrib() as crib:
         crib.add(office.tools)
-        middleware = [ToolcribMiddleware(crib.session(approver=ask_later))]
+        middleware = [ToolcribMiddleware(crib.session(approver=defer_approval))]
         agent: Any = create_agent(scripted([call("drop", table="users")]), middleware=middleware, checkpointer=saver)
         await agent.ainvoke(prompt(), THREAD)
     async with Toolcrib() as crib:
         crib.add(office.tools)
-        middleware = [ToolcribMiddleware(crib.session(approver=ask_later))]
+        middleware = [ToolcribMiddleware(crib.session(approver=defer_approval))]
         agent = create_agent(scripted("Done."), middleware=middleware, checkpointer=saver)
         state = await agent.ainvoke(Command(resume={"type": "approve"}), THREAD)
 
@@ -321,7 +321,7 @@ async def test_a_question_that_was_asked_anew_elsewhere_runs_nothing_when_the_fi
     crib: Toolcrib, office: Office
 ) -> None:
     saver = InMemorySaver()
-    here, there = (ToolcribMiddleware(crib.session(approver=ask_later, key=key)) for key in ("here", "there"))
+    here, there = (ToolcribMiddleware(crib.session(approver=defer_approval, key=key)) for key in ("here", "there"))
     calling: Any = create_agent(scripted([call("drop", table="users")]), middleware=[here], checkpointer=saver)
     (asked,) = (await calling.ainvoke(prompt(), THREAD))["__interrupt__"]
     answering: Any = create_agent(scripted("Done."), middleware=[there], checkpointer=saver)

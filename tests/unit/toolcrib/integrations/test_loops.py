@@ -10,7 +10,7 @@ from anthropic.types import Message
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, ask_later, tool
+from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, defer_approval, tool
 from toolcrib.integrations import anthropic, openai
 
 PIXEL, PAGE = "iVBORw0KGgo=", "JVBERi0="
@@ -63,7 +63,7 @@ async def session(ran: list[str]) -> AsyncGenerator[Session]:
 
     async with Toolcrib() as crib:
         crib.add(add, screenshot, remove)
-        yield crib.session(mode="cautious", approver=ask_later)
+        yield crib.session(mode="cautious", approver=defer_approval)
 
 
 def message(*content: Mapping[str, Any], stop: str = "tool_use") -> Message:

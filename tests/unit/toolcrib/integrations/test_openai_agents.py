@@ -22,7 +22,7 @@ from agents import (
 from agents.items import ToolCallOutputItem
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, ask_later, tool
+from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, defer_approval, tool
 from toolcrib.integrations.openai_agents import ToolcribAgent
 
 DONE = [assistant_message("Done.")]
@@ -80,7 +80,7 @@ async def crib(office: Office) -> AsyncGenerator[Toolcrib]:
 @pytest.fixture
 async def session(crib: Toolcrib) -> Session:
     """A conversation that asks later."""
-    return crib.session(approver=ask_later)
+    return crib.session(approver=defer_approval)
 
 
 def call(name: str, /, id: str = "1", **arguments: Any) -> Any:
@@ -140,7 +140,7 @@ async def test_a_turn_shows_what_the_session_shows_and_a_tool_that_stays_is_the_
 
 
 async def test_every_run_begins_an_interaction_and_one_that_goes_on_does_not(crib: Toolcrib, office: Office) -> None:
-    session = crib.session(profile="tiered", approver=ask_later)
+    session = crib.session(profile="tiered", approver=defer_approval)
     turns = [[call("load_tools", category="tables")], [call("drop", id="2", table="a")]]
     agent = agent_of(session, *turns, DONE)
     result = await Runner.run(agent, "go")
@@ -195,11 +195,11 @@ async def test_the_sdks_own_no_is_written_down(crib: Toolcrib, session: Session,
 async def test_a_run_that_was_kept_as_json_goes_on_in_another_process(office: Office) -> None:
     async with Toolcrib() as crib:
         crib.add(office.tools)
-        result = await Runner.run(agent_of(crib.session(approver=ask_later), [call("drop", table="users")]), "go")
+        result = await Runner.run(agent_of(crib.session(approver=defer_approval), [call("drop", table="users")]), "go")
         kept = result.to_state().to_json()
     async with Toolcrib() as crib:
         crib.add(office.tools)
-        agent = agent_of(crib.session(approver=ask_later))
+        agent = agent_of(crib.session(approver=defer_approval))
         state = await RunState[Any].from_json(agent, json.loads(json.dumps(kept)))
         (item,) = state.get_interruptions()
         state.approve(item)
@@ -320,7 +320,7 @@ async def test_a_clone_and_a_plain_agent_beside_it_work_on(session: Session, off
     assert (result.last_agent.name, office.ran) == ("Twin", ["look home"])
 
 
-@pytest.mark.parametrize("asks", [None, ask_later])
+@pytest.mark.parametrize("asks", [None, defer_approval])
 async def test_a_model_that_goes_round_in_circles_is_told(crib: Toolcrib, office: Office, asks: Any) -> None:
     turns = [[call("look", id=f"{turn}{at}", place="home") for at in "ab"] for turn in range(4)]
     result = await Runner.run(agent_of(crib.session(profile="flat", approver=asks), *turns), "go")

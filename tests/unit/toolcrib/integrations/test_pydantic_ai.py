@@ -30,7 +30,7 @@ from pydantic_ai import (
 from pydantic_ai.capabilities import HandleDeferredToolCalls
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from toolcrib import Answer, Session, Toolcrib, ToolFailure, ToolResult, UsageError, ask_later, tool
+from toolcrib import Answer, Session, Toolcrib, ToolFailure, ToolResult, UsageError, defer_approval, tool
 from toolcrib.config import Settings, bare
 from toolcrib.integrations.pydantic_ai import ToolcribToolset, answered, questions
 from toolcrib.testing import RecordingApprover
@@ -211,7 +211,7 @@ async def test_it_can_be_wrapped_as_any_toolset() -> None:
 async def test_a_run_with_a_prompt_begins_an_interaction_and_one_with_answers_goes_on() -> None:
     script = Script([("load_tools", {"category": "till"})], [("sell", {"what": "tea"})])
     async with opened(Shop()) as crib:
-        session = crib.session(profile="tiered", mode="cautious", approver=ask_later)
+        session = crib.session(profile="tiered", mode="cautious", approver=defer_approval)
         agent = Agent(script.model, toolsets=[ToolcribToolset(session)], output_type=[str, DeferredToolRequests])
         stopped = await agent.run("go")
         assert isinstance(stopped.output, DeferredToolRequests)
@@ -244,7 +244,7 @@ async def paused(
     async with opened(shop) as crib:
         if by_verb:
             crib.add(many(80))
-        session = crib.session(mode="cautious", approver=ask_later)
+        session = crib.session(mode="cautious", approver=defer_approval)
         toolset = ToolcribToolset(session)
         agent = Agent(script.model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
         run = await agent.run("go")
@@ -314,7 +314,7 @@ async def test_a_handler_answers_in_the_middle_of_a_run() -> None:
         return answered(requests, dict.fromkeys(questions(requests), Answer(verdict="yes", by="Ada")))
 
     async with opened(shop) as crib:
-        session = crib.session(mode="cautious", approver=ask_later)
+        session = crib.session(mode="cautious", approver=defer_approval)
         agent = Agent(
             script.model, toolsets=[ToolcribToolset(session)], capabilities=[HandleDeferredToolCalls(handler=handle)]
         )
@@ -329,7 +329,7 @@ async def test_another_process_goes_on_with_what_the_first_one_kept(tmp_path: Pa
     kept = b""
     async with opened(Shop(), settings, memory=False) as crib:
         script = Script([("sell", {"what": "tea"})])
-        session = crib.session(key="k", mode="cautious", approver=ask_later)
+        session = crib.session(key="k", mode="cautious", approver=defer_approval)
         agent = Agent(script.model, toolsets=[ToolcribToolset(session)], output_type=[str, DeferredToolRequests])
         run = await agent.run("go")
         assert isinstance(run.output, DeferredToolRequests)
@@ -337,7 +337,7 @@ async def test_another_process_goes_on_with_what_the_first_one_kept(tmp_path: Pa
 
     script, shop = Script(), Shop()
     async with opened(shop, settings, memory=False) as crib:
-        session = crib.session(key="k", mode="cautious", approver=ask_later)
+        session = crib.session(key="k", mode="cautious", approver=defer_approval)
         agent = Agent(script.model, toolsets=[ToolcribToolset(session)], output_type=[str, DeferredToolRequests])
         requests = DeferredToolRequests(metadata=json.loads(metadata))
         results = answered(requests, {"c1.0": Answer(verdict="yes")})
@@ -350,7 +350,7 @@ async def test_another_process_goes_on_with_what_the_first_one_kept(tmp_path: Pa
 async def test_calls_of_one_id_in_two_conversations_are_not_mixed_up() -> None:
     shop, runs = Shop(), list[tuple[Script, Any]]()
     async with opened(shop) as crib:
-        toolset = ToolcribToolset(lambda ctx: crib.session(key="k", mode="cautious", approver=ask_later))
+        toolset = ToolcribToolset(lambda ctx: crib.session(key="k", mode="cautious", approver=defer_approval))
         agent = Agent(toolsets=[toolset], output_type=[str, DeferredToolRequests])
         for what in ("tea", "cake"):
             script = Script([("sell", {"what": what})])
@@ -366,7 +366,7 @@ async def test_calls_of_one_id_in_two_conversations_are_not_mixed_up() -> None:
 async def test_new_words_beside_the_answers_do_not_begin_an_interaction() -> None:
     script, shop = Script([("load_tools", {"category": "till"})], [("sell", {"what": "tea"})]), Shop()
     async with opened(shop) as crib:
-        session = crib.session(profile="tiered", mode="cautious", approver=ask_later)
+        session = crib.session(profile="tiered", mode="cautious", approver=defer_approval)
         agent = Agent(script.model, toolsets=[ToolcribToolset(session)], output_type=[str, DeferredToolRequests])
         stopped = await agent.run("go")
         assert isinstance(stopped.output, DeferredToolRequests)

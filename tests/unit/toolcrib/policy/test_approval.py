@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.core.approval import Approval
 from toolcrib.core.call import Call
-from toolcrib.core.permission import Answer, NobodyToAsk, Question, Verdict
+from toolcrib.core.permission import Answer, NoApprover, Question, Verdict
 from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals
@@ -115,12 +115,12 @@ async def test_nobody_to_ask_is_a_refusal_that_says_how_to_allow_the_call_and_st
 
 async def test_an_approver_that_finds_nobody_is_a_refusal() -> None:
     async def nobody(question: Question) -> Answer:
-        raise NobodyToAsk
+        raise NoApprover
 
     async with asking() as approvals:
         failure = await approvals.refusal(call(session(nobody)))
 
-        assert (failure.code, failure.details["reason"]) == ("denied", "nobody_to_ask")
+        assert (failure.code, failure.details["reason"]) == ("denied", "no_approver")
         assert await approvals.states() == ["cancelled"]
 
 

@@ -10,7 +10,7 @@ import anyio
 
 from toolcrib.core.context import Peer
 from toolcrib.core.json import dumps
-from toolcrib.core.permission import Decision, NobodyToAsk, Question
+from toolcrib.core.permission import Decision, NoApprover, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.server_features import NOTHING
 from toolcrib.core.tool import Annotations, Tool
@@ -196,7 +196,7 @@ class FakeSession:
             token = current_peer.set(peer)
             try:
                 answer = await self.approver(question)
-            except NobodyToAsk:
+            except NoApprover:
                 return ToolResult.failed("denied", "there is nobody to ask")
             finally:
                 current_peer.reset(token)

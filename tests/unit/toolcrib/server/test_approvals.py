@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.core.permission import Answer, Decision, NobodyToAsk, Question
+from toolcrib.core.permission import Answer, Decision, NoApprover, Question
 from toolcrib.core.tool import Tool
 from toolcrib.server.approvals import ClientApprover, current_peer
 
@@ -55,5 +55,5 @@ async def test_where_clients_share_a_conversation_an_answer_is_for_its_call_alon
 
 
 async def test_a_client_that_cannot_ask_its_user_is_nobody_to_ask() -> None:
-    with pytest.raises(NobodyToAsk):
+    with pytest.raises(NoApprover):
         await _asked(ClientApprover(), Client("yes"))

@@ -290,7 +290,7 @@ async def test_nobody_else_can_see_or_stop_a_task(shop: Shop) -> None:
         request = Request(id=1, method=method, params={"taskId": task, "inputResponses": {}})
         with pytest.raises(RpcError) as refusal:
             await strangers.answer(request, Unheard(anyio.CancelScope()))
-        assert (refusal.value.code, str(refusal.value)) == (-32602, f"there is no task {task!r}")
+        assert refusal.value.code == -32602 and repr(task) in str(refusal.value)
     assert (await shop.ask("tasks/get", taskId=task))["result"]["status"] == "working"
 
 

@@ -113,7 +113,7 @@ async def test_without_a_login_the_source_says_which_command_to_run_and_asks_nob
     peer: AuthPeer, logins: FileLogins, tmp_path: Path
 ) -> None:
     async with opened(peer, access_to(peer, logins), tmp_path) as source:
-        said = "server 'peer' needs a login: nobody has logged in yet"
+        said = "server 'peer' needs a login: it has no login yet"
         assert source.source.state == SourceState(
             source="peer", kind="mcp", state="needs_login", detail=f"{said}. Run `toolcrib login peer`."
         )
