@@ -9,7 +9,7 @@ OUTER := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools $(addprefix toolc
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
 .PHONY: run quick test lint style types types-changed unit-outer unit-inner suite
-.PHONY: durable docs frameworks clients clients-full conformance faults soak bench eval clean
+.PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
@@ -43,6 +43,15 @@ bench: .venv/ready-to-test
 	set -e; for name in dispatch parallel startup gateway search sources store jobs tools wire; do $(BIN)/python bench/$$name.py; done
 eval: .venv/ready-to-test
 	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
+
+DIST ?= dist
+IMAGE ?= toolcrib
+ENGINE ?= $(or $(shell command -v docker || command -v podman),docker)
+wheel: .venv/ready-to-run # for `uvx --from`, `uv tool install`, `pipx install`, `pip install --find-links` (docs/install.md)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir '$(DIST)' .
+	@ls '$(DIST)'/toolcrib-*.whl
+image:
+	$(ENGINE) build --tag '$(IMAGE)' .
 
 clean:
 	rm -rf .venv .cache build dist .pytest_cache .ruff_cache .import_linter_cache

@@ -1,13 +1,15 @@
 """How often the right tools are among the first found, on labelled sets that are not part of this repository.
 
-Rows of one run: our index by words, our index by words and meaning, and FastMCP's BM25 search transform; then how often
-our index says that nothing fits: wrongly, of tools that it finds otherwise, and rightly, in small catalogs that lack
-every labelled tool of the query and whatever resembles one.
+Rows of one run: our index by words, our index by words and meaning, SQLite's FTS5 and tantivy (`bench/indexes.py`), and
+FastMCP's BM25 search transform; then how often our index says that nothing fits: wrongly, of tools that it finds
+otherwise, and rightly, in small catalogs that lack every labelled tool of the query and whatever resembles one.
 
 `build_lexical` and `build_hybrid` are the product's own index as such sets are scored: `(tools) -> search(query, k) ->
 ids`. The folder of the sets holds a `run.py` with `load(set)`, `score(build, tools, queries)` and `SETS`:
 
-    python bench/retrieval.py FOLDER [SET ...] [--only lexical,hybrid,fastmcp,refusals]   or the folder in TOOLCRIB_EVAL
+    python bench/retrieval.py FOLDER [SET ...] [--only lexical,hybrid,fts5,tantivy,fastmcp,refusals]
+
+The variable TOOLCRIB_EVAL can name the folder instead.
 
 `hybrid` needs the extra `embed` and its model. Vectors are kept between runs in TOOLCRIB_VECTORS, if that names a file:
 making them takes some four minutes for ten thousand tools.
@@ -29,6 +31,7 @@ from typing import Any
 import anyio
 from fastmcp.server.transforms.search import BM25SearchTransform
 from fastmcp.tools.base import Tool
+from indexes import Fts5Index, TantivyIndex
 
 from toolcrib.catalog.embedding.embedder import open_meanings
 from toolcrib.catalog.index import Entry, Index
@@ -95,7 +98,23 @@ def build_fastmcp(tools: Sequence[dict[str, Any]]) -> Search:
     return lambda query, k: [tool.name for tool in anyio.run(found, query)][:k]
 
 
-BUILDS: Mapping[str, Build] = {"lexical": build_lexical, "hybrid": build_hybrid, "fastmcp": build_fastmcp}
+def build_fts5(tools: Sequence[dict[str, Any]]) -> Search:
+    """Return the search of SQLite's FTS5."""
+    return Fts5Index(_entry(tool) for tool in tools).search
+
+
+def build_tantivy(tools: Sequence[dict[str, Any]]) -> Search:
+    """Return the search of tantivy."""
+    return TantivyIndex(_entry(tool) for tool in tools).search
+
+
+BUILDS: Mapping[str, Build] = {
+    "lexical": build_lexical,
+    "hybrid": build_hybrid,
+    "fts5": build_fts5,
+    "tantivy": build_tantivy,
+    "fastmcp": build_fastmcp,
+}
 REFUSING = {"lexical": _by_words, "hybrid": _by_meaning}
 
 
@@ -169,7 +188,7 @@ def _scorer(folder: Path) -> ModuleType:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", help="the folder of the sets, unless TOOLCRIB_EVAL names it; then sets")
-    parser.add_argument("--only", default="lexical,hybrid,fastmcp,refusals")
+    parser.add_argument("--only", default="lexical,hybrid,fts5,tantivy,fastmcp,refusals")
     said = parser.parse_args()
     said.what = [*filter(None, [os.environ.get("TOOLCRIB_EVAL")]), *said.what]
     if not said.what:

@@ -138,10 +138,9 @@ def test_dotted_names_in_the_source_are_of_modules_and_members_that_exist() -> N
     known = _known_names()
     packages = {path.name for path in (ROOT / "src" / "toolcrib").iterdir() if path.is_dir()}
     stale = [
-        f"{_name(path)}:{number}: {name}"
+        f"{_name(path)}: {name}"
         for path in SOURCE_FILES
-        for number, line in enumerate(_lines(path), start=1)
-        for name in re.findall(r"`([a-z_]+(?:\.\w+)+)(?:\(\))?`", line)
+        for name in re.findall(r"`([a-z_]+(?:\.\w+)+)(?:\(\))?`", path.read_text(encoding="utf-8"))
         if name.split(".")[0] in packages
         and not name.endswith(
             (".json", ".yaml", ".NAME", ".guarded", ".pass_whole")

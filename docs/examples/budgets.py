@@ -1,8 +1,4 @@
-from dataclasses import replace
-
 from toolcrib import Toolcrib, run, tool
-from toolcrib.config import bare
-from toolcrib.core.budget import Budget, Budgets
 from toolcrib.testing import RecordingApprover
 
 
@@ -19,8 +15,7 @@ async def send(text: str) -> str:
 
 
 async def main() -> None:
-    settings = replace(bare(), budgets=Budgets(tools={"search_web": Budget(calls=2)}))
-    async with Toolcrib(settings, memory=True) as crib:
+    async with Toolcrib(budgets={"tools": {"search_web": {"calls": 2}}}) as crib:
         crib.add(search_web)
         crib.add(send)
         async with crib.session(approver=RecordingApprover("no")) as session:

@@ -14,7 +14,7 @@ async def main() -> None:
             profile="flat", rules={"allow": ["Bash(make *)"], "ask": ["Bash(git push:*)"], "deny": ["Bash(rm:*)"]}
         )
         for command in ("make test", "ls | head", "make test && sudo rm x", "$X test", "git -C a push"):
-            decision = crib.policy.decide(crib.catalog.tools["run_command"], {"command": command}, session.state)
+            decision = crib.policy.decide(crib.catalog["run_command"], {"command": command}, session.state)
             print(f"{decision.effect:5} {command}: {decision.rule}")
         result = await session.call("run_command", {"command": "bash -c 'r\\m x'"})
         print(result.text)

@@ -1,12 +1,8 @@
-from dataclasses import replace
-
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from toolcrib import Toolcrib, run, tool
-from toolcrib.config import bare
-from toolcrib.telemetry.sdk import TelemetryOptions
+from toolcrib import TelemetryOptions, Toolcrib, run, tool
 
 
 @tool(kind="read")
@@ -24,8 +20,7 @@ async def pay(amount: int) -> str:
 async def main() -> None:
     spans, tracers = InMemorySpanExporter(), TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(spans))
-    settings = replace(bare(), telemetry=TelemetryOptions(tracers=tracers, content=True))
-    async with Toolcrib(settings, memory=True) as crib:
+    async with Toolcrib(telemetry=TelemetryOptions(tracers=tracers, content=True)) as crib:
         crib.add(add)
         crib.add(pay)
         async with crib.session() as session:

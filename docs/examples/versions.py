@@ -36,7 +36,7 @@ async def main() -> None:
         speaks = crib.session(versions={"outlook": "0.9"})
         result = await speaks.call("outlook", {"city": "Oslo", "unit": "C"})
         print(result.text, result.meta["version"])
-        print(crib.catalog.tools["forecast"].summary)
+        print(crib.catalog["forecast"].summary)
 
 
 if __name__ == "__main__":

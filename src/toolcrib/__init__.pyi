@@ -1,4 +1,8 @@
 from .catalog.catalog import Catalog as Catalog
+from .config import Settings as Settings
+from .core.budget import Budget as Budget
+from .core.budget import Budgets as Budgets
+from .core.call import Call as Call
 from .core.context import Context as Context
 from .core.events import Problem as Problem
 from .core.permission import Answer as Answer
@@ -13,14 +17,24 @@ from .crib import Toolcrib as Toolcrib
 from .crib import defer_approval as defer_approval
 from .crib import pending_approval as pending_approval
 from .crib import run as run
+from .disclosure.base import Profile as Profile
+from .dispatch.steps.custom import AfterStep as AfterStep
+from .dispatch.steps.custom import BeforeStep as BeforeStep
 from .errors import ConfigError as ConfigError
 from .errors import ToolcribError as ToolcribError
 from .errors import ToolFailure as ToolFailure
 from .errors import UsageError as UsageError
 from .plugin import tool as tool
+from .sources.source import Source as Source
+from .telemetry.sdk import TelemetryOptions as TelemetryOptions
 
 __all__ = [
+    "AfterStep",
     "Answer",
+    "BeforeStep",
+    "Budget",
+    "Budgets",
+    "Call",
     "Catalog",
     "ConfigError",
     "Context",
@@ -28,8 +42,12 @@ __all__ = [
     "Limits",
     "PendingApproval",
     "Problem",
+    "Profile",
     "Question",
     "Session",
+    "Settings",
+    "Source",
+    "TelemetryOptions",
     "Tool",
     "ToolFailure",
     "ToolResult",

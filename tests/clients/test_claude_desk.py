@@ -177,7 +177,7 @@ def _desk(home: Path, model: str, way: str, config: dict[str, Any], *options: st
     own = home / ".config" / "toolcrib"
     own.mkdir(parents=True)
     (own / "config.yaml").write_text(json.dumps(config))
-    desk.toolcrib("connect", "claude", "--approvals", *options)
+    desk.toolcrib("connect", "claude", "--approvals", "--command", TOOLCRIB, *options)
     settings = home / ".claude" / "settings.json"
     if way == "prompt":
         settings.unlink()
@@ -257,7 +257,7 @@ def test_silence_is_a_no(hasty: Desk) -> None:
     hasty.runs("silent")
 
     assert not (hasty.project / "silent").exists()
-    assert "nobody answered within 1 s" in hasty.told("silent")
+    assert "no answer within 1 s" in hasty.told("silent")
 
 
 @pytest.mark.timeout(900)

@@ -175,7 +175,11 @@ def _held(home: Path, env: Mapping[str, str]) -> Generator[str]:
 
     They are guarded: the tour has approvals in it.
     """
-    printed([TOOLCRIB, "connect", *CONNECTED, "--profile", "adaptive", "--guard"], dict(env), home / "project")
+    printed(
+        [TOOLCRIB, "connect", *CONNECTED, "--profile", "adaptive", "--guard", "--command", TOOLCRIB],
+        dict(env),
+        home / "project",
+    )
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [TOOLCRIB, "serve"], env=dict(env), cwd=home / "project", stdin=pipe, stdout=pipe, stderr=pipe

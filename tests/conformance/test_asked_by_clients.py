@@ -164,7 +164,7 @@ async def test_silence_is_a_no_and_an_answer_that_comes_too_late_changes_nothing
     async with serving(tmp_path, approval_timeout=1) as desk:
         result = await desk.call(mode, late)
 
-    assert told(result) == ("denied", "nobody answered within 1 s whether t__erase may run")
+    assert told(result) == ("denied", "no answer within 1 s to the question whether t__erase may run")
     assert desk.ran == []
 
 

@@ -54,4 +54,5 @@ def newcomer(environ: Mapping[str, str], home: Path) -> dict[str, str]:
     """Return the environment of somebody with an empty home, for whom pip has installed what these tests run on."""
     kept = {key: value for key, value in environ.items() if not key.startswith(("XDG_", "CLAUDE_", "CODEX_", "GIT_"))}
     programs = Path(sys.executable).parent
-    return {**kept, "HOME": str(home), "PATH": f"{programs}:{environ['PATH']}", "XDG_RUNTIME_DIR": str(home)}
+    own = {"PATH": f"{programs}:{environ['PATH']}", "TOOLCRIB_COMMAND": str(programs / "toolcrib")}
+    return {**kept, "HOME": str(home), "XDG_RUNTIME_DIR": str(home), **own}

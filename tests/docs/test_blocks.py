@@ -133,7 +133,7 @@ OUTPUTS = {
         "4809 words\n"
         "1201 @25200\n"
         "send needs approval (taint: this session has read untrusted content (fetch); "
-        "a write tool asks unless a rule names send), and there is nobody to ask\n"
+        "a write tool asks unless a rule names send), and no approver is available\n"
     ),
     "selection.py": (
         "('memory_recall', 'draw_chart') - core, and what was asked for by the intent\n"
@@ -178,6 +178,15 @@ OUTPUTS = {
     "with_openai.py": "There are two.\n",
     "with_openai_agents.py": 'May order run with { "amount": 5, "item": "tea" }?\nFive are on their way.\n',
     "with_pydantic_ai.py": 'May order run with { "amount": 5, "item": "tea" }?\nThere will be 7. {\'tea\': 7}\n',
+    "steps.py": (
+        '["Ada 1","Ada 2"]\n'
+        "Test data.\n"
+        "denied: internal accounts have no orders\n"
+        "Test data.\n"
+        'denied {"customer":"internal","limit":100}\n'
+        'ok {"customer":"Ada","limit":2}\n'
+        "('__main__.at_most_two',)\n"
+    ),
     "workflow.py": (
         "unavailable: step send (send_letter) failed: the post is closed\n"
         "{'find': 'completed', 'send': 'failed'}\n"

@@ -45,20 +45,26 @@ def found(pattern: str, text: str) -> str:
 
 
 def steps() -> list[str]:
-    """The steps of every call, from THE list: by the word of its function or class that names the step."""
+    """The steps of every call, from THE list: by the word of its function or class that names the step.
+
+    A starred entry holds the steps of a program: `(before)` or `(after)`.
+    """
     tree = ast.parse(Path(default.__file__).read_text("utf-8"))
     (pipeline,) = [
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Pipeline"
     ]
     listed = [
-        step
+        (given.arg, step)
         for given in pipeline.keywords
         if given.arg in ("before", "execute", "after")  # who carries it out meanwhile, or looks on, is no step
         for step in (given.value.elts if isinstance(given.value, ast.List) else [given.value])
     ]
-    functions = [ast.unparse(step.func if isinstance(step, ast.Call) else step) for step in listed]
-    words = [re.findall("[A-Z]?[a-z]+", name.removeprefix("parts.")) for name in functions]
-    return [next(word.lower() for word in name if word not in ("Check", "tell")) for name in words]
+    return [f"({place})" if isinstance(step, ast.Starred) else _word(step) for place, step in listed]
+
+
+def _word(step: ast.expr) -> str:
+    name = ast.unparse(step.func if isinstance(step, ast.Call) else step).removeprefix("parts.")
+    return next(word.lower() for word in re.findall("[A-Z]?[a-z]+", name) if word not in ("Check", "tell"))
 
 
 def test_the_life_of_a_call_has_every_step_in_order() -> None:
@@ -66,7 +72,7 @@ def test_the_life_of_a_call_has_every_step_in_order() -> None:
     (life,) = [block.text for block in blocks("text") if block.file == ARCHITECTURE and "resolve" in block.text]
     rows = [line[8:19].strip() or line.split()[0] for line in life.splitlines()]
 
-    assert chain.strip().split(" → ") == steps()
+    assert chain.strip().split(" → ") == [step for step in steps() if not step.startswith("(")]
     assert [name for name in rows if name in steps()] == steps()
 
 

@@ -437,7 +437,7 @@ async def test_ask_user_asks_the_clients_user_by_elicitation(crib: Toolcrib) -> 
 
 async def test_ask_user_without_anybody_to_ask_is_an_error(crib: Toolcrib) -> None:
     result = await crib.session(profile="flat").call("ask_user", QUESTION)
-    assert result.is_error and "there is nobody to ask" in result.text
+    assert result.is_error and "no user to ask" in result.text
 
 
 @pytest.mark.parametrize("answer", [{"action": "cancel"}, {"action": "decline"}, {"action": "accept", "content": {}}])

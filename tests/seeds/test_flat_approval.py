@@ -117,7 +117,7 @@ async def test_without_a_user_interface_what_must_be_asked_does_not_run(crib: To
     modes = [mode for mode in MODES if mode != "plan"]
     results = [await flat(crib, tmp_path, mode=mode).call(*CALLS["rm"]) for mode in modes]
     assert [result.text.partition(":")[0] for result in results] == ["Tool call denied"] * len(modes)
-    assert all("there is nobody to ask" in result.text for result in results)
+    assert all("no approver is available" in result.text for result in results)
 
 
 async def test_an_exception_in_the_gate_is_a_denial(crib: Toolcrib, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ catalogs apart; it is no defence against an author who can choose digests (pins 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
 from ..core.events import CatalogChanged, Problem
 from ..core.tool import Tool
@@ -19,6 +19,8 @@ from . import names as naming
 from .index import Entry, Hit
 
 __all__ = ["About", "Catalog", "Searcher", "categories_of", "category_of", "digest_sum", "entry_of", "version_of"]
+
+T = TypeVar("T")
 
 _MODULUS = 1 << 256
 _WEAK = 20
@@ -100,11 +102,12 @@ def category_of(tool: Tool) -> str:
     return tool.category or tool.source
 
 
-class Catalog:
-    """All tools of one moment, in a stable order: sources as configured, tools as listed.
+class Catalog(Mapping[str, Tool]):
+    """All tools of one moment by name, in a stable order: sources as configured, tools as listed.
 
-    Cheap to keep and to hand around; nothing in it changes. `withheld` holds the names that exist but may not be
-    called, each with the reason; `about` what the sources say of themselves.
+    A mapping: `len`, `in`, `[]` and iteration go by exact names; `find` takes other spellings too. Cheap to keep and to
+    hand around; nothing in it changes. `withheld` holds the names that exist but may not be called, each with the
+    reason; `about` what the sources say of themselves.
     """
 
     def __init__(
@@ -127,9 +130,34 @@ class Catalog:
         """Return how many tools there are."""
         return len(self.tools)
 
-    def get(self, name: str) -> Tool | None:
-        """Return the tool of exactly this name."""
-        return self.tools.get(name)
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self.tools)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a tool has exactly this name."""
+        return name in self.tools
+
+    def __getitem__(self, name: str) -> Tool:
+        """Return the tool of exactly this name. Raises `KeyError` with the nearest names."""
+        try:
+            return self.tools[name]
+        except KeyError:
+            close = self.nearest(name)
+            meant = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+            raise KeyError(f"there is no tool {name!r}{meant}") from None
+
+    # Catalogs are compared with `version` and `diff`; as values they are themselves, and keys of caches.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @overload
+    def get(self, name: str, default: None = None) -> Tool | None: ...
+    @overload
+    def get(self, name: str, default: T) -> Tool | T: ...
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the tool of exactly this name, else `default`."""
+        return self.tools.get(name, default)
 
     def find(self, name: str) -> Tool | None:
         """Return the tool that `name` can only mean: its name, alias or op, or a spelling that no other tool has.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +32,7 @@ from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import candidates, chosen_clients
 from .open_crib import AsJson, opened, run
 from .output import emit_json, note, out
+from .own_environment import entry_program, make_environment, own_program
 from .server_probe import probe
 
 __all__ = ["command_line", "connect", "disconnect"]
@@ -74,6 +73,10 @@ def connect(
     unanswered: Annotated[
         Unanswered, typer.Option(help="With --approvals: what no answer means; ask is Claude Code's own dialog.")
     ] = "deny",
+    command: Annotated[
+        str | None, typer.Option("--command", help="The program that the entry starts, instead of this Toolcrib.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be changed, change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Put Toolcrib into a client's configuration.
@@ -81,16 +84,18 @@ def connect(
     Calls run as they ran before: the client goes on asking its user what it asks, and Toolcrib asks only what your
     rules say. `--guard` makes Toolcrib ask as well, and so does `--approvals`. Clients that hold definitions back
     themselves get the profile `flat`, the others `adaptive`. The rest of the file stays as it is;
-    `toolcrib disconnect` puts back every byte.
+    `toolcrib disconnect` puts back every byte. From a clone, or under `uvx`, the entry starts a copy of this
+    environment in your data folder, which stays when this one goes; to connect again brings the copy up to date.
     """
     places = here()
     if profile is not None:
         load_profile(profile)
     changes: list[_Change] = []
+    program = _Program(places, command, dry_run=dry_run)
 
     def one(client: Client, file: Path) -> None:
         way = _Way(replace=move, profile=profile or client.profile, guard=guard or approvals, desk=approvals)
-        changes.append(_connect(client, file, places, way, said=profile))
+        changes.append(_connect(client, file, places, way, said=profile, program=program))
 
     chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
     if approvals and [client.name for client, _ in chosen] != [_CLAUDE]:
@@ -98,9 +103,13 @@ def connect(
     try:
         _each(chosen, one)
     finally:
-        _report(changes, places, as_json=as_json)
-    if approvals:
-        _connect_desk(places, project=project, unanswered=unanswered, tell=note if as_json else out)
+        if dry_run:
+            _preview(changes, program, as_json=as_json)
+        else:
+            _report(changes, places, as_json=as_json)
+    if approvals and not dry_run:
+        path = program.path
+        _connect_desk(path, places, project=project, unanswered=unanswered, tell=note if as_json else out)
 
 
 def disconnect(
@@ -133,16 +142,46 @@ def disconnect(
     _each(chosen, one)
 
 
-def command_line(profile: str, *, guard: bool = False, desk: bool = False) -> tuple[str, list[str]]:
+def command_line(program: str, profile: str, *, guard: bool = False, desk: bool = False) -> tuple[str, list[str]]:
     """Return the command and arguments that start us: by absolute path, for desktop programs have another PATH."""
     options = [*(() if guard else _GUARD_OFF), *(["--desk"] if desk else [])]
-    return _program(), ["serve", "--profile", profile, *options]
+    return program, ["serve", "--profile", profile, *options]
 
 
-def _program() -> str:
-    beside = Path(sys.executable).with_name("toolcrib.exe" if os.name == "nt" else "toolcrib")
-    found = str(beside) if beside.exists() else shutil.which("toolcrib")
-    return found or "toolcrib"
+class _Program:
+    """The program that the entries of one `connect` start. An environment is made when the first entry needs it."""
+
+    def __init__(self, places: Places, command: str | None, *, dry_run: bool) -> None:
+        self._places, self.dry_run = places, dry_run
+        self.entry = entry_program(places, command)
+        self.own = own_program(places)
+        self._made: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The absolute path. Raises `UsageError` where the environment that runs is temporary and cannot be copied."""
+        if self._made is None:
+            self._made = self._lasting()
+        return self._made
+
+    def refresh(self, entry: Mapping[str, Any]) -> None:
+        """Bring the copy up to date that `entry` of a connected client starts."""
+        if not self.entry.is_lasting and str(self.own) in [entry.get("command"), *_words(entry)]:
+            _ = self.path
+
+    def _lasting(self) -> str:
+        if self.entry.is_lasting:
+            return self.entry.path
+        if self.dry_run:
+            return str(self.own)
+        try:
+            return str(make_environment(self._places))
+        except UsageError as error:
+            install = "`uv tool install`, `pipx install` or `pip install` installs Toolcrib for good (docs/install.md)"
+            if self.entry.kind == "temporary":
+                raise UsageError(f"{error}; this one is temporary, so an entry cannot name it: {install}") from error
+            note(f"{error}; the entry works as long as {self.entry.path} stays where it is: {install}")
+            return self.entry.path
 
 
 def _chosen(
@@ -223,7 +262,7 @@ class _Cost:
     """Servers that listed nothing in time, and are in neither figure."""
 
 
-def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str | None) -> _Change:
+def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str | None, program: _Program) -> _Change:
     """Put the entry into `file`; `said` is the profile that the user named."""
     state = places.directories.state
     content = disk.read(file, limit=disk.FOREIGN_MAX_BYTES) if file.exists() else b""
@@ -238,15 +277,58 @@ def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str
         if is_other or (way.guard and "--guard" in words):
             again = f"`toolcrib disconnect {client.name}` first, then connect it again"
             raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")
+        program.refresh(there[NAME])
         return _Change(client=client, file=file, way=way, is_new=False)
     discovery = discover(places, [client])
     for problem in discovery.problems:
         note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
     found = [server for server in discovery.servers if server.file == file]
-    moved = _move(client, [server for server in found if server.scope != "local"], places) if way.replace else ()
-    command, args = command_line(way.profile, guard=way.guard, desk=way.desk)
+    movable = [server for server in found if server.scope != "local"] if way.replace else []
+    if program.dry_run:
+        moved = tuple(server.name for server in movable)
+        return _Change(client=client, file=file, way=way, is_new=True, before=tuple(found), moved=moved)
+    command, args = command_line(program.path, way.profile, guard=way.guard, desk=way.desk)
+    moved = _move(client, movable, places)
     write_connection(client, file, client.entry(command, args), moved=moved, state=state)
     return _Change(client=client, file=file, way=way, is_new=True, before=tuple(found), moved=moved)
+
+
+def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) -> None:
+    """Print what `connect` would do; no server is started and no file is written."""
+    new = [change for change in changes if change.is_new]
+    copied = bool(new) and not program.entry.is_lasting
+    if as_json:
+        rows = [
+            {
+                "client": change.client.name,
+                "file": str(change.file),
+                "connected": change.is_new,
+                "profile": change.way.profile,
+                "guard": "on" if change.way.guard else "off",
+                "moved": change.moved,
+                "kept": [server.name for server in change.before if server.name not in change.moved],
+                "command": program.path,
+                "copies_environment": copied,
+            }
+            for change in changes
+        ]
+        emit_json(rows)
+        return
+    for change in changes:
+        if not change.is_new:
+            out(f"{change.client.title}: {change.file} has Toolcrib already")
+            continue
+        instead = f", instead of {', '.join(change.moved)}" if change.moved else ""
+        guard = "on" if change.way.guard else "off"
+        out(
+            f"{change.client.title}: would put Toolcrib into {change.file}, profile {change.way.profile}, "
+            f"guard {guard}{instead}"
+        )
+    if new:
+        out(f"the entry would start {program.path}")
+    if copied:
+        why = "is a cache" if program.entry.kind == "temporary" else "belongs to a clone, which may move"
+        out(f"this environment ({sys.prefix}) {why}: it would be copied there")
 
 
 def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> None:
@@ -352,11 +434,13 @@ def _tokens(client: Client, server: str, tools: Iterable[Tool], counter: Tokeniz
     return sum(definition_tokens(tool, counter) for tool in declared)
 
 
-def _connect_desk(places: Places, *, project: bool, unanswered: Unanswered, tell: Callable[[str], None]) -> None:
+def _connect_desk(
+    program: str, places: Places, *, project: bool, unanswered: Unanswered, tell: Callable[[str], None]
+) -> None:
     """Put our hook into Claude Code's settings and say what else there is to do."""
     file = hook_file(places, project=project)
     options = ["--unanswered", unanswered] if unanswered != "deny" else []
-    done = connect_hook(file, _program(), options, state=places.directories.state)
+    done = connect_hook(file, program, options, state=places.directories.state)
     tell(f"Claude Code: Toolcrib's hook is in {file}{'' if done else ' already'}")
     tell("Questions wait in `toolcrib approvals watch`; the rules stand in your configuration (`toolcrib policy`).")
     tell("Without settings: claude -p … --permission-prompt-tool mcp__toolcrib__approve")

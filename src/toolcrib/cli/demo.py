@@ -196,7 +196,7 @@ async def _prove(client: Client, here: Path) -> None:
 
 
 def _wish(here: Path) -> tuple[str, str, dict[str, Any]]:
-    """What is asked for: the state of the repository where there is one, else the time."""
+    """Return a query, the tool to find and its arguments: the state of a repository if there is one, else the time."""
     if _is_repository(here):
         return "show the working tree status of the repository", "git__git_status", {"repo_path": str(here)}
     return "what time is it in a timezone", "time__get_current_time", {"timezone": "Europe/Paris"}
@@ -223,7 +223,7 @@ def _settings(here: Path) -> Settings:
 
 
 def _servers(here: Path) -> dict[str, dict[str, Any]]:
-    """The sample servers that are installed. Raises `UsageError` when there is none."""
+    """The reference servers that are installed (extra `samples`); our own sample servers where none is."""
     path = str(here)
     # A clone that another user made is refused by git otherwise; this says so for our server alone.
     trust = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": path}
@@ -233,14 +233,11 @@ def _servers(here: Path) -> dict[str, dict[str, Any]]:
     }
     if _is_repository(here):
         samples["git"] = {"args": ["-m", "mcp_server_git", "--repository", path], "env": trust}
-    installed = {
-        name: {"command": sys.executable, **sample}
-        for name, sample in samples.items()
-        if find_spec(f"mcp_server_{name}") is not None
-    }
+    installed = {name: sample for name, sample in samples.items() if find_spec(f"mcp_server_{name}") is not None}
     if not installed:
-        raise UsageError("no sample server is installed: pip install 'toolcrib[samples,tokens]'")
-    return dict(sorted(installed.items()))
+        own = ["-m", "toolcrib.cli.sample_server"]
+        installed = {"folder": {"args": [*own, "folder", path]}, "time": {"args": [*own, "time"]}}
+    return {name: {"command": sys.executable, **sample} for name, sample in sorted(installed.items())}
 
 
 def _is_repository(here: Path) -> bool:

@@ -63,6 +63,8 @@ def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[s
         found["catalogs"] = tuple(_catalog(entry, folder, project=project) for entry in values["catalogs"])
     if "lock" in values:
         found["lock"] = _under(folder, values["lock"])
+    if "store" in values and values["store"].path is not None:
+        found["store"] = values["store"].model_copy(update={"path": _under(folder, values["store"].path)})
     if "plugins" in values:
         found["plugins"] = placed_plugins(values["plugins"], file, project=project)
     if "skills" in values:
@@ -118,7 +120,7 @@ def _catalog(entry: Mapping[str, Any], folder: Path, *, project: bool) -> Catalo
     )
 
 
-def _under(folder: Path, path: str) -> Path:
+def _under(folder: Path, path: str | Path) -> Path:
     return folder / os.path.expanduser(path)
 
 

@@ -76,50 +76,55 @@ class _Surroundings:
 
 
 def load(
-    files: Sequence[str | Path] = (),
+    files: Sequence[str | Path] | None = (),
     overrides: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     *,
     cwd: str | Path | None = None,
 ) -> Settings:
-    """Return the settings of `files`, or of the files that are there when none is named.
+    """Return the settings of `files`, or of the files that are there when none is named; None reads no file at all.
 
-    `overrides` has the keys of our YAML file except `servers`; None stands for "not set". `environ` and `cwd` are the
-    process's own when they are None. Raises `ConfigError` for a file that cannot be taken as a whole; a server that
-    cannot is a `Problem` of the settings.
+    `overrides` has the keys of our YAML file; None stands for "not set". `environ` and `cwd` are the process's own when
+    they are None. Raises `ConfigError` for a file that cannot be taken as a whole; a server that cannot is a `Problem`
+    of the settings.
     """
     environ = os.environ if environ is None else environ
     here = Path(cwd or Path.cwd()).absolute()
     directories = Directories.of(environ)
     problems: list[Problem] = []
-    found = [here / os.path.expanduser(name) for name in files] or list(_trusted(directories, here, problems))
-    parts = [_read(path, _base(path, directories, here, named=bool(files)), environ) for path in found]
+    named = files is None or bool(files)
+    found = [here / os.path.expanduser(name) for name in files or ()]
+    if not named:
+        found = list(_trusted(directories, here, problems))
+    parts = [_read(path, _base(path, directories, here, named=named), environ) for path in found]
     problems += [problem for part in parts for problem in part.problems]
     said = [
-        placed(part.values, path, project=not files and path.parent.name == PROJECT_FOLDER)
+        placed(part.values, path, project=not named and path.parent.name == PROJECT_FOLDER)
         for path, part in zip(found, parts, strict=True)
     ]
     said = [chosen(part, path.parent) for path, part in zip(found, said, strict=True)]
     said = [
-        workspace_at(part, Path(_base(path, directories, here, named=bool(files))))
+        workspace_at(part, Path(_base(path, directories, here, named=named)))
         for path, part in zip(found, said, strict=True)
     ]
-    given = workspace_at(check(overrides or {}, environ), here)
-    said.append(chosen(placed(given, here / "overrides", project=False), here))
-    folders = {} if files else found_profiles(directories, project_root(here, directories.home), problems)
-    values = merge([environment_values(environ, problems), {"profiles": folders}, *said])
+    given = _part_of(Node.of(overrides or {}), None, str(here), environ)
+    said.append(chosen(placed(workspace_at(given.values, here), here / "overrides", project=False), here))
+    folders = {} if named else found_profiles(directories, project_root(here, directories.home), problems)
+    of_environment = {} if files is None else environment_values(environ, problems)
+    values = merge([of_environment, {"profiles": folders}, *said])
     values["profiles"] = tuple(values["profiles"].values())
     values["workflows"] = tuple(values.get("workflows", {}).values())
     values["skills"] = skills_spec(values.get("skills"), directories.home, here)
     if not values.get("guard", True):
         values = _behind_client(values)
-    if files and all(_is_foreign(path) for path in found):
-        values.setdefault("builtins", False)  # another client's list of servers: only those that it names are served
+    if named and all(_is_foreign(path) for path in found):
+        values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
     values["modes"] = resolve_modes(values.get("modes", {}))
     check_identity_modes(values.get("identities", {}), values["modes"])
     problems += problems_of(values.get("broken_rules", ()))
     _check_mode(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
+    parts.append(given)
     entries = _last([entry for part in parts for entry in part.entries], problems)
     specs, bad = specs_of(entries, environ)
     apis = _last([entry for part in parts for entry in part.apis], problems, "an API")
@@ -130,7 +135,7 @@ def load(
         environ=environ,
         files=found,
         problems=[*problems, *bad],
-        secrets=[*kept_secrets(overrides or {}, environ), *(secret for part in parts for secret in part.secrets)],
+        secrets=[secret for part in parts for secret in part.secrets],
     )
     return _settings(values, specs, around)
 
@@ -238,20 +243,30 @@ def _read(path: Path, base: str, environ: Mapping[str, str]) -> _Part:
     root = disk.parse(content, str(path))
     if root.kind != "mapping":
         raise ConfigError("a mapping of keys to values was expected", file=str(path))
+    if not foreign:
+        return _part_of(root, path, base, environ)
     entries = tuple(_entries(root, path, base))
+    if not any(root.member(key) for key in _SERVER_KEYS):
+        raise ConfigError("has no `mcpServers`", file=str(path))
+    inputs = root.find(("inputs",))
+    asked = inputs_of({"inputs": inputs.plain()} if inputs is not None else {})
+    taken, problems = _translated(entries, _client_of(path), environ, asked)
     secrets = kept_secrets([entry.value for entry in entries], environ)
-    if foreign:
-        if not any(root.member(key) for key in _SERVER_KEYS):
-            raise ConfigError("has no `mcpServers`", file=str(path))
-        inputs = root.find(("inputs",))
-        asked = inputs_of({"inputs": inputs.plain()} if inputs is not None else {})
-        taken, problems = _translated(entries, _client_of(path), environ, asked)
-        return _Part(values={}, entries=tuple(taken), problems=tuple(problems), secrets=secrets)
+    return _Part(values={}, entries=tuple(taken), problems=tuple(problems), secrets=secrets)
+
+
+def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str]) -> _Part:
+    """Check a document with our keys: the file at `path`, or the keywords of a program, which have no file."""
+    entries = tuple(_entries(root, path, base))
     own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, openapi.KEY)}
-    values = check(own, environ, lambda steps: f"{path}:{root.line_of(steps)}")
-    apis = openapi.api_entries(root, path)
-    secrets += kept_secrets([own, *(entry.value for entry in apis)], environ)
+    values = check(own, environ, lambda steps: _place(path, root.line_of(steps)))
+    apis = openapi.api_entries(root, path, str(path.parent) if path else base)
+    secrets = kept_secrets([own, *(entry.value for entry in (*entries, *apis))], environ)
     return _Part(values=values, entries=entries, apis=apis, secrets=secrets)
+
+
+def _place(path: Path | None, line: int) -> str:
+    return f"{path}:{line}" if path else ""
 
 
 def _is_foreign(path: Path) -> bool:
@@ -293,20 +308,20 @@ def _translated(
     return taken, [*problems, *notices(file or "mcpServers", unused)]
 
 
-def _entries(root: Node, path: Path, base: str) -> Iterable[Entry]:
+def _entries(root: Node, path: Path | None, base: str) -> Iterable[Entry]:
     for key in _SERVER_KEYS:
         servers = root.find((key,))
         if servers is None or (servers.kind == "scalar" and servers.value is None):
             continue
         if servers.kind != "mapping":
-            where = f"{path}:{servers.line}"
+            where = _place(path, servers.line)
             raise ConfigError("a mapping from a server's name to its entry was expected", file=where, key=key)
         for member in servers.members:
             value: Any = member.node.plain()
             for name in _WRITTEN if member.node.kind == "mapping" else ():
                 if (written := member.node.find((name,))) is not None:
                     value[name] = written.strings()
-            where = f"{path}:{member.line}"
+            where = _place(path, member.line)
             yield Entry(name=member.key, value=value, file=where, key=key, base=base)
 
 
@@ -337,7 +352,8 @@ def _last(entries: Iterable[Entry], problems: list[Problem], what: str = "a serv
     by_name: dict[str, Entry] = {}
     for entry in entries:
         if (earlier := by_name.pop(entry.name, None)) is not None:
-            message = f"{earlier.file}: not used, {entry.file} also has {what} of this name and counts"
+            places = (one.file or f"keyword {one.key}" for one in (earlier, entry))
+            message = "{}: not used, {} also has {} of this name and counts".format(*places, what)
             problems.append(Problem(source=entry.name, code="duplicate", message=message))
         by_name[entry.name] = entry
     return list(by_name.values())

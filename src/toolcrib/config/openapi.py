@@ -44,13 +44,16 @@ _WRITTEN: Final = ("spec", "base_url", "auth", "headers")
 _PLACES: Final = ("header", "query", "cookie")
 
 
-def api_entries(root: Node, path: Path) -> tuple[Entry, ...]:
-    """Return the entries that the file at `path` has, unchecked. Raises `ConfigError` unless they are a mapping."""
+def api_entries(root: Node, path: Path | None, base: str) -> tuple[Entry, ...]:
+    """Return the entries of a document, unchecked; relative paths count from `base`. `path` is None for keywords.
+
+    Raises `ConfigError` unless they are a mapping.
+    """
     found: list[Entry] = []
     around = root.find((KEY,))
     for member in _members(around, path, KEY):
         if member.key != _PATH[1]:
-            where = f"{path}:{member.line}"
+            where = _place(path, member.line)
             known = did_you_mean(member.key, _PATH[1:])
             raise ConfigError(f"unknown key{known}", file=where, key=f"{KEY}.{member.key}")
         for one in _members(member.node, path, ".".join(_PATH)):
@@ -58,10 +61,8 @@ def api_entries(root: Node, path: Path) -> tuple[Entry, ...]:
             for name in _WRITTEN:
                 if (written := one.node.find((name,))) is not None:
                     value[name] = written.strings()
-            entry = Entry(
-                name=one.key, value=value, file=f"{path}:{one.line}", key=".".join(_PATH), base=str(path.parent)
-            )
-            found.append(entry)
+            place = _place(path, one.line)
+            found.append(Entry(name=one.key, value=value, file=place, key=".".join(_PATH), base=base))
     return tuple(found)
 
 
@@ -124,12 +125,16 @@ def _write(path: Path, text: str) -> bytes:
     return content
 
 
-def _members(node: Node | None, path: Path, key: str) -> Sequence[Any]:
+def _members(node: Node | None, path: Path | None, key: str) -> Sequence[Any]:
     if node is None or (node.kind == "scalar" and node.value is None):
         return ()
     if node.kind != "mapping":
-        raise ConfigError("a mapping was expected", file=f"{path}:{node.line}", key=key)
+        raise ConfigError("a mapping was expected", file=_place(path, node.line), key=key)
     return node.members
+
+
+def _place(path: Path | None, line: int) -> str:
+    return f"{path}:{line}" if path else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Any, Final, cast
+from pathlib import Path
+from typing import Annotated, Any, Final, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
@@ -33,13 +34,21 @@ def _key(value: Any) -> bytes:
     return given
 
 
+def _file(value: Any) -> Any:
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise expected("a string")
+    return value
+
+
 class StoreSpec(Section):
-    """The key `store`; without it a file in the data directory with its key beside it."""
+    """The key `store`: a database's URL or a file; without it a file in the data directory with its key beside it."""
 
     replaced_whole = True
 
     url: Annotated[Text, AfterValidator(_url)] = setting("", hidden=True)
     """URL of a PostgreSQL database, with its password."""
+    path: Annotated[Path | None, BeforeValidator(_file)] = None
+    """A SQLite file, made when it is missing, with its key beside it; a relative path counts from the file's folder."""
     key: Annotated[bytes, BeforeValidator(_key)] = setting(b"", hidden=True)
     """32 bytes in base64 that real arguments are sealed with: the same on every machine that shares the store."""
 
@@ -48,9 +57,15 @@ class StoreSpec(Section):
     def _short_form(cls, value: Any) -> Any:
         if isinstance(value, dict):
             return cast("Any", value)
-        if not isinstance(value, str):
+        if not isinstance(value, str | Path):
             raise expected("a string")
-        return {"url": value}
+        return {"url": value} if "://" in str(value) else {"path": value}
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.url and self.path is not None:
+            raise ValueError("`url` or `path` was expected, not both")
+        return self
 
     def secrets(self) -> tuple[str, ...]:
         """Return the values to mask wherever they turn up."""

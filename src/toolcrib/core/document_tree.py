@@ -6,7 +6,7 @@ entry without touching a byte of the rest. Offsets count characters of the text 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -45,6 +45,18 @@ class Node:
     items: tuple[Node, ...] = ()
     flow: bool = True
     """False for a YAML block, which is laid out by indentation."""
+
+    @classmethod
+    def of(cls, value: Any) -> Node:
+        """Return the tree of Python data, which has no text: every position is 0. Other objects are scalars."""
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            members = (Member(key=str(key), start=0, line=0, column=0, node=cls.of(inner)) for key, inner in items)
+            return cls(kind="mapping", start=0, end=0, line=0, members=tuple(members))
+        if isinstance(value, list | tuple):
+            inner = tuple(cls.of(item) for item in cast("Sequence[Any]", value))
+            return cls(kind="sequence", start=0, end=0, line=0, items=inner)
+        return cls(kind="scalar", start=0, end=0, line=0, value=value, text=str(value))
 
     def plain(self) -> Any:
         """Return the value as Python data."""

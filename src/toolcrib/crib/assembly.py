@@ -14,6 +14,7 @@ from ..disclosure.base import Profile
 from ..dispatch import default
 from ..dispatch.budgets import Spending
 from ..dispatch.pipeline import Pipeline
+from ..dispatch.steps.custom import NO_STEPS, CustomSteps
 from ..jobs.job import Jobs
 from ..policy.asking.notifications import Board
 from ..policy.decision import Policy
@@ -86,11 +87,13 @@ class Parts:
     loader: Loader
     plugins: Plugins
     workflows: Workflows
+    custom: CustomSteps
+    """The steps of the program that embeds the crib."""
     session: SessionParts
     """The parts that the crib's sessions use."""
 
 
-def assemble(settings: Settings, home: Directories | None) -> Parts:
+def assemble(settings: Settings, home: Directories | None, custom: CustomSteps = NO_STEPS) -> Parts:
     """Make the parts of a crib; nothing is opened. Without a `home` everything is kept in memory.
 
     Raises `ConfigError` for a rule, a mode or a profile that does not exist, `UsageError` for a store or jobs that
@@ -170,12 +173,13 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
         approval_channels=approval_channels,
         deferred_calls=deferred_calls,
         spending=spending,
-        explainer=Explainer(views, policy, sources, tools, spending),
+        explainer=Explainer(views, policy, sources, tools, spending, custom),
         hosting=Hosting(settings, folders, profiles, shells, insight, redactor, ranking.embedder),
         resources=resources,
         loader=Loader(settings, tools, calls),
         plugins=Plugins(settings.plugins, tools, folders),
         workflows=Workflows(settings, store, tools, calls, table),
+        custom=custom,
         session=SessionParts(
             settings=settings,
             policy=policy,
@@ -213,5 +217,6 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             telemetry=open_telemetry(stack, parts.settings.telemetry, parts.redactor),
             learning=parts.learning,
             host=parts.hosting,
+            custom=parts.custom,
         )
     )

@@ -8,7 +8,7 @@ nothing, asks nobody, spends nothing; references to kept outputs in the argument
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from ..core.call import Call
@@ -19,6 +19,7 @@ from ..core.tool import Tool
 from ..disclosure.profiles import VERBS
 from ..dispatch.budgets import Spending
 from ..dispatch.steps.arguments import migrated, repaired
+from ..dispatch.steps.custom import NO_STEPS, CustomSteps, step_name
 from ..dispatch.steps.resolve import Resolve, Surroundings
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
@@ -61,6 +62,19 @@ _BY_CODE: Final[Mapping[str, Stop]] = {
 }
 """What refused, by the code of the refusal before the rules; any other is the profile's own."""
 
+_BEFORE_STEPS: Final = (
+    "name",
+    "definition",
+    "pin",
+    "scope",
+    "context",
+    "need",
+    "disabled",
+    "profile",
+    "arguments",
+)
+"""What stops a call before the program's own steps get it."""
+
 _PROVIDED_BY: Final[Mapping[str, str]] = {
     "language_server": (
         "name one: `tools: {lsp: {servers: {python: {command: [pyright-langserver, --stdio], files: ['*.py']}}}}`"
@@ -98,15 +112,27 @@ class Why:
     """The version that this session has; empty for a tool that says none."""
     deprecated: str = ""
     """Why it is not to be used any more, and what to use instead."""
+    before: tuple[str, ...] = ()
+    """Names of the program's own steps that would get the call before anything is decided. They are not run here."""
+    after: tuple[str, ...] = ()
+    """Names of the program's own steps that would get the result."""
 
 
 class Explainer:
     """Answers for one crib."""
 
     def __init__(
-        self, views: Views, policy: Policy, sources: Mapping[str, Source], tools: ToolRegistry, spending: Spending
+        self,
+        views: Views,
+        policy: Policy,
+        sources: Mapping[str, Source],
+        tools: ToolRegistry,
+        spending: Spending,
+        custom: CustomSteps = NO_STEPS,
     ) -> None:
-        """Take the parts that the pipeline of the crib decides with."""
+        """Take the parts that the pipeline of the crib decides with, and the program's own steps, to name them."""
+        self._before = tuple(map(step_name, custom.before))
+        self._after = tuple(map(step_name, custom.after))
         self._views = views
         self._resolve = Resolve(views.surroundings)
         self._policy = policy
@@ -119,7 +145,11 @@ class Explainer:
 
         `arguments` matter where a rule looks at them. For operators: the answer reveals tools out of scope, too.
         """
-        return self._explain(name, session.state, arguments or {})
+        why = self._explain(name, session.state, arguments or {})
+        if not (self._before or self._after):
+            return why
+        reached = why.tool and why.stopped_by not in _BEFORE_STEPS
+        return replace(why, before=self._before if reached else (), after=self._after)
 
     def decide(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Decision:
         """Return the decision of the policy on a call of `name` in `session`, whatever else stops that call.

@@ -131,7 +131,9 @@ def jobs_of(
         raise UsageError("jobs.engine: durable jobs need the extra: pip install 'toolcrib[durable]'")
 
     async def queue() -> Queue:
-        where = place.with_name("jobs.db") if isinstance(place, Path) else place
+        where = place
+        if isinstance(place, Path):  # the stores of several programs may lie in one folder
+            where = place.with_name(f"{place.stem}.jobs.db" if settings.store.path else "jobs.db")
         module: Any = await to_thread.run_sync(import_module, "toolcrib.jobs.dbos_queue")  # takes a second
         return module.DbosQueue(where, await store.jobs.queue(), limits.working)
 

@@ -1,11 +1,14 @@
-"""What callers may say, by keyword, about a session and about one call."""
+"""Keyword options: of a crib, of a session and of one call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, Final, TypedDict, cast
 
+from ..catalog.names import nearest
+from ..config import Settings, bare, load
+from ..config.keys import KEYS
 from ..core.context import Listener, Peer
 from ..core.elicitation import Clarifier
 from ..core.permission import Approver, Effect
@@ -13,7 +16,18 @@ from ..core.workspace import Workspace
 from ..errors import UsageError
 from ..results.limit import HINTS, Hint
 
-__all__ = ["CallOptions", "InteractionOptions", "SessionOptions", "check_calls", "check_hint", "check_options"]
+__all__ = [
+    "CallOptions",
+    "InteractionOptions",
+    "SessionOptions",
+    "check_calls",
+    "check_hint",
+    "check_options",
+    "settings_of",
+]
+
+_OF_CRIB: Final = ("after", "before", "memory", "settings")
+"""The keywords of `Toolcrib` that are no keys of the configuration."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -108,7 +122,37 @@ def check_options(given: Iterable[str], known: type[CallOptions | InteractionOpt
     names = known.__annotations__
     for name in given:
         if name not in names:
-            raise UsageError(f"there is no option {name!r}, only {', '.join(names)}")
+            raise UsageError(_unknown(name, names))
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    close = nearest(name, known, 1)
+    meant = f"; did you mean {close[0]!r}?" if close else f", only {', '.join(known)}"
+    return f"there is no option {name!r}{meant}"
+
+
+def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]) -> Settings:
+    """Return the settings of a crib: `given`, or those of a file and of keywords, which win over the file.
+
+    Raises `ConfigError` for a file or a keyword that cannot be taken, as a configuration file would: with the place,
+    the key and the nearest key. Raises `UsageError` for keywords beside settings.
+    """
+    if isinstance(given, Settings):
+        if keywords:
+            raise UsageError(
+                f"{next(iter(keywords))}: settings take no keywords beside them; use dataclasses.replace(settings, …)"
+            )
+        return given
+    if given is not None and not isinstance(cast("Any", given), str | Path):
+        raise UsageError(
+            f"Toolcrib takes settings, the path of a configuration file or keywords, not {type(given).__name__}"
+        )
+    for name in keywords:
+        if name not in KEYS and (close := nearest(name, (*KEYS, *_OF_CRIB), 1)) and close[0] in _OF_CRIB:
+            raise UsageError(_unknown(name, close))
+    if given is None and not keywords:
+        return bare()
+    return load(None if given is None else (given,), keywords)
 
 
 def check_hint(given: CallOptions) -> None:

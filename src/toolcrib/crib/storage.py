@@ -29,6 +29,7 @@ from ..telemetry.sdk import TelemetryOptions, exporting
 
 __all__ = [
     "FOLDER",
+    "STORE",
     "Folders",
     "Ranking",
     "ServerLogins",
@@ -83,17 +84,23 @@ class Folders:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 
+STORE = "toolcrib.db"
+"""In the data directory: the store where none is configured."""
+
+
 def place_of(settings: Settings) -> Path | str:
     """Return the file or the URL of the store."""
-    return settings.store.url or settings.directories.data / "toolcrib.db"
+    return settings.store.url or settings.store.path or settings.directories.data / STORE
 
 
 def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any], Any] | None = None) -> Store:
     """Return the store of `settings`, or one in memory, not started yet. Raises what `Store.at` raises."""
     if memory:
         return Store.at(None, redact=redact)
-    vault = Vault(settings.store.key or None, file=settings.directories.data / "key")
-    return Store.at(place_of(settings), redact=redact, vault=vault, retention=settings.records)
+    place = place_of(settings)
+    beside = place if settings.store.path is not None and isinstance(place, Path) else settings.directories.data / STORE
+    vault = Vault(settings.store.key or None, file=beside.with_name("key"))
+    return Store.at(place, redact=redact, vault=vault, retention=settings.records)
 
 
 def open_store(settings: Settings, *, redact: Callable[[Any], Any] | None = None) -> Store:

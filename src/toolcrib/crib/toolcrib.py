@@ -12,25 +12,26 @@ A `Toolcrib` lives as long as its tools do; sessions live inside it, one a conve
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
 
 from ..catalog.catalog import Catalog
 from ..catalog.success_rates import MEMORY
-from ..config import Settings, bare, load
+from ..config import Settings, load
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
 from ..disclosure.meta_tool_source import Counter
+from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..plugin import load_entry_points
 from ..sources.python import PythonSource
 from .assembly import assemble, build_pipeline
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_apis
 from .needs import provide
-from .options import SessionOptions
+from .options import SessionOptions, settings_of
 from .registration import Registrations
 from .session import Session
 
@@ -46,14 +47,29 @@ class Toolcrib:
     Its parts are attributes; `assembly.assemble` shows which part gets which.
     """
 
-    def __init__(self, settings: Settings | None = None, *, memory: bool = False) -> None:
-        """Without `settings`: in memory, the default profile and mode, no servers, no guests.
+    def __init__(
+        self,
+        settings: Settings | str | Path | None = None,
+        *,
+        before: Iterable[BeforeStep] = (),
+        after: Iterable[AfterStep] = (),
+        memory: bool = False,
+        **keywords: Any,
+    ) -> None:
+        """Take the path of a configuration file, its keys as keywords (`mode=`, `rules=`, `servers=` …), or settings.
 
-        `memory` keeps records, pins and artifacts in memory and temporary files, whatever the settings say. Raises
-        `ConfigError` for a rule, a mode or a profile that does not exist.
+        Keywords win over the file. Without a file no other file is read and installed guests are left out
+        (`builtins=True` takes them); without a file and a `store` everything is kept in memory. `memory` keeps records,
+        pins and artifacts in memory and temporary files, whatever the settings say.
+
+        `before` and `after` are steps of the program (`dispatch.steps.custom`): they get each validated call, and each
+        result before it is redacted. Raises `ConfigError`, with file and key, for what cannot be taken, and
+        `UsageError` for keywords beside settings.
         """
-        self.settings = settings or bare()
-        self.parts = parts = assemble(self.settings, None if memory or settings is None else settings.directories)
+        self.settings = settings_of(settings, keywords)
+        in_memory = memory or (settings is None and "store" not in keywords)
+        home = None if in_memory else self.settings.directories
+        self.parts = parts = assemble(self.settings, home, CustomSteps.of(before, after))
         """All parts, for slices above the root; the attributes below are the public ones."""
         self.tools = parts.tools
         """Sources and tools: mount, unmount, review, switch on and off."""
@@ -97,7 +113,7 @@ class Toolcrib:
 
     @classmethod
     def open(cls, *files: str | Path) -> Toolcrib:
-        """Return the crib that configuration `files` describe, or the user's own files when none are named.
+        """Return the crib that several configuration `files` describe, or the user's own files when none are named.
 
         Raises `ConfigError` naming the file and the key.
         """

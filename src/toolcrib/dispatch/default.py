@@ -25,6 +25,7 @@ from .client_output import Outward
 from .pipeline import Pipeline
 from .steps.arguments import Expand, migrate_arguments, repair_arguments, validate_arguments
 from .steps.content import Enrich, Examine, Provenance, Redact, tell_version
+from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
 from .steps.execute import Execute
 from .steps.permission import Approve, CheckBudget, Decide, ReplayOrDescribe
 from .steps.presentation import Limit, Wrap
@@ -54,6 +55,8 @@ class Parts:
     spending: Spending = field(default_factory=Spending)
     telemetry: Telemetry = field(default_factory=Telemetry)
     host: Host | None = None
+    custom: CustomSteps = NO_STEPS
+    """The steps of the program that embeds Toolcrib."""
 
 
 def build(parts: Parts) -> Pipeline:
@@ -61,8 +64,13 @@ def build(parts: Parts) -> Pipeline:
     wrap = Wrap(parts.profile_of)
     expand, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Decide(parts.policy)
 
+    before = [CustomBefore(step) for step in parts.custom.before]
+
     async def revise(call: Call) -> Call:
-        return await decide(await validate_arguments(await expand(call)))
+        call = await validate_arguments(await expand(call))
+        for step in before:
+            call = await step.confirm(call)
+        return await decide(call)
 
     return Pipeline(
         before=[
@@ -71,6 +79,7 @@ def build(parts: Parts) -> Pipeline:
             migrate_arguments,
             expand,
             validate_arguments,
+            *before,
             CheckBudget(parts.spending, parts.profile_of),
             decide,
             ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
@@ -86,6 +95,7 @@ def build(parts: Parts) -> Pipeline:
         after=[
             parts.enrich,
             tell_version,
+            *(CustomAfter(step) for step in parts.custom.after),
             Redact(parts.redactor),
             Provenance(parts.policy.taint),
             Limit(parts.limiter, parts.profile_of),

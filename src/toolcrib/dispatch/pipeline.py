@@ -23,7 +23,7 @@ from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..telemetry.otel import Telemetry
 
-__all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused"]
+__all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused", "caller_left"]
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ class Pipeline:
                 seen.append(failure.call)
             return ToolResult.of_failure(failure)
         except anyio.get_cancelled_exc_class():
-            if _caller_left():
+            if caller_left():
                 raise
             _logger.exception("call %s of %s was cancelled from inside", seen[-1].id, seen[-1].name)
             return _BROKEN_OFF
@@ -161,7 +161,7 @@ class Pipeline:
             except ToolFailure as failure:
                 result = ToolResult.of_failure(failure)
             except anyio.get_cancelled_exc_class():
-                if _caller_left():
+                if caller_left():
                     with anyio.CancelScope(shield=True):
                         await self._finish(call, _CANCELLED, number + 1)
                     raise
@@ -172,7 +172,7 @@ class Pipeline:
         return result
 
 
-def _caller_left() -> bool:
+def caller_left() -> bool:
     """Whether this task is being cancelled. A tool that awaits another, cancelled task raises the same exception.
 
     Only asyncio itself can tell the two apart; anyio's scopes cancel through it.

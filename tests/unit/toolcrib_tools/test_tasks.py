@@ -207,7 +207,7 @@ async def test_where_the_user_decides_and_nobody_can_be_asked_nothing_is_changed
     task = await made(session, "Ship it", requires_approval=True)
 
     failure = await refused(session, "edit_task", task_id=task, status="IN_PROGRESS")
-    assert "there is nobody to ask" in failure.text
+    assert "no user to ask" in failure.text
     assert await status(session, task) == "READY"
 
 

@@ -6,7 +6,6 @@ import base64
 import re
 import time
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
@@ -150,9 +149,10 @@ def _with_client(
     if client.auth == "post":
         return {**named, "client_secret": client.secret}, {}
     if client.auth == "private_key_jwt":
-        signing: Any = import_module(f"{__package__}.client_assertion")  # loads cryptography: few servers need it
-        word = signing.signed_word(spec.private_key, client.id, issuer)
-        return {**named, "client_assertion_type": _ASSERTION, "client_assertion": word}, {}
+        from .client_assertion import client_assertion  # loads PyJWT and cryptography: few servers need it
+
+        assertion = client_assertion(spec.private_key, client.id, issuer)
+        return {**named, "client_assertion_type": _ASSERTION, "client_assertion": assertion}, {}
     return named, {}
 
 

@@ -39,7 +39,7 @@ def test_what_is_wrong_in_one_group_is_told_and_hides_no_other() -> None:
     assert groups.problems == (
         "skill_groups.a: a mapping with `skills` was expected",
         "skill_groups.b.skils: unknown key, not used; did you mean 'skills'?",
-        "skill_groups.c.skills: a list of names was expected; what is none is left out",
+        "skill_groups.c.skills: a list of names was expected; other items are left out",
     )
 
 

@@ -5,9 +5,8 @@ import pytest
 from toolcrib.catalog.ranking.entry import Entry
 from toolcrib.catalog.ranking.fields import LEVELS, document
 from toolcrib.catalog.ranking.query import Plan, plan, saves_file
-from toolcrib.catalog.ranking.synonyms import SYNONYMS, relatives
-from toolcrib.catalog.ranking.text import squash, stem, terms
-from toolcrib.catalog.ranking.topics import TOPICS
+from toolcrib.catalog.ranking.synonyms import relatives
+from toolcrib.catalog.ranking.text import read_lines, squash, stem, terms
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,7 @@ def test_relatives_point_both_ways_and_close_ones_count_more() -> None:
 
 
 def test_groups_of_relatives_hold_single_words_and_none_twice() -> None:
-    for line in [*SYNONYMS.strip().splitlines(), *TOPICS.strip().splitlines()]:
+    for line in [*read_lines("synonyms.txt"), *read_lines("topics.txt")]:
         words = line.split()
         assert len(words) == len(set(words)) > 1, line
         assert all(word.isalnum() and word.islower() for word in words), line

@@ -395,3 +395,35 @@ def test_a_tool_that_is_taken_back_gives_its_name_to_the_source_that_waited_for_
     registry.amend("a", removed=["x"])
     assert (registry.catalog.tools["x"].source, registry.problems) == ("b", ())
     assert registry.last_change.changed == ("x",)
+
+
+def test_a_catalog_is_a_mapping_of_exact_names() -> None:
+    registry = Registry()
+    registry.put("git", [tool("status", "git"), tool("log", "git")])
+    catalog = registry.catalog
+
+    assert (len(catalog), list(catalog)) == (2, ["git__status", "git__log"])
+    assert ("git__log" in catalog, "log" in catalog, 3 in catalog) == (True, False, False)
+    assert dict(catalog) == dict(catalog.items()) == dict(catalog.tools)
+    assert catalog["git__log"] is catalog.find("log") is catalog.get("git__log")
+    assert (catalog.get("log"), catalog.get("log", "none")) == (None, "none")
+
+
+def test_a_name_that_a_catalog_lacks_is_a_key_error_with_the_nearest_ones() -> None:
+    registry = Registry()
+    registry.put("git", [tool("status", "git"), tool("log", "git")])
+
+    with pytest.raises(KeyError, match="git__status"):
+        registry.catalog["git__statsu"]
+    with pytest.raises(KeyError, match="no tool 'x'"):
+        Registry().catalog["x"]
+
+
+def test_catalogs_are_told_apart_by_identity_and_compared_by_version() -> None:
+    first, second = Registry(), Registry()
+    for registry in (first, second):
+        registry.put("git", [tool("status", "git")])
+
+    assert first.catalog.version == second.catalog.version
+    assert first.catalog != second.catalog
+    assert len({first.catalog, second.catalog, first.catalog}) == 2

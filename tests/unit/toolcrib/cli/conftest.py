@@ -12,8 +12,10 @@ from typer.testing import CliRunner, Result
 
 from toolcrib.cli.main import app
 
-__all__ = ["NOTES_SERVER", "User", "furnished", "owner", "user"]
+__all__ = ["NOTES_SERVER", "TOOLCRIB", "User", "furnished", "owner", "user"]
 
+TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
+"""What entries start: `connect` from a clone copies its whole environment otherwise."""
 NOTES_SERVER = str(Path(__file__).with_name("notes_server.py"))
 
 
@@ -24,7 +26,8 @@ class User:
         self.home = home
         self.project = home / "project"
         self.config = home / ".config" / "toolcrib" / "config.yaml"
-        self._runner = CliRunner(env={"HOME": str(home), **dict.fromkeys(_UNSET)})
+        self.environ = {"HOME": str(home), "TOOLCRIB_COMMAND": TOOLCRIB, **dict.fromkeys(_UNSET)}
+        self._runner = CliRunner(env=self.environ)
 
     def types(self, *words: str, stdin: str | None = None) -> Result:
         """Run one command to its end."""

@@ -156,7 +156,7 @@ def test_where_toolcrib_asks_in_the_place_of_the_client_the_guard_is_on(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setattr("toolcrib.cli.serve_stdio.private_directory", _no_directory)
 
-    result = user.types("hook", "claude", stdin=event("touch a"))
+    result = user.types("hook", "claude", "--seconds", "1", stdin=event("touch a"))
 
     assert json.loads(result.stdout)["hookSpecificOutput"]["permissionDecision"] == decision
 

@@ -156,7 +156,7 @@ def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, te
         ("{comand: x}", "servers.bad.comand: unknown key; did you mean 'command'?"),
         ("{}", "servers.bad: has neither `command` (a program to start) nor `url` (a server to call)"),
         ("nonsense", "servers.bad: a mapping with `command` or `url` was expected"),
-        ("{command: x, type: htp}", "servers.bad.type: 'htp' is none of stdio, http, sse; did you mean 'http'?"),
+        ("{command: x, type: htp}", "servers.bad.type: 'htp' is not one of stdio, http, sse; did you mean 'http'?"),
         ("{type: http, command: x}", "servers.bad: a server of type 'http' needs `url`"),
         ("{url: ftp://x}", "servers.bad.url: an http:// or https:// URL was expected"),
         ("{command: x, args: y}", "servers.bad.args: a list of strings was expected"),

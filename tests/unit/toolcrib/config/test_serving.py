@@ -50,7 +50,7 @@ def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:
         ("tokens: [{token: a, scope: root}]\n", "c.yaml:1: tokens.0.scope: one of call, admin was expected"),
         ("tokens: [{token: a, instance: b}]\n", "tokens.0.instance: unknown key; did you mean 'instances'?"),
         ("registration: {accept: maybe}\n", "c.yaml:1: registration.accept: true or false was expected"),
-        ("registration:\n  private_hosts: ['a/b']\n", "c.yaml:2: registration.private_hosts.0: 'a/b' is no host"),
+        ("registration:\n  private_hosts: ['a/b']\n", "c.yaml:2: registration.private_hosts.0: 'a/b' is not a host"),
     ],
 )
 def test_what_cannot_be_taken_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:

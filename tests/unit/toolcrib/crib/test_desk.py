@@ -108,7 +108,7 @@ async def test_what_nobody_decided_is_asked_and_silence_is_a_no(tool: str, argum
         [row] = await crib.store.calls.list()
 
     assert (ruling.behavior, ruling.unanswered) == ("deny", True)
-    assert "nobody answered within 0.1 s" in ruling.message
+    assert "no answer within 0.1 s" in ruling.message
     assert (approval.state, json.loads(approval.arguments)) == ("expired", arguments)
     assert (row.outcome, row.decision) == ("denied", "ask")
 

@@ -275,7 +275,7 @@ async def test_a_run_that_must_ask_stops_and_goes_on_with_the_answers() -> None:
             "c1.0": '{"sold":"tea","price":1}',
             "c1.1": "seen shelf",
             "c1.2": "denied: Ada refused sell: no cake\n"
-            "Go by what was said; do not try another way to the same effect.",
+            "Follow the approver's comment; do not try another way to the same effect.",
         }
         assert sorted((one.state, one.by) for one in await crib.approvals.list()) == [
             ("denied", "Ada"),

@@ -292,9 +292,8 @@ async def test_ended_jobs_are_forgotten_by_count_and_by_age() -> None:
     async with crib_of(quick, None, jobs=JobLimits(age=1e-6, working=1)) as crib:
         id = await started(free(crib), background=True)
         await eventually(lambda: crib.jobs.room("local"))
-        with pytest.raises(ToolFailure) as refusal:
+        with pytest.raises(ToolFailure, match="there is no task"):
             await crib.jobs.get(id, "local")
-        assert refusal.value.code == "not_found"
 
 
 async def test_waiting_for_a_result_that_does_not_come_ends_in_time() -> None:
@@ -344,9 +343,8 @@ async def test_a_client_that_was_answered_hears_no_more_and_is_asked_nothing() -
         heard = len(peer.notifications)
         context = bench.contexts[0]
         await context.report(2, 2)
-        with pytest.raises(ToolFailure) as refused:
+        with pytest.raises(ToolFailure, match="no user to ask"):
             await context.clarify("Which?")
-        assert refused.value.code == "unavailable"
         assert context.peer is not None
         with pytest.raises(ToolFailure, match="goes on without it"):
             await context.peer.request("elicitation/create", {})

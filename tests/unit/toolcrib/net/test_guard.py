@@ -123,5 +123,5 @@ def test_a_rule_is_a_host_a_host_with_its_port_or_a_url(text: str, rule: tuple[s
 
 @pytest.mark.parametrize("text", ["", "*", "*.example.org", "user@host", "host:port", "host/path", "10.0.0.0/8"])
 def test_what_is_no_host_is_no_rule(text: str) -> None:
-    with pytest.raises(UsageError, match="host"):
+    with pytest.raises(UsageError, match="is not a host"):
         host_rule(text)

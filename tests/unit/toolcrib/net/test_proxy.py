@@ -427,7 +427,7 @@ def test_a_pattern_is_read(text: str, pattern: HostPattern) -> None:
      "a b", "a:0", "a:99999", "a:b", "user@a", "-a.org", "ä.org"],
 )  # fmt: skip
 def test_what_is_no_pattern_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="host"):
+    with pytest.raises(UsageError, match="is not a host"):
         host_pattern(text)
 
 

@@ -94,7 +94,7 @@ def test_a_wary_session_takes_what_says_it_reads_for_a_write() -> None:
     [
         (["a"], "p: a mapping from a tool's name to allow, ask or deny was expected"),
         ({"a": "alow"}, "p.a: the effects are allow, ask, deny, not 'alow'; did you mean allow?"),
-        ({1: "ask"}, "p: 1 is no name of a tool; * stands for every tool"),
+        ({1: "ask"}, "p: 1 is not a tool name; * stands for every tool"),
     ],
 )
 def test_a_broken_permission_is_an_error_with_its_key(given: Any, reason: str) -> None:

@@ -128,7 +128,7 @@ async def test_silence_is_a_deny_or_as_configured_claude_codes_own_dialog_and_th
         questions = await crib.approvals.list()
 
     assert (denied["permissionDecision"], handed["permissionDecision"]) == ("deny", "ask")
-    assert "within 0.1 s" in handed["permissionDecisionReason"]
+    assert "no answer within 0.1 s" in handed["permissionDecisionReason"]
     assert (dialog, len(questions)) == ("", 2)
 
 

@@ -25,7 +25,8 @@ from toolcrib.mcp.auth.login_store import FileLogins, login_key
 from toolcrib.mcp.client.http_session import probe_auth_challenge
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
-from toolcrib.net.oauth.login import Login, OAuthSpec
+from toolcrib.net.oauth.login import OAuthSpec
+from toolcrib.net.oauth.login import Login
 
 __all__: list[str] = []
 
@@ -195,7 +196,7 @@ async def test_a_login_that_cannot_be_renewed_asks_for_the_command_and_keeps_no_
 
         failure = await source.failing("add", a=3, b=4)
 
-    assert failure.message.startswith("server 'peer' needs a login")
+    assert failure.message == "server 'peer' needs a login: its login is no longer valid"
     left = kept(peer, logins)
     assert (left.tokens.access, left.tokens.refresh, left.client) == ("", "", login.client)
 

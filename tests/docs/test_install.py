@@ -1,0 +1,114 @@
+"""What `docs/install.md` promises: a wheel that runs in an empty environment, and entries that outlive a clone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from importlib.metadata import Distribution
+from pathlib import Path
+
+import pytest
+
+from rig import PATIENCE, ROOT
+from toolcrib.cli.own_environment import installed_distributions, needed_distributions
+
+__all__: list[str] = []
+
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+
+
+def ran(command: list[str | Path], folder: Path, env: Mapping[str, str]) -> str:
+    """Run a command that succeeds and return what it prints."""
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE * 4)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def newcomer(home: Path) -> dict[str, str]:
+    """Return the environment of somebody whose shell knows neither this clone nor its virtual environment."""
+    return {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(home)}
+
+
+def repack(one: Distribution, folder: Path) -> None:
+    """Write the wheel again that a distribution was installed from."""
+    *_, tag = (line[5:] for line in (one.read_text("WHEEL") or "").splitlines() if line.startswith("Tag: "))
+    name = f"{one.metadata['Name'].replace('-', '_')}-{one.version}-{tag}.whl"
+    with zipfile.ZipFile(folder / name, "w") as wheel:
+        for file in one.files or ():
+            if (
+                file.parts[0] != ".."
+                and "__pycache__" not in file.parts
+                and (found := Path(str(file.locate()))).is_file()
+            ):
+                wheel.write(found, str(file))
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with our wheel, built by `make wheel`, and those of what it requires and no more."""
+    folder = tmp_path_factory.mktemp("wheels")
+    ran(["make", "wheel", f"DIST={folder}"], ROOT, os.environ)
+    there = installed_distributions()
+    for name, one in needed_distributions(there, extras=frozenset()).items():
+        if name != "toolcrib":
+            repack(one, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an environment with nothing but our wheel and what it requires."""
+    environment = tmp_path_factory.mktemp("installed") / "environment"
+    ran([sys.executable, "-m", "venv", "--without-pip", environment], ROOT, os.environ)
+    options = ["--no-index", "--find-links", str(wheels), "--no-compile", "toolcrib"]
+    own_settings = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "PIP_CONSTRAINT": "", "PIP_FIND_LINKS": ""}
+    ran([*PIP, "--python", environment, "install", *options], ROOT, own_settings)
+    return environment
+
+
+def test_the_wheel_demonstrates_itself_in_an_empty_environment(installed: Path, tmp_path: Path) -> None:
+    shown = ran([installed / "bin" / "toolcrib", "demo", "--once"], tmp_path, newcomer(tmp_path))
+
+    assert "> call_tool time__get_current_time" in shown
+
+
+def test_an_installed_program_is_what_an_entry_names(installed: Path, tmp_path: Path) -> None:
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+
+    ran([installed / "bin" / "toolcrib", "connect", "cursor"], tmp_path, newcomer(tmp_path))
+
+    assert json.loads(file.read_text())["mcpServers"]["toolcrib"]["command"] == str(installed / "bin" / "toolcrib")
+
+
+def test_an_entry_from_a_clone_starts_a_copy_that_has_nothing_of_the_clone(tmp_path: Path) -> None:
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    typed = [Path(sys.executable).with_name("toolcrib"), "connect", "cursor"]
+
+    ran(typed, tmp_path, newcomer(tmp_path))
+    again = ran(typed, tmp_path, newcomer(tmp_path))
+
+    program = Path(json.loads(file.read_text())["mcpServers"]["toolcrib"]["command"])
+    data = tmp_path / ".local" / "share" / "toolcrib"
+    assert program == data / "environment" / "bin" / "toolcrib"
+    assert (len(list((data / "environments").iterdir())), "has Toolcrib already" in again) == (1, True)
+    loaded = ran([program.parent / "python", "-c", _LOADED], tmp_path, newcomer(tmp_path))
+    assert [path for path in json.loads(loaded) if Path(path).is_relative_to(ROOT)] == []
+    assert str(ROOT) not in program.read_text()
+    assert ran([program, "version"], tmp_path, newcomer(tmp_path)).startswith("toolcrib ")
+
+
+_LOADED = """\
+import json, sys, toolcrib.cli.connect, toolcrib.cli.serve_process, toolcrib_agent, toolcrib_tools
+
+files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+print(json.dumps([*sys.path, *files]))
+"""
+"""What the copy would load: the folders that it imports from, and the files that it has imported."""

@@ -1,0 +1,184 @@
+"""How a crib is made: of a file, of keywords, of settings; and the options that sessions and calls take."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Toolcrib, UsageError, tool
+from toolcrib.config import bare, load
+from toolcrib.errors import ConfigError, ConfigErrors
+
+CONFIG = """\
+mode: autonomous
+rules: {deny: [pay]}
+servers: {github: {command: github-server, disabled: true}}
+profile: flat
+"""
+
+
+@tool(kind="write")
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool(kind="write")
+async def note(text: str) -> str:
+    """Write a note."""
+    return text
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def _error(*given: Any, **keywords: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        Toolcrib(*given, **keywords)
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+async def test_a_crib_is_what_its_file_says(tmp_path: Path, kind: type) -> None:
+    file = tmp_path / "toolcrib.yaml"
+    file.write_text(CONFIG)
+
+    crib = Toolcrib(kind(file))
+
+    assert crib.settings == load([file])
+    assert (crib.settings.mode, crib.settings.deny, crib.settings.profile) == ("autonomous", ("pay",), "flat")
+    assert Path(crib.store.place) == crib.settings.directories.data / "toolcrib.db"
+
+
+async def test_keywords_make_the_same_crib_as_a_file_and_read_none(tmp_path: Path) -> None:
+    own = tmp_path / "home" / ".config" / "toolcrib" / "config.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("profile: tiered\n")
+    servers = {"files": {"command": "files-server", "args": ["--port", 80], "env": {"KEY": "s3cret-s3cret"}}}
+
+    crib = Toolcrib(mode="autonomous", rules={"deny": ["pay"], "allow": ["note"]}, servers=servers, memory=True)
+
+    assert (crib.settings.mode, crib.settings.profile, crib.settings.files) == ("autonomous", "adaptive", ())
+    assert (crib.settings.deny, crib.settings.allow) == (("pay",), ("note",))
+    [spec] = crib.settings.servers
+    assert (spec.name, spec.command, spec.args) == ("files", "files-server", ("--port", "80"))
+    assert spec.cwd == str(Path.cwd())
+    assert "s3cret-s3cret" in crib.settings.secrets
+    assert crib.settings.builtins is False
+
+
+async def test_rules_of_keywords_decide(tmp_path: Path) -> None:
+    async with Toolcrib(mode="autonomous", rules={"deny": ["pay"]}) as crib, crib.session() as session:
+        crib.add(pay, note)
+
+        refused, done = await session.call("pay", {"amount": 3}), await session.call("note", {"text": "x"})
+
+    assert (refused.error and refused.error.code, done.text) == ("denied", "x")
+
+
+async def test_keywords_win_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "toolcrib.yaml"
+    file.write_text(CONFIG)
+
+    crib = Toolcrib(file, mode="manual", servers={"github": {"command": "other"}}, memory=True)
+
+    assert (crib.settings.mode, crib.settings.profile) == ("manual", "flat")
+    assert [spec.command for spec in crib.settings.servers] == ["other"]
+    assert [problem.code for problem in crib.problems] == ["duplicate"]
+
+
+async def test_a_store_of_keywords_outlives_the_process_and_without_one_nothing_is_kept(tmp_path: Path) -> None:
+    place = tmp_path / "calls.db"
+    async with Toolcrib(store=place, mode="autonomous") as crib, crib.session() as session:
+        crib.add(note)
+        await session.call("note", {"text": "kept"})
+
+    async with Toolcrib(store=str(place)) as crib:
+        rows = await crib.store.calls.list()
+
+    assert [(row.tool, row.outcome) for row in rows] == [("note", "ok")]
+    assert Path(crib.store.place) == place
+    assert Toolcrib(mode="autonomous").parts.folders.home is None
+    assert not (tmp_path / "home" / ".local" / "share" / "toolcrib" / "toolcrib.db").exists()
+
+
+def test_a_store_of_a_file_lies_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "toolcrib.yaml"
+    file.write_text("store: calls.db\n")
+
+    assert Toolcrib(file).store.place == str(tmp_path / "calls.db")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "key", "nearest"),
+    [
+        ({"moed": "plan"}, "moed", "'mode'"),
+        ({"server": {}}, "server", "'servers'"),
+        ({"rules": {"denny": []}}, "rules.denny", "'deny'"),
+        ({"limits": {"timeuot": 3}}, "limits.timeuot", "'timeout'"),
+        ({"mode": "cautios"}, "mode", "'cautious'"),
+        ({"servers": [1]}, "servers", ""),
+        ({"sources": {"opnapi": {}}}, "sources.opnapi", "'openapi'"),
+        ({"store": 3}, "store", ""),
+        ({"store": {"url": "postgres://db/x", "path": "x.db"}}, "store", ""),
+        ({"store": "mysql://db"}, "store", ""),
+    ],
+)
+def test_a_wrong_keyword_is_the_error_that_the_same_line_of_a_file_is(
+    tmp_path: Path, keywords: dict[str, Any], key: str, nearest: str
+) -> None:
+    import json
+
+    file = tmp_path / "c.yaml"
+    file.write_text(json.dumps(keywords))
+
+    by_keyword, by_file = _error(**keywords), _error(file)
+
+    assert by_keyword.key == by_file.key
+    assert by_keyword.key.startswith(key)
+    assert by_keyword.file == ""
+    assert str(by_file).endswith(str(by_keyword))
+    assert nearest in str(by_keyword)
+
+
+def test_all_wrong_keywords_are_named_at_once() -> None:
+    error = _error(moed="plan", limits={"timeuot": 3})
+
+    assert isinstance(error, ConfigErrors)
+    assert [one.key for one in error.errors] == ["moed", "limits.timeuot"]
+
+
+def test_a_server_that_cannot_be_taken_is_a_problem_and_hides_no_other() -> None:
+    crib = Toolcrib(servers={"bad": {"comand": "x"}, "good": {"command": "y"}})
+
+    assert [spec.name for spec in crib.settings.servers] == ["good"]
+    assert [(problem.source, problem.code) for problem in crib.problems] == [("bad", "bad_config")]
+    assert "'command'" in crib.problems[0].message
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    assert _error(tmp_path / "no.yaml").file == str(tmp_path / "no.yaml")
+
+
+def test_what_is_no_configuration_is_refused() -> None:
+    for given, keywords in (({"mode": "plan"}, {}), (3, {}), (bare(), {"mode": "plan"}), (None, {"befor": []})):
+        with pytest.raises(UsageError):
+            Toolcrib(given, **keywords)  # pyright: ignore[reportArgumentType]
+
+
+async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() -> None:
+    async with Toolcrib() as crib:
+        crib.add(note)
+        with pytest.raises(UsageError, match="'allowed_tools'"):
+            crib.session(alowed_tools=["note"])  # pyright: ignore[reportCallIssue]
+        async with crib.session() as session:
+            with pytest.raises(UsageError, match="'timeout'"):
+                await session.call("note", {"text": "x"}, timeuot=3)  # pyright: ignore[reportCallIssue]
+            with pytest.raises(UsageError, match="'required_capabilities'"):
+                session.begin(required_capability=[])  # pyright: ignore[reportCallIssue]
+            with pytest.raises(UsageError, match="timeout"):
+                await session.call("note", {"text": "x"}, xyz=3)  # pyright: ignore[reportCallIssue]
