@@ -20,8 +20,8 @@ from ..core.permission import Answer, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
-from ..policy.asking.confirmation import confirmation_word
-from ..policy.asking.notifications import Board
+from ..policy.asking.answers import Board
+from ..policy.asking.questions import confirmation_word
 from ..results.redact import Redactor
 from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table

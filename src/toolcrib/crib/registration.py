@@ -32,7 +32,7 @@ from ..sources.source import Listing
 from ..sources.yaml.entry import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
-from ..store.registrations import RegistrationRow
+from ..store.definitions import RegistrationRow
 from .assembly import Parts
 from .definitions import ApiRunner, BadDefinition, Definition, Wrong, read_definition
 from .tools import FUNCTIONS

@@ -18,17 +18,15 @@ from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Transaction
 from .database import Database, OwnConnection
+from .definitions import Pins, RegistrationRows
 from .file_changes import Pending
-from .idempotency import Receipts, settle_receipts
+from .idempotency import Receipts, WorkflowRuns, settle_receipts
 from .jobs import JobRows
-from .pins import Pins
 from .records import RecordRows
-from .registrations import RegistrationRows
 from .retention import BATCH, Retention, drop_old
 from .sqlite import SqliteDatabase
 from .threads import Reader, Writer
 from .vault import Vault
-from .workflows import WorkflowRuns
 
 __all__ = ["CHECK_SECONDS", "Store", "database_at", "is_url"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.mcp.client.spec import McpLimits
-from toolcrib.mcp.stdio import SpooledMessage, Flood, LineReader
+from toolcrib.mcp.stdio import Flood, LineReader, SpooledMessage
 
 __all__: list[str] = []
 
