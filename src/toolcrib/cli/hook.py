@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -88,7 +87,9 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     request = HookRequest(event=event, project=str(project), mode=settings.mode, unanswered=options.unanswered)
     link = _joined(settings, files, overrides, project)
     if link is None:
-        said: str = _module("toolcrib.cli.desk").decide_here(settings, request, until - time.monotonic())
+        from .desk import decide_here  # loads the policy: only without a daemon
+
+        said: str = decide_here(settings, request, until - time.monotonic())
         return said
     with link:
         return _asked(link, request, until)
@@ -100,13 +101,14 @@ def _joined(
     """Return a connection to the local daemon; None where there can be none. Raises `UsageError`."""
     if sys.platform == "win32":
         return None
-    joining = _module("toolcrib.cli.serve_stdio")
+    from .serve_stdio import Manners, shim_of  # POSIX only
+
     try:
-        shim = joining.shim_of(settings, files, overrides, joining.Manners(way="hook", project=project))
+        shim = shim_of(settings, files, overrides, Manners(way="hook", project=project))
     except UsageError:
         return None
     link, _ = shim.join()
-    return cast("socket.socket", link)
+    return link
 
 
 def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
@@ -143,8 +145,3 @@ def _read(arguments: Sequence[str]) -> HookOptions | None:
     if unanswered not in ("deny", "ask") or not seconds.replace(".", "", 1).isdecimal():
         return None
     return HookOptions(tuple(files), said.get("mode", ""), unanswered, float(seconds))
-
-
-def _module(name: str) -> Any:
-    """Load what only some uses need: this must be quick."""
-    return import_module(name)

@@ -11,9 +11,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 
@@ -36,6 +35,9 @@ from ..store.definitions import RegistrationRow
 from .assembly import Parts
 from .definitions import ApiRunner, BadDefinition, Definition, Wrong, read_definition
 from .tools import FUNCTIONS
+
+if TYPE_CHECKING:
+    from ..net.client import WebClient
 
 __all__ = ["Full", "Limits", "Registration", "Registrations", "Taken", "Way"]
 
@@ -119,7 +121,7 @@ class Registrations:
         self._limits = limits or Limits()
         self._kept: dict[str, dict[str, Registration]] = {}
         self._lock = anyio.Lock()
-        self._net: Any = None
+        self._net: WebClient | None = None
 
     @property
     def instances(self) -> tuple[str, ...]:
@@ -355,13 +357,13 @@ class Registrations:
         run = ApiRunner(how, client) if definition.api else EndpointRunner(how, client)
         return run, client if how.allow_private else None
 
-    def _client(self) -> Any:
+    def _client(self) -> WebClient:
         """Return what all but those with an address of their own send by; the HTTP client is loaded now."""
         if self._net is None:
             self._net = _web_client(self._settings.registration.private_hosts)
         return self._net
 
-    def _own_client(self, how: Endpoint) -> Any:
+    def _own_client(self, how: Endpoint) -> WebClient:
         return _web_client([how.url.pieces[0]])
 
     async def _source_of(self, instance: str) -> RestSource:
@@ -424,5 +426,7 @@ def _row(registration: Registration) -> RegistrationRow:
     )
 
 
-def _web_client(hosts: Iterable[str]) -> Any:
-    return import_module("toolcrib.net.client").WebClient(Guard.of(hosts))
+def _web_client(hosts: Iterable[str]) -> WebClient:
+    from ..net.client import WebClient  # the HTTP client is slow to load: few cribs have registrations
+
+    return WebClient(Guard.of(hosts))

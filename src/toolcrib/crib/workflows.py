@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.catalog import Catalog
 from ..config import Settings
@@ -13,11 +12,13 @@ from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
 from ..errors import UsageError
-from ..sources.source import Source
 from ..store.store import Store
 from .calls import CallRunner
 from .session_table import SessionTable
 from .tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from ..sources.workflows.source import WorkflowSource
 
 __all__ = ["Workflows"]
 
@@ -34,7 +35,7 @@ class Workflows:
         self._tools = tools
         self._calls = calls
         self._sessions = sessions
-        self._source: Any = None
+        self._source: WorkflowSource | None = None
 
     @property
     def catalog(self) -> Catalog:
@@ -64,18 +65,20 @@ class Workflows:
         `strict` raises its `ConfigError` instead. Raises `UsageError` where what they need is not installed.
         """
         workflows = tuple(given)
-        if workflows and self._source is None:
+        if not workflows:
+            return
+        if self._source is None:
             self._source = await self._mounted()
         for workflow in workflows:
             self._source.put(workflow.name, workflow.values, file=workflow.file, strict=strict)
 
-    async def _mounted(self) -> Any:
+    async def _mounted(self) -> WorkflowSource:
         try:
-            module = import_module("..sources.workflows.source", __package__)
+            from ..sources.workflows.source import WorkflowSource  # needs the extra `workflows`
         except ImportError as error:
             raise UsageError(f"workflows need more: pip install 'toolcrib[workflows]' ({error})") from error
-        source = module.WorkflowSource(self, self._store.workflows)
-        await self._tools.mount_source(cast("Source", source), prefix=False, trusted=True)
+        source = WorkflowSource(self, self._store.workflows)
+        await self._tools.mount_source(source, prefix=False, trusted=True)
 
         def follow(change: CatalogChanged) -> None:
             if source.uses((*change.added, *change.changed, *change.removed)):

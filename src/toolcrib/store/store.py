@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -49,7 +48,9 @@ def database_at(place: Path | str | None) -> Database:
         scheme = place.partition(":")[0]
         raise UsageError(f"store: {scheme}:… is not a store; give postgresql://… or leave it out for a file of its own")
     try:
-        database: Database = import_module(".postgres", __package__).PostgresDatabase(place)
+        from .postgres import PostgresDatabase  # needs psycopg, of the extra `postgres`
+
+        database: Database = PostgresDatabase(place)
     except ModuleNotFoundError as error:
         raise UsageError("a store in PostgreSQL needs the extra: pip install 'toolcrib[postgres]'") from error
     except ImportError as error:  # psycopg is there and its C library is not

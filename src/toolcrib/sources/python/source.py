@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from types import FunctionType, MethodType
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from ...core.context import Context
@@ -23,28 +22,18 @@ from ..source import Amendment, Listing, Publish
 from .declaration import Declaration, ToolOptions, declaration_of
 from .discovery import Found, find
 
+if TYPE_CHECKING:
+    from .signature import Signature
+
 __all__ = ["PythonSource"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class _Signature(Protocol):
-    """What `signature.Signature` is; that module loads pydantic, so it is loaded when it is needed."""
-
-    @property
-    def description(self) -> str: ...
-    @property
-    def input_schema(self) -> dict[str, Any]: ...
-    @property
-    def output_schema(self) -> dict[str, Any] | None: ...
-    def arguments(self, given: Mapping[str, Any], context: Context) -> dict[str, Any]: ...
-    def result(self, value: Any) -> ToolResult: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     tool: Tool
-    signature: _Signature
+    signature: Signature
     body: Body
     function: Callable[..., Any]
 
@@ -56,7 +45,7 @@ class _Reading:
     declaration: Declaration
     doc: str | None
     tool: Tool
-    signature: _Signature
+    signature: Signature
 
     def is_of(self, found: Found, doc: str | None) -> bool:
         return self.declaration is found.declaration and self.doc == doc and self.tool.name == found.name
@@ -236,7 +225,7 @@ def _entry(found: Found, source: str) -> _Entry:
     return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
 
 
-def _read_once(found: Found, source: str) -> tuple[Tool, _Signature]:
+def _read_once(found: Found, source: str) -> tuple[Tool, Signature]:
     """Read a function; one that is marked, and so is a tool for good, is read once in a process.
 
     A method reads the same whatever object it is of, unless it takes its description from a class above.
@@ -254,18 +243,19 @@ def _read_once(found: Found, source: str) -> tuple[Tool, _Signature]:
     return reading.tool, reading.signature
 
 
-def _read(found: Found, source: str) -> tuple[Tool, _Signature]:
+def _read(found: Found, source: str) -> tuple[Tool, Signature]:
     options = found.declaration.options
-    read = cast("Callable[..., _Signature]", import_module(".signature", __package__).read_signature)
+    from .signature import read_signature  # loads pydantic: with the first function, not with the package
+
     if not found.name.isidentifier() and "name" not in options:
         raise UsageError(f"{found.name!r} is no name for a tool; give it one with @tool(name=…)")
-    signature = read(found.function, options.get("description", ""))
+    signature = read_signature(found.function, options.get("description", ""))
     tool = _tool(found.name, source, options, signature, streams=is_stream(found.function))
     _check(tool)
     return tool, signature
 
 
-def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *, streams: bool) -> Tool:
+def _tool(name: str, source: str, options: ToolOptions, signature: Signature, *, streams: bool) -> Tool:
     return Tool(
         name=name,
         local_name=name,
@@ -297,7 +287,7 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
     )
 
 
-def _lineage(options: ToolOptions, signature: _Signature) -> Lineage:
+def _lineage(options: ToolOptions, signature: Signature) -> Lineage:
     if not options.keys() & {"version", "deprecated", "migrations"}:
         return NO_LINEAGE
     return Lineage(
