@@ -45,8 +45,8 @@ async def add(a: int, b: int) -> int:
 def settings(folder: Path, url: str, *, work: bool) -> Settings:
     limits = JobLimits(engine="durable", work=work, working=64, waiting=1_000_000, kept=1_000_000)
     places = Directories.of({"HOME": str(folder), "XDG_DATA_HOME": str(folder)})
-    return Settings(
-        directories=places,
+    return Settings.of(
+        places,
         builtins=False,
         mode="autonomous",
         jobs=limits,

@@ -14,7 +14,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -75,7 +74,7 @@ async def main() -> None:
     peer = FastMCP("peer")
     for function in (wait, block):
         peer.tool(function)
-    settings = replace(bare(), mode="autonomous")
+    settings = bare().with_values(mode="autonomous")
     with ThreadPoolExecutor(TOGETHER) as pool:
         async with Toolcrib(settings, memory=True) as crib:
             for function in (wait, block):

@@ -91,7 +91,7 @@ async def ours(file: Path, home: Path) -> dict[str, Any]:
     spec = OpenApiSpec(name="github", spec=str(file), settings=ApiSettings(base_url="https://api.github.com"))
     directories = Directories.of({"HOME": str(home)})
     import_module("toolcrib.sources.openapi.source")  # what a crib loads where there is an API
-    settings = Settings(directories=directories, openapi=(spec,), accept=True, builtins=False)
+    settings = Settings.of(directories, openapi=(spec,), accept=True, builtins=False)
 
     async def opened(name: str) -> tuple[dict[str, float], dict[str, Any]]:
         watch = Watch()

@@ -46,7 +46,7 @@ def play(request: httpx2.Request) -> httpx2.Response:
 
 async def main() -> None:
     http = DefaultAsyncHttpxClient(transport=httpx2.MockTransport(play))
-    async with Toolcrib() as crib, AsyncAnthropic(api_key="none", http_client=http) as client:
+    async with Toolcrib(memory=True) as crib, AsyncAnthropic(api_key="none", http_client=http) as client:
         crib.add([order])
         print(await talk(client, crib.session(mode="cautious", approver=defer_approval), "Order tea."))
 

@@ -31,7 +31,7 @@ async def main() -> None:
     wanted = {"name": "order", "args": {"item": "tea", "amount": 5}, "id": "1"}
     model = Played(messages=iter([AIMessage("", tool_calls=[wanted]), AIMessage("Five are on their way.")]))
     thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
-    async with Toolcrib() as crib:
+    async with Toolcrib(memory=True) as crib:
         crib.add([order])
         session = crib.session(mode="cautious", approver=defer_approval)
         agent = create_agent(model, middleware=[ToolcribMiddleware(session)], checkpointer=InMemorySaver())

@@ -16,7 +16,7 @@ async def main() -> None:
     wanted = function_call("order", {"item": "tea", "amount": 5}, call_id="1")
     model = ScriptedModel([[wanted], [assistant_message("Five are on their way.")]])
     quietly = RunConfig(tracing_disabled=True)
-    async with Toolcrib() as crib:
+    async with Toolcrib(memory=True) as crib:
         crib.add([order])
         session = crib.session(mode="cautious", approver=defer_approval)
         agent = ToolcribAgent[None](name="Shop", model=model, session=session)

@@ -23,7 +23,7 @@ def order(item: str, amount: int) -> str:
 async def main() -> None:
     # Plays a script, so that this runs without a key; yours is "openai:gpt-5.6" or any other.
     model = ScriptedModel(calls("count_stock", item="tea"), calls("order", item="tea", amount=5), "There will be 7.")
-    async with Toolcrib() as crib:
+    async with Toolcrib(memory=True) as crib:
         crib.add([count_stock, order])
         session = crib.session(mode="cautious", approver=defer_approval)
         agent = Agent(model, toolsets=[ToolcribToolset(session)], output_type=[str, DeferredToolRequests])

@@ -5,6 +5,7 @@ from .core.budget import Budgets as Budgets
 from .core.call import Call as Call
 from .core.context import Context as Context
 from .core.events import Problem as Problem
+from .core.events import SourceState as SourceState
 from .core.permission import Answer as Answer
 from .core.permission import Decision as Decision
 from .core.permission import Question as Question
@@ -25,6 +26,11 @@ from .errors import ToolcribError as ToolcribError
 from .errors import ToolFailure as ToolFailure
 from .errors import UsageError as UsageError
 from .plugin import tool as tool
+from .sources.combinators import filtered as filtered
+from .sources.combinators import prefixed as prefixed
+from .sources.combinators import renamed as renamed
+from .sources.source import Listing as Listing
+from .sources.source import Publish as Publish
 from .sources.source import Source as Source
 from .telemetry.sdk import TelemetryOptions as TelemetryOptions
 
@@ -40,13 +46,16 @@ __all__ = [
     "Context",
     "Decision",
     "Limits",
+    "Listing",
     "PendingApproval",
     "Problem",
     "Profile",
+    "Publish",
     "Question",
     "Session",
     "Settings",
     "Source",
+    "SourceState",
     "TelemetryOptions",
     "Tool",
     "ToolFailure",
@@ -55,7 +64,10 @@ __all__ = [
     "ToolcribError",
     "UsageError",
     "defer_approval",
+    "filtered",
     "pending_approval",
+    "prefixed",
+    "renamed",
     "run",
     "tool",
 ]

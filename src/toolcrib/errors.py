@@ -14,7 +14,7 @@ the same call may succeed when it is sent again unchanged, and the words of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -95,6 +95,11 @@ class ConfigError(UsageError):
         self.file = file
         self.key = key
 
+    @property
+    def each(self) -> tuple[ConfigError, ...]:
+        """The single errors: of several in one (`ConfigErrors`) each, else this one."""
+        return (self,)
+
 
 class ConfigErrors(ConfigError):
     """Several errors of one file, in the order of the file; `file` and `key` are those of the first."""
@@ -105,3 +110,14 @@ class ConfigErrors(ConfigError):
         self.errors = tuple(errors)
         self.file = errors[0].file
         self.key = errors[0].key
+
+    @staticmethod
+    def of(errors: Iterable[ConfigError]) -> ConfigError:
+        """Return the errors as one: itself where it is the only one, all of them where one stands for several."""
+        flat = [one for error in errors for one in error.each]
+        return flat[0] if len(flat) == 1 else ConfigErrors(flat)
+
+    @property
+    def each(self) -> tuple[ConfigError, ...]:
+        """The single errors."""
+        return self.errors

@@ -90,7 +90,7 @@ class Agent:
         a local model beside a paid one.
         """
         if not self._is_ready:
-            source = AgentTools(asks=not self.session.parts.settings.builtins)
+            source = AgentTools(asks=not self.session.parts.settings.sources.builtins)
             try:
                 await self.session.parts.tools.mount_source(source, prefix=False, trusted=True)
             except UsageError:

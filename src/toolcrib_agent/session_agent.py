@@ -17,7 +17,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
 from toolcrib.core.context import Context
-from toolcrib.core.elicitation import Clarification, Clarifier
+from toolcrib.core.elicitation import Clarification, Elicitor
 from toolcrib.core.permission import Answer, Approver, Effect, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
@@ -66,7 +66,7 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
         mode=state.mode,
         rules=_rules(state),
         approver=state.approvals.approver if may_ask else None,
-        clarifier=state.clarifier if may_ask else None,
+        elicitor=state.elicitor if may_ask else None,
         allowed_tools=scope,
         context=state.defaults,
         contexts=state.scope.contexts,
@@ -145,22 +145,22 @@ def _rules(state: SessionState) -> dict[Effect, list[str]]:
 def listening(session: Session, tell: Callable[[AgentEvent], None]) -> Generator[None]:
     """Tell of the questions of `session` until the block ends."""
     state, turn = session.state, anyio.Lock()
-    approver, clarifier = state.approvals.approver, state.clarifier
+    approver, elicitor = state.approvals.approver, state.elicitor
     heard = _ObservedApprover(approver, tell, turn) if approver is not None else None
-    asked = _clarifying(clarifier, tell, turn) if clarifier is not None else None
-    state.approvals.approver, state.clarifier = heard, asked
+    asked = _clarifying(elicitor, tell, turn) if elicitor is not None else None
+    state.approvals.approver, state.elicitor = heard, asked
     try:
         yield
     finally:
         if state.approvals.approver is heard:
             state.approvals.approver = approver
-        if state.clarifier is asked:
-            state.clarifier = clarifier
+        if state.elicitor is asked:
+            state.elicitor = elicitor
 
 
 def asks_user(session: Session) -> bool:
     """True if tools of the session can ask its user a question."""
-    return session.state.clarifier is not None or hasattr(session.state.approvals.approver, "clarify")
+    return session.state.elicitor is not None or hasattr(session.state.approvals.approver, "clarify")
 
 
 class _ObservedApprover:
@@ -190,14 +190,14 @@ class _ObservedApprover:
 
 
 def _clarifying(
-    clarifier: Clarifier, tell: Callable[[AgentEvent], None], turn: anyio.Lock
+    elicitor: Elicitor, tell: Callable[[AgentEvent], None], turn: anyio.Lock
 ) -> Callable[[Clarification], Awaitable[str | None]]:
     async def clarify(asked: Clarification) -> str | None:
         answer: str | None = None
         async with turn:
             tell(Clarifying(clarification=asked))
             try:
-                answer = await clarifier(asked)
+                answer = await elicitor(asked)
             finally:
                 tell(Clarified(clarification=asked, answer=answer))
         return answer

@@ -19,5 +19,5 @@ def optional(module: str, extra: str) -> Any:
         raise ToolFailure(
             "unavailable",
             f"this needs the library {missing}, which is not installed here",
-            hint=f"the operator can install it: pip install 'toolcrib[{extra}]'",
+            hint=f"the operator can install the extra `{extra}`",
         ) from error

@@ -1,6 +1,6 @@
 """Questions to the user: one, several, or a form. Not for permission: tools ask for approval themselves.
 
-The session's clarifier answers, else the user of the client if it supports questions (`Context.clarify`).
+The session's elicitor answers, else the user of the client if it supports questions (`Context.clarify`).
 """
 
 from __future__ import annotations

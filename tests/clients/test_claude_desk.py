@@ -36,7 +36,7 @@ CASES = {
 """What the model wants to run when it reads `case NAME`."""
 CONFIG = {
     "rules": {"allow": ["Bash(touch:*)"], "deny": ["Bash(rm:*)"]},
-    "approval_timeout": PATIENCE * 2,
+    "approvals": {"timeout": PATIENCE * 2},
     "builtins": False,
 }
 WAYS = ("hook", "dialog", "prompt")
@@ -195,7 +195,7 @@ def desk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(params=["hook", *_REPEATED])
 def hasty(request: pytest.FixtureRequest, tmp_path: Path, model: str) -> Desk:
     """Where nobody has time to answer."""
-    return _desk(tmp_path, model, request.param, {**CONFIG, "approval_timeout": 1})
+    return _desk(tmp_path, model, request.param, {**CONFIG, "approvals": {"timeout": 1}})
 
 
 @pytest.mark.timeout(900)
@@ -257,7 +257,7 @@ def test_silence_is_a_no(hasty: Desk) -> None:
     hasty.runs("silent")
 
     assert not (hasty.project / "silent").exists()
-    assert "no answer within 1 s" in hasty.told("silent")
+    assert "within 1 s" in hasty.told("silent")
 
 
 @pytest.mark.timeout(900)

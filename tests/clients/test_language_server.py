@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ async def test_typescript_is_understood_and_renamed(tmp_path: Path) -> None:
         "readable": [str(NPM_HOME)],
     }
     tools = {"lsp": {"servers": {"typescript": server}}}
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)), tools=tools)
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)), tools=tools)
 
     async with (
         Toolcrib(settings, memory=True) as crib,

@@ -22,7 +22,7 @@ from toolcrib.mcp.auth.access import Access
 from toolcrib.mcp.auth.login_store import FileLogins
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.net.oauth.flow import Person
-from toolcrib.net.oauth.login import OAuthSpec
+from toolcrib.net.oauth.spec import OAuthSpec
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.source import Listing
 

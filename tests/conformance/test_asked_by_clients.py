@@ -161,10 +161,10 @@ async def test_silence_is_a_no_and_an_answer_that_comes_too_late_changes_nothing
         await desk.until("expired")
         return {"decision": "yes"}
 
-    async with serving(tmp_path, approval_timeout=1) as desk:
+    async with serving(tmp_path, approvals={"timeout": 1}) as desk:
         result = await desk.call(mode, late)
 
-    assert told(result) == ("denied", "no answer within 1 s to the question whether t__erase may run")
+    assert told(result)[0] == "denied" and "within 1 s" in told(result)[1]
     assert desk.ran == []
 
 

@@ -56,11 +56,11 @@ async def test_what_a_server_says_that_nobody_vouches_for_taints_and_says_so() -
 
 async def test_models_have_tools_for_what_servers_offer_only_while_some_do() -> None:
     async with mounted("one") as crib:
-        assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "shelf"] == TOOLS
+        assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "resources"] == TOOLS
 
         await crib.tools.unmount("one")
 
-        assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "shelf"] == []
+        assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "resources"] == []
 
 
 async def test_two_servers_with_the_same_uris_and_prompts_are_told_apart() -> None:

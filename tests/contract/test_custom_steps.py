@@ -22,8 +22,11 @@ from toolcrib import (
     ToolFailure,
     ToolResult,
     UsageError,
+    defer_approval,
+    pending_approval,
     tool,
 )
+from toolcrib.dispatch.pipeline import Pipeline
 from toolcrib.policy.grant import mint
 from toolcrib.testing import RecordingApprover
 
@@ -59,7 +62,8 @@ def _ran() -> None:
 async def crib_of(
     *before: BeforeStep, after: tuple[AfterStep, ...] = (), **config: Any
 ) -> AsyncGenerator[tuple[Toolcrib, Session]]:
-    async with Toolcrib(before=before, after=after, **{"mode": "autonomous", **config}) as crib:
+    config = {"mode": "autonomous", **config}
+    async with Toolcrib(before=before, after=after, **config) as crib:
         crib.add(send, add, fail)
         yield crib, crib.session(profile="adaptive")
 
@@ -252,8 +256,6 @@ async def test_a_before_step_sees_neither_a_grant_nor_calls_that_are_refused_bef
 
 
 async def test_a_call_that_is_approved_late_runs_with_the_arguments_that_were_shown() -> None:
-    from toolcrib import defer_approval, pending_approval
-
     async with crib_of(copies, mode="manual") as (crib, _):
         session = crib.session(profile="adaptive", approver=defer_approval)
         question = pending_approval(await session.call("send", {"to": "Ada"}))
@@ -328,7 +330,7 @@ def forget_after(call: Call, result: ToolResult) -> ToolResult:
 
 
 def nonsense(call: Call, result: ToolResult) -> ToolResult:
-    return replace(result, content=("sent",))  # pyright: ignore[reportArgumentType]
+    return replace(result, content=("sent",))
 
 
 def unsendable(call: Call, result: ToolResult) -> ToolResult:
@@ -389,8 +391,6 @@ async def test_why_names_the_steps_and_runs_none() -> None:
 
 
 async def test_a_crib_without_steps_has_none_in_its_pipeline() -> None:
-    from toolcrib.dispatch.pipeline import Pipeline
-
     def length(crib: Toolcrib) -> int:
         pipeline = crib.calls.check_open()
         assert isinstance(pipeline, Pipeline)

@@ -61,14 +61,14 @@ class Verdict:
 
 @asynccontextmanager
 async def workspace(folder: Path) -> AsyncGenerator[Toolcrib]:
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
     async with Toolcrib(settings, memory=True) as crib:
         yield crib
 
 
 async def session_of(crib: Toolcrib, profile: str, mode: str, rules: Rules) -> Session:
     session = crib.session(
-        profile=profile, mode=mode, rules=dict(rules), approver=RecordingApprover(), clarifier=say_nothing
+        profile=profile, mode=mode, rules=dict(rules), approver=RecordingApprover(), elicitor=say_nothing
     )
     if profile == "selection":
         session.begin(intent={"required_tools": list(crib.catalog.tools)})

@@ -20,11 +20,11 @@ from contract.seats import Way, at
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.ruling import EFFECTS, Identity
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Effect, Question
 from toolcrib.core.saved_call import SavedCall
 from toolcrib.crib import Session
+from toolcrib.policy.settings import Identity
 
 RULES: Mapping[str, Mapping[Effect, list[str]]] = {
     "none": {},
@@ -228,13 +228,10 @@ SIDE_DOORS: Mapping[str, Entrance] = {
 
 @asynccontextmanager
 async def opened(rules: Mapping[Effect, list[str]], allowed: tuple[str, ...] | None = None) -> AsyncGenerator[Toolcrib]:
-    deny, ask, allow = (tuple(rules.get(effect, ())) for effect in EFFECTS)
-    settings = Settings(
-        directories=Directories.of({}),
+    settings = Settings.of(
+        Directories.of({}),
         builtins=False,
-        deny=deny,
-        ask=ask,
-        allow=allow,
+        rules=rules,
         identities={"local": Identity(allowed_tools=allowed)},
     )
     async with Toolcrib(settings, memory=True) as crib:

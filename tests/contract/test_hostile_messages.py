@@ -30,7 +30,7 @@ from toolcrib import Toolcrib, tool
 from toolcrib.cli.hook import HookOptions, answer
 from toolcrib.cli.main import app
 from toolcrib.config import bare
-from toolcrib.config.serving import RegistrationSettings
+from toolcrib.config.http import RegistrationSettings
 from toolcrib.core.json import MAX_DEPTH, MESSAGE_BYTES
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import ToolFailure
@@ -173,7 +173,7 @@ def deep_result(levels: int) -> ToolResult:
 
 @asynccontextmanager
 async def opened_crib(**options: Any) -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), **options), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**options), memory=True) as crib:
         for one in (say, hold, deep, deep_text, cyclic, deep_result):
             crib.add(one)
         yield crib

@@ -200,7 +200,7 @@ def attacks() -> list[tuple[Suite, int, str]]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "settings",
-    [{"mode": "cautious"}, {"mode": "autonomous"}, {"mode": "cautious", "allow": ("*",)}],
+    [{"mode": "cautious"}, {"mode": "autonomous"}, {"mode": "cautious", "rules": {"allow": ("*",)}}],
     ids=["cautious", "autonomous", "allow everything"],
 )
 async def test_no_order_of_a_stranger_is_carried_out_and_every_wish_of_the_user_is(

@@ -87,7 +87,7 @@ CODES = ["ok", "tool_error", "timeout", "denied", "not_found", "ok"]
 
 
 async def test_a_batch_gives_one_result_a_call_in_order_whatever_becomes_of_the_others(profile: str) -> None:
-    async with opened(deny=("erase_note",)) as (crib, world), at(crib, profile) as seat:
+    async with opened(rules={"deny": ("erase_note",)}) as (crib, world), at(crib, profile) as seat:
         replies = await together(seat, MIXED)
         assert [reply.code for reply in replies] == CODES
         assert (replies[0].value["text"], replies[-1].value) == ("one", "Hello, Bo")
@@ -181,19 +181,19 @@ PRECEDENCE = {
         tool="erase_everything",
         code="denied",
         questions=0,
-        settings={"deny": ("erase_everything",), "allow": ("erase_everything",), "mode": "autonomous"},
+        settings={"rules": {"deny": ("erase_everything",), "allow": ("erase_everything",)}, "mode": "autonomous"},
     ),
     "a tool that always asks asks in spite of an allow": Asked(
         tool="erase_everything",
         code="ok",
         questions=1,
-        settings={"allow": ("erase_everything",), "mode": "autonomous"},
+        settings={"rules": {"allow": ("erase_everything",)}, "mode": "autonomous"},
     ),
     "what cannot be taken back asks in spite of an allow": Asked(
-        tool="shell", arguments=LOST, code="denied", questions=1, says="no", settings={"allow": ("shell",)}
+        tool="shell", arguments=LOST, code="denied", questions=1, says="no", settings={"rules": {"allow": ("shell",)}}
     ),
     "a deny comes before what cannot be taken back": Asked(
-        tool="shell", arguments=LOST, code="denied", questions=0, settings={"deny": ("shell",)}
+        tool="shell", arguments=LOST, code="denied", questions=0, settings={"rules": {"deny": ("shell",)}}
     ),
     "an ask comes before an allow": Asked(
         tool="write_note",
@@ -201,10 +201,10 @@ PRECEDENCE = {
         code="denied",
         questions=1,
         says="no",
-        settings={"ask": ("write_note(path=n)",), "allow": ("write_note",), "mode": "autonomous"},
+        settings={"rules": {"ask": ("write_note(path=n)",), "allow": ("write_note",)}, "mode": "autonomous"},
     ),
     "an allow comes before the mode": Asked(
-        tool="write_note", arguments=NOTE, code="ok", questions=0, settings={"allow": ("write_note",)}
+        tool="write_note", arguments=NOTE, code="ok", questions=0, settings={"rules": {"allow": ("write_note",)}}
     ),
     "a cautious mode asks before a write": Asked(tool="write_note", arguments=NOTE, code="ok", questions=1),
     "a cautious mode asks nobody before a read": Asked(
@@ -261,7 +261,7 @@ async def test_a_gate_that_breaks_stays_silent_or_is_left_lets_nothing_through(p
         await anyio.sleep_forever()
         return Answer(verdict="yes")
 
-    async with opened(approval_timeout=0.05) as (crib, world), at(crib, profile, mode="cautious") as seat:
+    async with opened(approvals={"timeout": 0.05}) as (crib, world), at(crib, profile, mode="cautious") as seat:
         of(seat).state.approvals.approver = breaks
         assert (await seat.use("write_note", NOTE)).code == "denied"
         of(seat).state.approvals.approver = silent

@@ -15,7 +15,7 @@ from contract.workshop import IMITATION, opened
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import CODES
 
-RULES = {"deny": ("erase_note(path=plan)",)}
+RULES = {"rules": {"deny": ("erase_note(path=plan)",)}}
 
 
 @dataclass(frozen=True, kw_only=True)

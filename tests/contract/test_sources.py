@@ -35,6 +35,7 @@ from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.plugin import Plugin, Services
 from toolcrib.policy.taint import Taint
+from toolcrib.sources.combinators import filtered, prefixed, renamed
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
@@ -113,6 +114,7 @@ def broken(*text: str) -> str:
 
 
 _FUNCTIONS = (echo, fail, hang)
+_NAMES = ("echo", "fail", "hang", "late")
 
 
 @asynccontextmanager
@@ -277,6 +279,44 @@ async def rest(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
         yield Subject(source=source, late=come, broken="")
 
 
+def derived(kind: Kind, change: Callable[[Source], Source]) -> Kind:
+    """A kind under a combinator, or several."""
+
+    @asynccontextmanager
+    async def subject(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
+        async with kind(folder, crib) as inner:
+            yield replace(inner, source=change(inner.source))
+
+    return subject
+
+
+@asynccontextmanager
+async def other_names(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
+    """Tools that have the names of the suite only under `renamed` and `prefixed`."""
+
+    async def cho(text: str) -> str:
+        return text
+
+    async def crash() -> str:
+        raise ToolFailure("tool_error", "no way")
+
+    async def ng() -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    def te(text: str = "") -> str:
+        return "late"
+
+    source = PythonSource("kind")
+    source.add(cho, crash, ng)
+    given = {"cho": "echo", "crash": "fail", "ng": "hang", "te": "late"}
+
+    async def come(opened: Opened) -> None:
+        source.add(te)
+
+    yield Subject(source=renamed(source, given), late=come, broken="te")
+
+
 KINDS: dict[str, Kind] = {
     "python": python,
     "plugin": plugin,
@@ -286,6 +326,16 @@ KINDS: dict[str, Kind] = {
     "openapi": openapi,
     "yaml": yaml,
     "registered": rest,
+    "filtered": derived(python, lambda source: filtered(source, lambda tool: tool.local_name != "secret")),
+    "filtered twice": derived(yaml, lambda source: filtered(filtered(source, ["[!x]*"]), ["*"])),
+    "prefixed and back": derived(
+        python, lambda source: renamed(prefixed(source, "x_"), {f"x_{name}": name for name in (*_NAMES, "broken")})
+    ),
+    "renamed": other_names,
+    "renamed over MCP": derived(
+        mcp_stdio,
+        lambda source: renamed(prefixed(source, "x_"), {f"x_{name}": name for name in (*_NAMES, "broken", "grow")}),
+    ),
 }
 
 
@@ -319,7 +369,7 @@ _PASSING = ("seq", "id", "rule", "started", "finished", "latency_ms", "result_by
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
     """A crib with the session that every call is made in."""
-    async with Toolcrib(replace(bare(), untrusted=Taint(ask=False)), memory=True) as crib:
+    async with Toolcrib(bare().with_values(untrusted=Taint(ask=False)), memory=True) as crib:
         session = crib.session(key="s", mode="autonomous", profile="flat")
         yield crib
         assert session.state.key == "s"

@@ -270,7 +270,7 @@ async def test_what_is_counted_is_what_the_model_got(profile: str) -> None:
 @per_profile
 async def test_nobody_is_asked_for_a_call_that_cannot_run(profile: str, tool: str, arguments: Any) -> None:
     approver = RecordingApprover("yes")
-    async with opened(ask=("*",)) as (crib, world), at(crib, profile, mode="manual") as seat:
+    async with opened(rules={"ask": ("*",)}) as (crib, world), at(crib, profile, mode="manual") as seat:
         crib.tools.disable("open_drawer_1")
         of(seat).state.approvals.approver = approver
         await seat.reach(tool)
@@ -308,7 +308,7 @@ async def test_nobody_is_asked_any_more_when_the_caller_has_left(profile: str) -
 )
 @per_profile
 async def test_a_rule_speaks_for_the_tool_that_it_names_and_for_no_other(profile: str, rule: str) -> None:
-    async with opened(allow=(rule,)) as (crib, world), at(crib, profile, mode="cautious") as seat:
+    async with opened(rules={"allow": (rule,)}) as (crib, world), at(crib, profile, mode="cautious") as seat:
         assert (await seat.use("write_note", {"path": "a"})).code == "denied"
         assert world.reached == []
 

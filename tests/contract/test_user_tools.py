@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def get_onto_task(task_id: str) -> str:
 
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), builtins=True), memory=True) as opened:
+    async with Toolcrib(bare().with_values(builtins=True), memory=True) as opened:
         opened.add(list_onto_tasks, visit, web_search, reports, other_reports, get_onto_task)
         yield opened
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -244,5 +244,5 @@ async def workshop(crib: Toolcrib) -> Workshop:
 @asynccontextmanager
 async def opened(**settings: Any) -> AsyncGenerator[tuple[Toolcrib, Workshop]]:
     """Open a crib with the workshop in it; nobody is asked for anything unless the settings say so."""
-    async with Toolcrib(replace(bare(), **{"mode": "autonomous", **settings}), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**{"mode": "autonomous", **settings}), memory=True) as crib:
         yield crib, await workshop(crib)

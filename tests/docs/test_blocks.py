@@ -59,7 +59,7 @@ OUTPUTS = {
     "functions.py": (
         "['forecast', 'read_artifact']\n"
         "Oslo: sun for 3 days\n"
-        "not_found: there is no tool named 'forcast'\n"
+        "not_found: unknown tool 'forcast'\n"
         "did you mean forecast?\n"
     ),
     "budgets.py": (
@@ -136,7 +136,7 @@ OUTPUTS = {
         "a write tool asks unless a rule names send), and no approver is available\n"
     ),
     "selection.py": (
-        "('memory_recall', 'draw_chart') - core, and what was asked for by the intent\n"
+        "('memory_recall', 'draw_chart') - core, and tools wanted by the intent\n"
         "['memory_recall', 'read_table', 'draw_chart']\n"
         "1414 True 7426\n"
         "NOT_FOUND - the task must require one of its capabilities: data_analysis, visualization\n"
@@ -178,6 +178,7 @@ OUTPUTS = {
     "with_openai.py": "There are two.\n",
     "with_openai_agents.py": 'May order run with { "amount": 5, "item": "tea" }?\nFive are on their way.\n',
     "with_pydantic_ai.py": 'May order run with { "amount": 5, "item": "tea" }?\nThere will be 7. {\'tea\': 7}\n',
+    "sources.py": "['library__old_list_books', 'library__old_list_authors']\nlist_books: nothing yet\n",
     "steps.py": (
         '["Ada 1","Ada 2"]\n'
         "Test data.\n"

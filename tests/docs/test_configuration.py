@@ -40,4 +40,4 @@ def test_every_example_is_taken_as_it_stands(block: Block, tmp_path: Path) -> No
 
     settings = load([file], environ={"HOME": str(tmp_path), **dict.fromkeys(VARIABLES, "value-of-it")}, cwd=folder)
 
-    assert (settings.files, settings.problems, settings.broken_rules) == ((file,), (), ())
+    assert (settings.files, settings.problems, settings.policy.broken_rules) == ((file,), (), ())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from importlib.metadata import Distribution
@@ -103,6 +105,40 @@ def test_an_entry_from_a_clone_starts_a_copy_that_has_nothing_of_the_clone(tmp_p
     assert [path for path in json.loads(loaded) if Path(path).is_relative_to(ROOT)] == []
     assert str(ROOT) not in program.read_text()
     assert ran([program, "version"], tmp_path, newcomer(tmp_path)).startswith("toolcrib ")
+
+
+def test_the_image_is_built_of_files_and_extras_that_exist() -> None:
+    """No engine runs here: what can be checked without one is that every step of the Dockerfile has what it needs."""
+    lines = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text("utf-8")).splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
+
+    known = {
+        "ARG",
+        "CMD",
+        "COPY",
+        "ENTRYPOINT",
+        "ENV",
+        "EXPOSE",
+        "FROM",
+        "HEALTHCHECK",
+        "RUN",
+        "USER",
+        "VOLUME",
+        "WORKDIR",
+    }
+    assert {word for word, _ in steps} <= known
+    copied = {name for word, rest in steps if word == "COPY" and "--from" not in rest for name in rest.split()[:-1]}
+    assert copied == kept
+    assert {name for name in copied if not (ROOT / name).exists()} == set()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = next(
+        rest.partition("=")[2].split(",") for word, rest in steps if word == "ARG" and rest.startswith("EXTRAS")
+    )
+    assert set(extras) <= project["optional-dependencies"].keys()
+    assert {project["readme"], *project["license-files"], "pyproject.toml", "src"} <= copied
+    entry = next(json.loads(rest) for word, rest in steps if word == "ENTRYPOINT")
+    assert entry[0] in project["scripts"]
 
 
 _LOADED = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from docs.documents import blocks
 from toolcrib.config import load
-from toolcrib.net.oauth.login import OAuthSpec
+from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
 
@@ -20,7 +20,7 @@ def test_the_logins_of_the_document_are_what_it_says(tmp_path: Path) -> None:
     settings = load([file], {}, variables, cwd=tmp_path)
 
     assert settings.problems == ()
-    assert {spec.name: spec.oauth for spec in settings.servers} == {
+    assert {spec.name: spec.oauth for spec in settings.sources.servers} == {
         "tracker": OAuthSpec(
             client_id="toolcrib-team", client_secret="a secret", redirect_port=8123, scopes=("read", "write")
         ),

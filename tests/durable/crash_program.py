@@ -99,8 +99,8 @@ async def submit(crib: Toolcrib) -> None:
 
 
 async def main() -> None:
-    settings = Settings(
-        directories=Directories.of({"HOME": str(DATA), "XDG_DATA_HOME": str(DATA)}),
+    settings = Settings.of(
+        Directories.of({"HOME": str(DATA), "XDG_DATA_HOME": str(DATA)}),
         builtins=False,
         mode="autonomous",
         store=StoreSpec(url=URL) if URL else StoreSpec(),

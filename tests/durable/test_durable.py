@@ -86,9 +86,7 @@ async def quick(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 @pytest.fixture
 def place(tmp_path: Path) -> Settings:
     directories = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
-    return Settings(
-        directories=directories, builtins=False, jobs=JobLimits(engine="durable", retries=Retries(backoff=0.01))
-    )
+    return Settings.of(directories, builtins=False, jobs=JobLimits(engine="durable", retries=Retries(backoff=0.01)))
 
 
 @pytest.fixture
@@ -227,7 +225,7 @@ async def test_a_deny_that_was_written_meanwhile_holds(process: Opening) -> None
     bench = Bench()
     async with process(quick, limits=ACCEPTS) as front:
         id = await background(free(front))
-    async with process(bench, deny=("build",)) as worker:
+    async with process(bench, rules={"deny": ("build",)}) as worker:
         result = await worker.jobs.result(id, "local", PATIENCE)
         assert (result.error and result.error.code, bench.calls) == ("denied", [])
 

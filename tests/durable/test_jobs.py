@@ -63,9 +63,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
     directories = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
     limits = JobLimits(engine=engine)
-    return Settings(
-        directories=directories, builtins=False, store=StoreSpec(url=url) if url else StoreSpec(), jobs=limits
-    )
+    return Settings.of(directories, builtins=False, store=StoreSpec(url=url) if url else StoreSpec(), jobs=limits)
 
 
 @pytest.fixture
@@ -285,7 +283,7 @@ async def test_what_was_approved_for_a_job_is_asked_once_and_runs(opened: Openin
 
 async def test_what_is_denied_never_becomes_a_job(opened: Opening) -> None:
     bench, approver = Bench(), RecordingApprover("no")
-    async with opened(bench, deny=("build",)) as crib:
+    async with opened(bench, rules={"deny": ("build",)}) as crib:
         denied = await free(crib).call("build", {"n": 1}, background=True)
         refused = await crib.session(approver=approver, mode="manual").call("look", {"n": 1}, background=True)
         codes = [result.error.code for result in (denied, refused) if result.error]

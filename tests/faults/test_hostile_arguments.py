@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any, Final, cast
@@ -210,8 +210,7 @@ def state_of(folder: Path) -> dict[str, bytes]:
 
 @asynccontextmanager
 async def opened(root: Path) -> AsyncGenerator[Toolcrib]:
-    settings = replace(
-        bare(),
+    settings = bare().with_values(
         builtins=True,
         workspace=WorkspaceSpec(roots=(root,)),
         untrusted=Taint(ask=False),  # what stops an attack here shall be the tool, and not the user

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ FOUND = (
 
 @asynccontextmanager
 async def session_in(folder: Path, shell: ShellSpec) -> AsyncGenerator[Session]:
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)), shell=shell)
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)), shell=shell)
     async with (
         Toolcrib(settings, memory=True) as crib,
         crib.session(profile="flat", mode="autonomous") as session,

@@ -15,7 +15,7 @@ from scenarios.case import Case, Turn
 from scenarios.player import Play, Player, done_well
 from scenarios.scoring import Made, Run
 from scenarios.world import TODAY, World
-from toolcrib.core.elicitation import Clarification, Clarifier
+from toolcrib.core.elicitation import Clarification, Elicitor
 from toolcrib.core.permission import Answer, Effect, Verdict
 from toolcrib.crib import Session
 from toolcrib.crib.options import InteractionOptions
@@ -62,7 +62,7 @@ async def run_case(world: World, case: Case, profile: str, model_of: ModelOf) ->
         mode=case.mode,
         principal=f"{profile} {case.id}",
         approver=approver,
-        clarifier=_clarifier(case),
+        elicitor=_elicitor(case),
         rules=rules,
         workspace=world.folder,
     ) as session:
@@ -100,7 +100,7 @@ def _answer(given: str | Mapping[str, Any]) -> Verdict | Answer:
     return Answer(verdict="comment", by="test", comment=given["comment"])
 
 
-def _clarifier(case: Case) -> Clarifier | None:
+def _elicitor(case: Case) -> Elicitor | None:
     answers = list(case.clarifies)
 
     async def answer(asked: Clarification) -> str | None:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,7 +88,7 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
     office, pages, work = Office(), folder / "pages.json", folder / "work"
     work.mkdir(parents=True)
     pages.write_text("{}", encoding="utf-8")
-    settings = replace(bare(), builtins=True, mode="autonomous", tools={"lsp": {"servers": _SERVERS}})
+    settings = bare().with_values(builtins=True, mode="autonomous", tools={"lsp": {"servers": _SERVERS}})
     async with api() as shop, Toolcrib(settings, memory=True) as crib:
         shop.otherwise = answering(office)
         crib.add(office)
@@ -100,7 +100,7 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
             await crib.tools.mount_source(filler.source(office), prefix=False, trusted=True)
         await crib.tools.wait_ready(PATIENCE)
         # With a first one, the tools that need a workspace, or somebody to ask, come into the catalog.
-        crib.session(workspace=work, clarifier=_silent)
+        crib.session(workspace=work, elicitor=_silent)
         missing = await guests() - crib.catalog.tools.keys()
         yield World(crib=crib, office=office, folder=work, pages=pages, missing=missing)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class World:
         """Open a conversation of nobody else's in a folder."""
         own = f"{seed} {folder}"
         known: dict[str, Any] = {"profile": seed, "mode": "autonomous", "key": own, "principal": own}
-        known |= {"workspace": folder, "clarifier": self._answer, "approver": RecordingApprover("yes"), **options}
+        known |= {"workspace": folder, "elicitor": self._answer, "approver": RecordingApprover("yes"), **options}
         return self.crib.session(**known)
 
     def begin(self, seed: str, case: Case, folder: Path) -> Session:
@@ -120,7 +120,7 @@ async def world_of() -> AsyncGenerator[World]:
     """Run the server, and open the crib over it; outputs of earlier calls make nobody ask."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(server_of())
-        settings = replace(bare(), builtins=True, tools=tools_of(server), untrusted=Taint(ask=False))
+        settings = bare().with_values(builtins=True, tools=tools_of(server), untrusted=Taint(ask=False))
         crib = await stack.enter_async_context(Toolcrib(settings, memory=True))
         yield World(crib=crib, server=server)
 

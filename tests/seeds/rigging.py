@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ SEEDS = Path(__file__).parent
 @asynccontextmanager
 async def seeded(seed: str, **settings: Any) -> AsyncGenerator[Toolcrib]:
     """Open a crib with the tools of `<seed>.yaml`, under their own names; nobody is asked for anything."""
-    async with Toolcrib(replace(bare(), **{"mode": "autonomous", **settings}), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**{"mode": "autonomous", **settings}), memory=True) as crib:
         source = YamlSource(seed, SEEDS / f"{seed}.yaml")
         await crib.tools.mount_source(source, prefix=False, trusted=True)
         await source.ready()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from toolcrib.testing import RecordingApprover, ScriptedSource
 
 @pytest.fixture(scope="module")
 async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), builtins=True), memory=True) as opened:
+    async with Toolcrib(bare().with_values(builtins=True), memory=True) as opened:
         yield opened
 
 
@@ -158,7 +157,7 @@ async def test_examples_are_in_the_words_of_the_profile_and_valid(crib: Toolcrib
 
 async def test_a_tool_of_somebody_else_keeps_its_name_beside_a_seeds_name_of_ours(folder: Path) -> None:
     theirs = Tool(name="readFile", local_name="readFile", source="theirs", description="Read it from afar.")
-    async with Toolcrib(replace(bare(), builtins=True), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=True), memory=True) as crib:
         await crib.tools.mount_source(
             ScriptedSource("theirs", {"readFile": said}, listed=[theirs]), prefix=False, trusted=True
         )

@@ -402,14 +402,14 @@ async def test_the_tool_sees_what_the_mode_says_of_single_tools() -> None:
 QUESTION = {"question": "Which database?", "options": ["SQLite", "Postgres", "c", "d", "e", "f"]}
 
 
-async def test_ask_user_asks_the_sessions_clarifier_with_at_most_five_options(crib: Toolcrib) -> None:
+async def test_ask_user_asks_the_sessions_elicitor_with_at_most_five_options(crib: Toolcrib) -> None:
     asked: list[Clarification] = []
 
     async def answers(question: Clarification) -> str:
         asked.append(question)
         return "DuckDB"
 
-    result = await crib.session(profile="flat", clarifier=answers).call("ask_user", QUESTION)
+    result = await crib.session(profile="flat", elicitor=answers).call("ask_user", QUESTION)
     assert (result.text, asked[0].options, asked[0].allow_custom) == (
         "DuckDB",
         ("SQLite", "Postgres", "c", "d", "e"),
@@ -417,7 +417,7 @@ async def test_ask_user_asks_the_sessions_clarifier_with_at_most_five_options(cr
     )
 
 
-async def test_an_approver_that_can_answer_questions_is_asked_where_there_is_no_clarifier(crib: Toolcrib) -> None:
+async def test_an_approver_that_can_answer_questions_is_asked_where_there_is_no_elicitor(crib: Toolcrib) -> None:
     class Person(RecordingApprover):
         async def clarify(self, question: Clarification) -> str:
             return question.options[1]
@@ -437,7 +437,7 @@ async def test_ask_user_asks_the_clients_user_by_elicitation(crib: Toolcrib) -> 
 
 async def test_ask_user_without_anybody_to_ask_is_an_error(crib: Toolcrib) -> None:
     result = await crib.session(profile="flat").call("ask_user", QUESTION)
-    assert result.is_error and "no user to ask" in result.text
+    assert result.error is not None and result.error.code == "unavailable"
 
 
 @pytest.mark.parametrize("answer", [{"action": "cancel"}, {"action": "decline"}, {"action": "accept", "content": {}}])
@@ -451,5 +451,5 @@ async def test_an_answer_that_is_none_of_the_options_is_no_answer_where_only_the
     async def answers(question: Clarification) -> str:
         return "DuckDB"
 
-    result = await crib.session(profile="flat", clarifier=answers).call("ask_user", {**QUESTION, "allow_custom": False})
+    result = await crib.session(profile="flat", elicitor=answers).call("ask_user", {**QUESTION, "allow_custom": False})
     assert result.text == DISMISSED

@@ -81,7 +81,7 @@ async def test_what_the_mode_says_of_a_tool_replaces_what_all_modes_say(tmp_path
 
 async def test_a_written_deny_rule_wins_over_what_a_mode_allows(tmp_path: Path) -> None:
     found, rule, _ = await outcome(
-        "write_file", tmp_path, mode_of("cautious", {"write_file": "allow"}), {}, deny=("write_file",)
+        "write_file", tmp_path, mode_of("cautious", {"write_file": "allow"}), {}, rules={"deny": ("write_file",)}
     )
     assert (found, rule) == ("deny", "deny write_file (config)")
 
@@ -117,7 +117,8 @@ async def test_without_a_user_interface_what_must_be_asked_does_not_run(crib: To
     modes = [mode for mode in MODES if mode != "plan"]
     results = [await flat(crib, tmp_path, mode=mode).call(*CALLS["rm"]) for mode in modes]
     assert [result.text.partition(":")[0] for result in results] == ["Tool call denied"] * len(modes)
-    assert all("no approver is available" in result.text for result in results)
+    refusals = [result.error for result in results if result.error is not None]
+    assert [refusal.details["reason"] for refusal in refusals] == ["no_approver"] * len(modes)
 
 
 async def test_an_exception_in_the_gate_is_a_denial(crib: Toolcrib, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.schema import compile_schema
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
-from toolcrib.disclosure.base import Desk
+from toolcrib.disclosure.base import VerbContext
 from toolcrib.disclosure.gateway.help import MAX_ITEMS, run_help
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.testing import ScriptedSource
@@ -308,23 +308,23 @@ async def test_an_op_that_is_also_a_directory_hides_nothing_below_it() -> None:
 async def test_help_is_kept_by_version_path_format_schemas_and_examples(session: Session, tmp_path: Path) -> None:
     memory: dict[tuple[object, ...], Any] = {}
     artifacts = Artifacts(tmp_path)
-    desk = Desk(
+    context = VerbContext(
         context=Context(call_id="c", session_key="k", principal="p"), artifacts=artifacts, run=never, memory=memory
     )
     asked = {"path": "onto.task", "format": "short", "include_schemas": False, "include_examples": True}
     version = session.scene.catalog.version
 
-    await run_help(session.scene, asked, desk)
-    await run_help(session.scene, {**asked, "path": ".onto.task"}, desk)
+    await run_help(session.scene, asked, context)
+    await run_help(session.scene, {**asked, "path": ".onto.task"}, context)
     assert [key[:6] for key in memory] == [("help", version, "onto.task", "short", False, True)]
 
     for change in ({"path": "cal"}, {"format": "full"}, {"include_schemas": True}, {"include_examples": False}):
-        await run_help(session.scene, {**asked, **change}, desk)
+        await run_help(session.scene, {**asked, **change}, context)
     assert len(memory) == 5
 
     (key, (profile, _)), *_ = memory.items()
     memory[key] = (profile, {"type": "kept"})
-    assert answer_of(await run_help(session.scene, asked, desk)) == {"type": "kept"}
+    assert answer_of(await run_help(session.scene, asked, context)) == {"type": "kept"}
     artifacts.close()
 
 

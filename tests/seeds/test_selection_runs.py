@@ -20,6 +20,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Capability, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.profiles import BUILT_IN
+from toolcrib.disclosure.selection.selector import FAILING
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.plugin import tool
 from toolcrib.testing import ScriptedSource
@@ -241,7 +242,7 @@ class TestErrors:
         session = of(crib)
         for _ in range(3):
             await session.call("nodes", {"action": "run", "command": ["fly"]})
-        assert session.selection.left_out == {"nodes": "it failed time after time in this session"}
+        assert session.selection.left_out == {"nodes": FAILING}
 
     async def test_a_refusal_is_no_failure_of_the_tool(self, crib: Toolcrib) -> None:
         session = of(crib, mode="cautious")
@@ -406,9 +407,9 @@ class TestLearning:
         assert session.state.history.learned == {}
 
     async def test_what_was_learned_survives_a_restart(self, tmp_path: Path) -> None:
-        settings = replace(bare(), mode="autonomous")
+        settings = bare().with_values(mode="autonomous")
         places = {part: tmp_path / part for part in ("config", "data", "cache", "state")}
-        settings = replace(settings, directories=replace(settings.directories, **places))
+        settings = settings.with_values(directories=replace(settings.directories, **places))
         async with Toolcrib(settings) as first:
             await self.teach(first)
         async with Toolcrib(settings) as second:

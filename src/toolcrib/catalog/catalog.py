@@ -1,8 +1,8 @@
-"""Immutable snapshot of all tools, with a version that names it.
+"""Immutable snapshot of all tools, identified by its version.
 
-The version is a hash over the digests of all tools that does not depend on their order: a sum modulo 2^256, so that
-the registry changes it by adding and subtracting one digest, and a rebuild from nothing gives the same. It tells
-catalogs apart; it is no defence against an author who can choose digests (pins are).
+The version is a hash over the digests of all tools that does not depend on their order: a sum modulo 2^256, so that the
+registry changes it by adding and subtracting one digest, and a rebuild from nothing gives the same. It distinguishes
+catalogs; it does not protect against an author who can choose digests (pins do).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MODULUS = 1 << 256
 _WEAK = 20
 """Tools that come nearest, from which the categories of a query that nothing fits are taken."""
 _DEPRECATED = 0.5
-"""What the score of a deprecated tool is multiplied by: it comes after all that fit as well."""
+"""Factor on the score of a deprecated tool: it comes after equally good matches."""
 _LONGEST = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
 
 
 class Searcher(Protocol):
-    """What answers searches: the ranking index, or several of them."""
+    """Search engine of a catalog: the ranking index, or several of them."""
 
     def search(
         self,
@@ -43,19 +43,19 @@ class Searcher(Protocol):
         boost: Callable[[str], float] | None = None,
         weak: bool = False,
     ) -> list[Hit]:
-        """Return the best tools, best first; nothing when nothing fits, unless what is `weak` is wanted."""
+        """Return the best tools, best first; empty without a match, unless `weak` matches are wanted."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a source says of itself: untrusted text, for ranking and for the model once its tools are in use."""
+    """A source's description of itself: untrusted text, for ranking and for the model once its tools are in use."""
 
     title: str = ""
     description: str = ""
     instructions: str = ""
     server: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """How an MCP server introduces itself, for clients alone."""
+    """Server information of MCP, for clients only."""
 
 
 def digest_sum(total: int, *, added: Iterable[Tool] = (), removed: Iterable[Tool] = ()) -> int:
@@ -68,12 +68,12 @@ def digest_sum(total: int, *, added: Iterable[Tool] = (), removed: Iterable[Tool
 
 
 def version_of(total: int) -> str:
-    """Return the version that a sum of digests stands for: 16 hex digits."""
+    """Return the version for a sum of digests: 16 hex digits."""
     return f"{total:064x}"[:16]
 
 
 def entry_of(tool: Tool, about: About | None = None) -> Entry:
-    """Return what the ranking reads of a tool, and of its source."""
+    """Return the ranked text of a tool, and of its source."""
     return Entry(
         name=tool.name,
         leaf=tool.local_name,
@@ -105,9 +105,9 @@ def category_of(tool: Tool) -> str:
 class Catalog(Mapping[str, Tool]):
     """All tools of one moment by name, in a stable order: sources as configured, tools as listed.
 
-    A mapping: `len`, `in`, `[]` and iteration go by exact names; `find` takes other spellings too. Cheap to keep and to
-    hand around; nothing in it changes. `withheld` holds the names that exist but may not be called, each with the
-    reason; `about` what the sources say of themselves.
+    A mapping: `len`, `in`, `[]` and iteration go by exact names; `find` takes other spellings too. Cheap to hold and to
+    pass around; immutable. `withheld` holds the names of tools that may not be called, each with the reason; `about`
+    the sources' descriptions of themselves.
     """
 
     def __init__(
@@ -147,15 +147,19 @@ class Catalog(Mapping[str, Tool]):
             meant = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
             raise KeyError(f"there is no tool {name!r}{meant}") from None
 
-    # Catalogs are compared with `version` and `diff`; as values they are themselves, and keys of caches.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same object: contents are compared with `version` and `diff`."""
+        return self is other
+
+    def __hash__(self) -> int:
+        """Return the hash of the object: catalogs are keys of caches."""
+        return id(self)
 
     @overload
-    def get(self, name: str, default: None = None) -> Tool | None: ...
+    def get(self, name: str, default: None = None, /) -> Tool | None: ...
     @overload
-    def get(self, name: str, default: T) -> Tool | T: ...
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: Tool | T, /) -> Tool | T: ...
+    def get(self, name: str, default: Any = None, /) -> Any:
         """Return the tool of exactly this name, else `default`."""
         return self.tools.get(name, default)
 
@@ -187,10 +191,10 @@ class Catalog(Mapping[str, Tool]):
         boost: Callable[[str], float] | None = None,
         weak: bool = False,
     ) -> list[Hit]:
-        """Return the tools that fit `query`, best first; an empty list says that nothing does.
+        """Return the tools that match `query`, best first; empty without a match.
 
-        `allowed` says which names may be shown at all; `boost` gives a factor by name, held between a half and two;
-        `weak` also returns what fits too little to be an answer.
+        `allowed` selects the names that may be listed; `boost` gives a factor by name, limited to a half and two;
+        `weak` also returns matches that are too weak for an answer.
         """
 
         def visible(name: str) -> bool:
@@ -230,7 +234,7 @@ class Catalog(Mapping[str, Tool]):
 
     @cached_property
     def words(self) -> tuple[tuple[str, str], ...]:
-        """The instructions of the sources that have some: what may change while the version stays."""
+        """The instructions of the sources that have some: they may change while the version stays."""
         return tuple((source, about.instructions) for source, about in self.about.items() if about.instructions)
 
     @cached_property
@@ -254,9 +258,9 @@ class Catalog(Mapping[str, Tool]):
         )
 
     def _meant(self, name: str) -> Sequence[str]:
-        """Return the names of the tools that `name` is a spelling of.
+        """Return the names of the tools that `name` may mean.
 
-        What a tool calls itself is its source's word: `evil` may call a tool `fs_write`, and is not `fs__write`.
+        A tool's own name is untrusted: `evil` may call a tool `fs_write`, and that is not `fs__write`.
         """
         folded = naming.fold(name[:_LONGEST])
         meant = self._spellings.get(folded, ()) if len(name) <= _LONGEST else ()
@@ -268,7 +272,7 @@ class Catalog(Mapping[str, Tool]):
     def _spellings(self) -> dict[str, tuple[str, ...]]:
         spellings: dict[str, tuple[str, ...]] = {}
         for tool in self.tools.values():
-            whole = f"{tool.source}{tool.local_name}"  # what a name that was too long would have been
+            whole = f"{tool.source}{tool.local_name}"  # the full name, before it was shortened
             written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases)
             for form in {naming.fold(form) for form in written} - {""}:
                 spellings[form] = (*spellings.get(form, ()), tool.name)

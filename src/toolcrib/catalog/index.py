@@ -39,11 +39,11 @@ _MOST_NAMESAKES = 200
 
 
 class Index:
-    """Finds tools by what a query says.
+    """Search index over the tools of a catalog.
 
-    With a `path`, the index is kept in that file under `stamp`, the version of the catalog that it is of: if the file
-    holds that version it is opened and `entries` are not read, else it is written after building. A disk that refuses
-    costs only the time of building again.
+    With a `path`, the index is stored in that file under `stamp`, the version of its catalog: if the file holds that
+    version it is opened and `entries` are not read, else it is written after building. A failing disk costs only the
+    time of building again.
     """
 
     def __init__(self, entries: Iterable[Entry] = (), *, path: Path | None = None, stamp: str = "") -> None:
@@ -129,11 +129,11 @@ class Index:
         near: Near | None = None,
         weak: bool = False,
     ) -> list[Hit]:
-        """Return the best `k` tools at most, best first: only such as are `allowed`, and none when nothing fits.
+        """Return the best `k` tools at most, best first: only `allowed` ones, and none without a match.
 
-        `boost` gives a factor by name, held between a half and two, for what is known of a tool beside its words.
-        `near` says how near in meaning the tools are to the query. `weak` also returns what fits too little to be an
-        answer: what the nearest categories are taken from.
+        `boost` gives a factor by name, limited to a half and two, from other knowledge than the words. `near` is the
+        similarity in meaning of the tools to the query. `weak` also returns matches that are too weak for an answer:
+        the nearest categories are computed from them.
         """
         self.build()
         intent, names = plan(query), self._corpus.names

@@ -31,7 +31,7 @@ _SEPARATORS = re.compile(r"[\s!-/:-@\[-`{-~]+")
 
 
 def portable(name: str) -> str:
-    """Return `name` with what an API may refuse replaced: `issues/create` becomes `issues_create`."""
+    """Return `name` with characters replaced that an API may refuse: `issues/create` becomes `issues_create`."""
     clean = _FORBIDDEN.sub("_", name)
     return f"_{clean}" if not clean or _START.match(clean) else clean
 
@@ -45,7 +45,7 @@ def qualify(source: str, local: str, *, separator: str = SEPARATOR, prefix: bool
 
 
 def shortened(name: str, source: str, local: str) -> str:
-    """Return `name` made portable and short enough: the readable part, and 8 hex digits of a hash of what it names."""
+    """Return `name` made portable and short: the readable part, and 8 hex digits of a hash of source and name."""
     name = portable(name)
     if len(name) <= MAX_NAME:
         return name

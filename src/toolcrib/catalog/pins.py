@@ -37,7 +37,7 @@ _TOLD: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """What a comparison with the pins says of one listing."""
+    """Result of comparing one listing with its pins."""
 
     tools: tuple[Tool, ...]
     """Those that may be called."""
@@ -46,23 +46,23 @@ class Review:
     accepted: tuple[Tool, ...]
     """Tools that were taken as reviewed just now: their pins are to be written down."""
     unreviewed: tuple[Problem, ...] = ()
-    """What would withhold tools that may be called all the same, because nothing is withheld."""
+    """Findings that would withhold tools, where withholding is off."""
 
 
 def seen_of(tool: Tool) -> dict[str, Any]:
-    """Return what the source says of `tool`; the name that we gave it plays no part."""
+    """Return the source's definition of `tool`, without the name that we gave it."""
     return {**tool.definition, "name": tool.local_name}
 
 
 def pin_of(tool: Tool) -> bytes:
-    """Return the SHA-256 over what the source says of `tool`."""
+    """Return the SHA-256 over the source's definition of `tool`."""
     return hashlib.sha256(canonical(seen_of(tool))).digest()
 
 
 def difference(reviewed: Mapping[str, Any], listed: Mapping[str, Any]) -> str:
-    """Return how a definition differs from the one that was reviewed: a unified diff, empty when it does not.
+    """Return the difference between a definition and its reviewed version: a unified diff, empty if equal.
 
-    Every line of it is safe to look at: what is invisible stands there as an escape.
+    Every line of it is safe to display: invisible characters are escaped.
     """
     before, after = (_lines(definition) for definition in (reviewed, listed))
     return "\n".join(difflib.unified_diff(before, after, "reviewed", "listed now", lineterm=""))
@@ -98,8 +98,8 @@ def review(
     """Sort the listed `tools` of `source` by its `pins` (local name → pin).
 
     `accept` takes tools without a pin as reviewed; one that differs from its pin is withheld all the same, and so is
-    one with a finding that needs review (`preflight`). `how` names the command that reviews it, where it is not
-    `accept`. Without `withhold` such tools may be called, and each is reported.
+    one with a finding that needs review (`preflight`). `how` names the command that reviews it, if not `accept`.
+    Without `withhold` such tools may be called, and each is reported.
     """
     passed: list[Tool] = []
     withheld: dict[str, Problem] = {}
@@ -180,9 +180,9 @@ def read_lock(content: bytes, file: str) -> Lock:
         raise ConfigError(f"no lock of version {_VERSION}; `toolcrib lock` writes one", file=file, key="toolcrib_lock")
     sources: dict[str, LockedSource] = {}
     for name, source in _mapping(root.get("sources"), file, "sources").items():
-        said = _mapping(source, file, f"sources.{name}")
-        tools = _mapping(said.get("tools"), file, f"sources.{name}.tools")
-        files = _mapping(said.get("files"), file, f"sources.{name}.files")
+        locked_source = _mapping(source, file, f"sources.{name}")
+        tools = _mapping(locked_source.get("tools"), file, f"sources.{name}.tools")
+        files = _mapping(locked_source.get("files"), file, f"sources.{name}.files")
         sources[name] = LockedSource(
             tools={tool: _mapping(seen, file, f"sources.{name}.tools.{tool}") for tool, seen in tools.items()},
             files={path: str(digest) for path, digest in files.items()},
@@ -191,16 +191,16 @@ def read_lock(content: bytes, file: str) -> Lock:
 
 
 def compare(locked: Lock, found: Lock) -> Iterator[str]:
-    """Yield how what was found differs from the lock: a line for what is new or gone, a diff for what changed."""
+    """Yield the differences from the lock: a line for new or removed tools, a diff for changed ones."""
     for name in sorted(set(locked.sources) | set(found.sources)):
         before, after = locked.sources.get(name), found.sources.get(name)
         if before is None or after is None:
-            yield f"source {name}: {'not in the lock' if before is None else 'in the lock, and not here'}"
+            yield f"source {name}: {'not in the lock' if before is None else 'in the lock, but missing'}"
             continue
         yield from _files(name, before.files, after.files)
         for tool in sorted(set(before.tools) | set(after.tools)):
             if tool not in before.tools or tool not in after.tools:
-                yield f"{name}/{tool}: {'not in the lock' if tool not in before.tools else 'in the lock, and not here'}"
+                yield f"{name}/{tool}: {'not in the lock' if tool not in before.tools else 'in the lock, but missing'}"
             elif text := difference(before.tools[tool], after.tools[tool]):
                 yield f"{name}/{tool}:\n{text}"
 

@@ -26,7 +26,7 @@ _SPACES: Final = "\n\r\t"
 _SHOWN: Final = 80
 """Characters of a text that a finding quotes."""
 _LONGEST: Final = 100_000
-"""Characters of one text that are read; what is longer is cut by the sources long before."""
+"""Characters of one text that are read; the sources cut longer ones before."""
 
 _EARLIER: Final = r"(?:previous|prior|earlier|preceding|above|other|existing|system|your)"
 _SAID: Final = r"(?:instructions?|prompts?|rules|guidelines|directions|directives)"
@@ -51,8 +51,8 @@ _ORDERS: Final = tuple(
 def findings(tool: Tool) -> tuple[str, ...]:
     """Return the findings of a definition, one sentence each, safe to print; none for an ordinary one."""
     found = dict.fromkeys(_of_name(tool.local_name))
-    said = {"title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}
-    for place, text in _texts({**said, "outputSchema": tool.output_schema, "_meta": tool.meta}, ""):
+    texts = {"title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}
+    for place, text in _texts({**texts, "outputSchema": tool.output_schema, "_meta": tool.meta}, ""):
         found.update(dict.fromkeys(_of_text(place, text[:_LONGEST])))
     return tuple(found)
 
@@ -63,7 +63,7 @@ def text_findings(place: str, text: str) -> tuple[str, ...]:
 
 
 def skeleton(name: str) -> str:
-    """Return what `name` looks like in Latin letters, without what is invisible."""
+    """Return `name` as it looks in Latin letters, without invisible characters."""
     seen = "".join(char for char in unicodedata.normalize("NFKC", name) if not is_hidden(char))
     return seen.translate(_LOOKS_LIKE)
 
@@ -101,7 +101,7 @@ def _only_joins(text: str) -> bool:
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield every text of JSON, keys too, with the place where it stands."""
+    """Yield every text of JSON, keys too, with its position."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, Mapping):

@@ -40,12 +40,12 @@ _LOG: Final = logging.getLogger(__name__)
 _WORTH_KEEPING: Final = 1_000
 """Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
 _SILENT: Final = About()
-"""A source that says nothing of itself."""
+"""Description of a source that has none."""
 
 
 @dataclass(slots=True)
 class _Layer:
-    """What one source listed."""
+    """Listing of one source."""
 
     order: int
     prefix: bool
@@ -90,7 +90,7 @@ class Registry:
         self._catalog: Catalog | None = None
         self._alike: tuple[Catalog, tuple[Problem, ...]] | None = None
         self._before: dict[str, Tool | None] = {}
-        """What the names that the last change touched stood for before it."""
+        """Earlier tools of the names that the last change touched."""
 
     def declare(self, source: str, *, prefix: bool = True, yields: bool = False) -> None:
         """Give `source` its place in the order before it has listed anything; again is harmless.
@@ -109,12 +109,12 @@ class Registry:
         withheld: Mapping[str, Problem] | None = None,
         about: About | None = None,
     ) -> bool:
-        """Replace everything that `source` offers; return whether the catalog changed.
+        """Replace the whole listing of `source`; return whether the catalog changed.
 
         Tools that it listed before keep their places in any order of the new listing; new ones follow.
 
-        `withheld` says by local name which tools exist but may not be called. Raises `UsageError` for a name that is
-        taken when collisions are errors; the registry is then as it was.
+        `withheld` maps local names of tools that may not be called to the reason. Raises `UsageError` for an occupied
+        name when collisions are errors; the registry is then unchanged.
         """
         self.declare(source)
         self._before = {}
@@ -125,26 +125,26 @@ class Registry:
         named = {self._name(source, layer, local): problem for local, problem in (withheld or {}).items()}
         changed = {name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)}
         changed |= layer.tools.keys() - claimed.keys()
-        said = about or _SILENT
-        moved = bool(changed) or named != layer.withheld or said != layer.about
+        new_about = about or _SILENT
+        moved = bool(changed) or named != layer.withheld or new_about != layer.about
         known = [name for name in layer.tools if name in claimed]
-        resaid, layer.about = said != layer.about, said
+        is_about_new, layer.about = new_about != layer.about, new_about
         for name in changed:
             self._reclaim(source, name, claimed.get(name), layer)
         layer.tools = {name: claimed[name] for name in (*known, *claimed)}
         layer.reported = (*problems, *reported)
         layer.withheld = named
-        if resaid:
+        if is_about_new:
             self._read_again(name for claim in known for name in self._homes.get(claim, ()))
         if moved:
             self._catalog = None
         return moved
 
     def amend(self, source: str, added: Iterable[Tool] = (), removed: Iterable[str] = ()) -> bool:
-        """Change what `source` offers by these tools alone, and tell whether the catalog changed.
+        """Change the listing of `source` by these tools alone; return whether the catalog changed.
 
-        It costs what the change costs, however many tools there are. `removed` holds names as the source has them; a
-        tool in `added` replaces the one that it calls by the same name. Raises `UsageError` as `put` does.
+        The cost depends on the size of the change, not of the catalog. `removed` holds names as the source has them; a
+        tool in `added` replaces the source's earlier one of the same name. Raises `UsageError` as `put` does.
         """
         self.declare(source)
         self._before = {}
@@ -165,7 +165,7 @@ class Registry:
 
     @property
     def last_change(self) -> CatalogChanged:
-        """What the newest `put`, `amend` or `remove` did; made of what it touched, and of nothing else."""
+        """The effect of the newest `put`, `amend` or `remove`, computed from the touched names only."""
         now, before = self._placed, self._before
         return CatalogChanged(
             version=version_of(self._total),
@@ -250,20 +250,20 @@ class Registry:
             self._stamped = stamp
 
     def _stamp(self) -> str:
-        """Return what the index is of: every definition, and what each source says of itself."""
-        said = sorted(
+        """Return the stamp of the index: a hash of every definition, and each source's description of itself."""
+        parts = sorted(
             (name, layer.about.title, layer.about.description, layer.about.instructions)
             for name, layer in self._layers.items()
             if layer.about != _SILENT
         )
-        return f"{self._total:064x} {hashlib.sha256(canonical(said)).hexdigest()}"
+        return f"{self._total:064x} {hashlib.sha256(canonical(parts)).hexdigest()}"
 
     def _entry(self, tool: Tool) -> Entry:
         layer = self._layers.get(tool.source)
         return entry_of(tool, layer.about if layer else None)
 
     def _read_again(self, names: Iterable[str]) -> None:
-        """Rank these anew: their source says something else of itself."""
+        """Rank these anew: the description of their source changed."""
         for name in names:
             entry = self._entry(self._placed[name])
             if self._index is not None:
@@ -307,7 +307,7 @@ class Registry:
                 raise UsageError(f"{source}: a tool named {name} exists already, from {others[0]}; rename one of them")
 
     def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
-        """Let `source` claim `name` with `tool`, or give it up, and settle who has it now."""
+        """Let `source` claim `name` with `tool`, or release it, and determine its present owner."""
         claims = self._claims.setdefault(name, [])
         if source in claims:
             claims.remove(source)
@@ -378,9 +378,9 @@ class Overlay:
         self._seen: tuple[Catalog, Catalog] | None = None
 
     def put(self, source: str, tools: Iterable[Tool], withheld: Mapping[str, Problem] | None = None) -> None:
-        """Replace what `source` offers to this instance alone; names are taken as they are.
+        """Replace the listing of `source` for this instance alone; names are taken as they are.
 
-        `withheld` says by name which tools exist but may not be called.
+        `withheld` maps names of tools that may not be called to the reason.
         """
         self._own.declare(source, prefix=False)
         self._own.put(source, tools, withheld=withheld)
@@ -397,7 +397,7 @@ class Overlay:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What this layer could not take, names of the lower layer included."""
+        """Tools that this layer could not add, names of the lower layer included."""
         below = self._lower.catalog
         hidden = tuple(
             _clash(tool.source, tool, "collision", f"{below.tools[name].source} has the name {name} already")

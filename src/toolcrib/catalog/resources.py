@@ -19,10 +19,10 @@ from ..core.server_features import NOTHING, Offer
 from ..errors import ToolFailure
 from . import names as naming
 
-__all__ = ["SHELF", "Place", "Shelf", "matches", "prefixed"]
+__all__ = ["RESOURCES", "FeatureRegistry", "Place", "matches", "prefixed"]
 
-SHELF: Final = "shelf"
-"""The source of the tools that read what is offered here."""
+RESOURCES: Final = "resources"
+"""The source of the tools that read resources."""
 
 _SCHEME: Final = "toolcrib://"
 _EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
@@ -30,7 +30,7 @@ _EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Who has something, and what that source calls it."""
+    """Owner of a resource or prompt, and its name there."""
 
     source: str
     name: str
@@ -44,7 +44,7 @@ class _Layer:
     """The names in use → the source's own."""
 
 
-class Shelf:
+class FeatureRegistry:
     """Mutable, one for a crib, used from one event loop."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Shelf:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Who offers anything."""
+        """Sources that have resources or prompts."""
         return tuple(name for name, layer in self._layers.items() if not layer.offer.is_empty)
 
     @property
@@ -127,12 +127,12 @@ class Shelf:
             return Place(source=readers[0], name=uri)
         raise ToolFailure(
             "not_found",
-            f"there is no resource {uri[:300]!r}",
+            f"unknown resource {uri[:300]!r}",
             hint=f"One that a server does not list is read as {_SCHEME}SERVER/ and its URI." if readers else "",
         )
 
     def template(self, template: str, admits: Callable[[str], bool]) -> Place:
-        """Return who has that URI template, or failing that the resource. Raises `ToolFailure("not_found")`."""
+        """Return the owner of that URI template, or failing that of the resource. Raises `ToolFailure("not_found")`."""
         for name, layer in self._layers.items():
             for entry in layer.offer.templates if admits(name) else ():
                 if self._named(name, str(entry["uriTemplate"]), "uriTemplate") == template:
@@ -140,14 +140,14 @@ class Shelf:
         return self.resource(template, admits)
 
     def prompt(self, name: str, admits: Callable[[str], bool]) -> Place:
-        """Return who has the prompt. Raises `ToolFailure("not_found")` with the nearest names."""
+        """Return the owner of the prompt. Raises `ToolFailure("not_found")` with the nearest names."""
         place = self._prompts.get(name)
         if place is not None and admits(place.source):
             return place
         known = [other for other, where in self._prompts.items() if admits(where.source)]
         close = naming.nearest(name, known)
         hint = f"did you mean {', '.join(close)}?" if close else ""
-        raise ToolFailure("not_found", f"there is no prompt named {name[:200]!r}", hint=hint)
+        raise ToolFailure("not_found", f"unknown prompt {name[:200]!r}", hint=hint)
 
     def uri(self, place: Place) -> str:
         """Return by which URI a resource of that source is known."""
@@ -158,7 +158,7 @@ class Shelf:
         return entry if named == entry[key] else {**entry, key: named}
 
     def _named(self, source: str, uri: str, key: str) -> str:
-        is_ours = uri.startswith(_SCHEME)  # a server that calls its own so must not stand for another
+        is_ours = uri.startswith(_SCHEME)  # a server that uses our scheme itself must not take another's place
         return prefixed(source, uri) if is_ours or uri in self._shared[key] else uri
 
     def _prompts_of(self, source: str, layer: _Layer) -> Iterable[Mapping[str, Any]]:
@@ -200,9 +200,9 @@ class Shelf:
 
 
 def matches(template: str, uri: str) -> bool:
-    """Whether `uri` may be what the URI template (RFC 6570) makes: in time proportional to both, for any template.
+    """Whether `uri` may be an expansion of the URI template (RFC 6570): in time proportional to both, for any template.
 
-    Each literal is looked for where it comes first; the last one must end the URI.
+    Each literal is matched at its first occurrence; the last one must end the URI.
     """
     pieces = _EXPRESSION.split(template)
     literals, operators = pieces[::2], pieces[1::2]

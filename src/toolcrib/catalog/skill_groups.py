@@ -38,7 +38,7 @@ class SkillGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expansion:
-    """What some groups stand for, each thing once, in the order of the groups."""
+    """Union of some groups without duplicates, in the order of the groups."""
 
     skills: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class SkillGroups:
 
     groups: tuple[SkillGroup, ...] = ()
     problems: tuple[str, ...] = ()
-    """What could not be taken, one sentence each."""
+    """Entries that could not be used, one sentence each."""
 
     @classmethod
     def of(cls, data: Any) -> SkillGroups:
@@ -75,7 +75,7 @@ class SkillGroups:
         return SkillGroups(groups=tuple(merged.values()), problems=(*self.problems, *others.problems))
 
     def expand(self, groups: Iterable[str]) -> Expansion:
-        """Return what `groups` and the group that always counts stand for; spelling of names is forgiven."""
+        """Return the union of `groups` and the group that always applies; spelling of names is forgiven."""
         by_name = {naming.fold(group.name): group for group in self.groups}
         skills: dict[str, None] = {}
         capabilities: dict[str, None] = {}
@@ -96,10 +96,10 @@ class SkillGroups:
 
     def named_in(self, text: str, chosen: Iterable[str] = ()) -> tuple[str, ...]:
         """Return `chosen` and the groups of skills that `text` names literally: a safety net for the model's choice."""
-        said = f" {_spaced(text)} "
+        words = f" {_spaced(text)} "
         names = dict.fromkeys(chosen)
         for group in self.groups:
-            if group.name != ALWAYS and any(f" {_spaced(skill)} " in said for skill in group.skills):
+            if group.name != ALWAYS and any(f" {_spaced(skill)} " in words for skill in group.skills):
                 names.setdefault(group.name)
         return tuple(names)
 

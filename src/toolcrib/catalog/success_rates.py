@@ -23,20 +23,20 @@ HALF_LIFE: Final = 7 * 24 * 3600.0
 MEMORY: Final = 4 * HALF_LIFE
 """Seconds after which a call weighs next to nothing: how far back the records are read."""
 BOUND: Final = 10
-"""Points, of the 100 that a priority has: a preference, weaker than what the catalog says in earnest."""
+"""Points, of the 100 of a priority: a preference, weaker than an explicit one of the catalog."""
 EXPECTED: Final = 0.8
 """The share of calls that work where nothing is known."""
 DOUBT: Final = 5.0
 """Calls that the expectation counts for."""
 EVERYBODY: Final = ""
-"""The identity under which everybody's calls are counted together."""
+"""The identity under which the calls of all principals are counted together."""
 
 _STEP: Final = 60.0
 """Seconds in which nothing fades: calls in quick succession pay no power each, and no point hangs on it."""
 _MOST: Final = 20_000
 """Pairs of identity and tool that are remembered; the one that was used least lately goes first."""
 _FAULTS: Final = frozenset({"tool_error", "timeout", "unavailable", "internal", "outcome_unknown", "overloaded"})
-"""Outcomes that speak against a tool. Wrong arguments, refusals and cancellations do not."""
+"""Outcomes that count against a tool. Wrong arguments, refusals and cancellations do not."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,10 @@ class Learning:
             self._count(identity, tool, outcome, at)
 
     def points(self, identity: str, scope: Scope = "identity") -> Mapping[str, int]:
-        """Return what to add to the priority of each tool, where it is not 0; `scope` says whose calls count."""
+        """Return the points to add to the priority of each tool, without zeros.
+
+        `scope` selects the calls that count.
+        """
         if scope == "off":
             return {}
         whose, now = EVERYBODY if scope == "global" else identity, self._clock()

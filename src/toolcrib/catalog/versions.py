@@ -1,8 +1,8 @@
 """The catalog of a session with pinned tool versions: the same names, resolved to the pinned versions.
 
-Everything that asks a catalog (resolve, views, rules, saved calls) gets the derived one, so that there is no second
-truth. A version that is not there any more is taken by the migration of the one that is; without one the name is
-withheld, with the versions that there are.
+Every user of a catalog (resolve, views, rules, saved calls) gets the derived one, so that there is a single truth. A
+version that was removed is served by the migration of the present one; without a migration the name is withheld, with
+the list of versions.
 """
 
 from __future__ import annotations
@@ -81,5 +81,5 @@ def _missing(tool: Tool, wanted: str) -> Problem:
         tool=tool.local_name,
         code="not_found",
         message=f"version {wanted} of {tool.name} is pinned and not there: there is {there}",
-        hint="the pin stands in the call, or in `versions` of the session or of the configuration",
+        hint="the pin is in the call, or in `versions` of the session or of the configuration",
     )

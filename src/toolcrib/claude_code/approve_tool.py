@@ -1,8 +1,8 @@
 """Permission prompt tool of Claude Code: `claude --permission-prompt-tool mcp__toolcrib__approve`.
 
-A connection that says so (`toolcrib serve --desk`) is shown it beside its other tools. It gives no right to anything
-here: it asks the desk and returns what the desk says, in Claude Code's words. It is not a tool of the catalog, so no
-profile, search or verb finds it, and it is not asked about itself.
+Connections with `toolcrib serve --desk` get it beside their other tools. It grants nothing itself: it asks the gate and
+returns its decision in Claude Code's format. It is not a tool of the catalog, so profiles, searches and meta-tools do
+not find it, and it needs no approval.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ APPROVE: Final = "approve"
 """The tool's name; Claude Code puts `mcp__toolcrib__` before it."""
 NOT_FOR_MODELS: Final = "Claude Code itself asks with this tool; you have no use for it"
 _OURS: Final = "mcp__toolcrib__"
-"""How Claude Code calls the tools of the server that asks: they are decided on when they are called."""
+"""Claude Code's names for the tools of this server: they are decided on when they are called."""
 _TOOL: Final = Tool(
     name=APPROVE,
     source="claude@desk",
@@ -55,7 +55,7 @@ _cwd: ContextVar[str] = ContextVar("asked_from", default="")
 
 @contextmanager
 def asked_from(cwd: str) -> Generator[None]:
-    """Say, for all that this task starts, in which folder the client works."""
+    """Set the client's working folder, for all tasks started inside."""
     token = _cwd.set(cwd)
     try:
         yield
@@ -91,7 +91,10 @@ class _ApprovingSession(CribSession):
 
     @property
     def listing(self) -> bytes:
-        """The definitions shown now, with the tool last; one of this name stays shown, and is not what is called."""
+        """Return the present definitions with this tool last.
+
+        A tool of the same name stays listed, but is not called.
+        """
         shown = self.session.tools
         if any(tool.name == APPROVE for tool in shown):
             return self.session.listing
@@ -112,9 +115,9 @@ class _ApprovingSession(CribSession):
         except ToolFailure as failure:
             return ToolResult.of_failure(failure)
         if tool == f"{_OURS}{APPROVE}":
-            return _told({"behavior": "deny", "message": NOT_FOR_MODELS})
+            return _answer({"behavior": "deny", "message": NOT_FOR_MODELS})
         if is_ours(tool):
-            return _told({"behavior": "allow", "updatedInput": given})
+            return _answer({"behavior": "allow", "updatedInput": given})
         use = ClaudeUse(
             tool=tool,
             arguments=given,
@@ -123,7 +126,7 @@ class _ApprovingSession(CribSession):
             mode=self._mode,
             principal=self.session.state.principal,
         )
-        return _told(_words(await gate_of(self._crib).decide(use)))
+        return _answer(_words(await gate_of(self._crib).decide(use)))
 
 
 def _asked(arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -145,5 +148,5 @@ def _words(ruling: Ruling) -> dict[str, Any]:
     return {"behavior": "deny", "message": ruling.message}
 
 
-def _told(answer: Mapping[str, Any]) -> ToolResult:
+def _answer(answer: Mapping[str, Any]) -> ToolResult:
     return ToolResult.of_text(dumps(answer).decode())

@@ -1,9 +1,9 @@
-"""Gate for Claude Code's own tools: decides whether a call may run. Claude Code runs it, everything before is ours.
+"""Gate for Claude Code's own tools: decides whether a call may run. Claude Code runs it.
 
-`Bash`, `Edit`, `WebFetch` and the client's other tools are tools here like any, of a catalog that no model is
-shown. A question is a call of one of them, through the one door: the rules and the mode decide, what they ask about
-goes to the approval store and the webhook, and the record has a row of it. The body of such a tool runs nothing; it
-takes note that the call was granted, and with which arguments.
+`Bash`, `Edit`, `WebFetch` and the client's other tools are ordinary tools here, of a catalog that models do not see. A
+question is a call of one of them, through the pipeline: the rules and the mode decide, questions go to the approval
+store and the webhook, and the record has a row of it. The body of such a tool only notes that the call was granted, and
+with which arguments.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ClaudeUse:
     """As Claude Code calls it: `Bash`, `mcp__server__tool`."""
     arguments: Mapping[str, Any]
     conversation: str
-    """Whose answers count: the session of Claude Code, or the connection that asks."""
+    """Scope of answers: the session of Claude Code, or the connection."""
     cwd: Path
     """The project: where the patterns of rules for files begin."""
     mode: str = ""
@@ -97,7 +97,7 @@ class ClaudeCodeGate:
         self._left: dict[tuple[str, bytes], None] = {}
 
     async def decide(self, use: ClaudeUse) -> Ruling:
-        """Return whether Claude Code may run it; waits for an answer up to `approval_timeout`.
+        """Return whether Claude Code may run it; waits for an answer up to `approvals.timeout`.
 
         Never raises `ToolFailure`: any failure is a deny. Raises `UsageError` for a mode that does not exist.
         """
@@ -129,7 +129,7 @@ class ClaudeCodeGate:
         return self._session(use).state.scope.planning
 
     def hand_back(self, use: ClaudeUse) -> None:
-        """Take note that Claude Code's own dialog is to ask about this use, so that the desk does not ask again."""
+        """Note that Claude Code's own dialog asks about this use, so that the gate does not ask again."""
         self._left[use.conversation, canonical([use.tool, use.arguments])] = None
         while len(self._left) > _SESSIONS:
             del self._left[next(iter(self._left))]
@@ -238,7 +238,7 @@ class _ClaudeTools:
 
     @property
     def state(self) -> SourceState:
-        """It lists nothing to anybody else."""
+        """Listed for its own catalog only."""
         return SourceState(source=CLAUDE, kind="claude", state="ready", tools=0)
 
     async def open(self, publish: Publish) -> None:
@@ -260,7 +260,7 @@ class _ClaudeTools:
         self._waiting[call_id] = None
 
     def granted(self, call_id: str) -> Mapping[str, Any] | None:
-        """Return the arguments with which the call was granted, once; None where it was not."""
+        """Return the arguments with which the call was granted, once; None if it was not."""
         return self._waiting.pop(call_id, None)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
@@ -273,7 +273,7 @@ class _ClaudeTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Word:
-    """What is known of one of Claude Code's tools."""
+    """Facts about one of Claude Code's tools."""
 
     kind: Literal["read", "write", "destructive"] = "destructive"
     category: str = ""
@@ -296,13 +296,13 @@ _WORDS: Final[Mapping[str, _Word]] = {
     "LS": _Word(kind="read", category="files"),
     "Glob": _Word(kind="read", category="search"),
     "Grep": _Word(kind="read", category="search"),
-    # What they ask for leaves the machine: more than a read.
+    # Their requests leave the machine: more than a read.
     "WebFetch": _Word(kind="write", category="web", traits=("untrusted", "outbound")),
     "WebSearch": _Word(kind="write", traits=("untrusted", "outbound")),
     PLAN: _Word(kind="read", always=True, traits=("asks_user",)),
     "EnterPlanMode": _Word(kind="read", traits=("asks_user",)),
     "AskUserQuestion": _Word(kind="read", always=True, traits=("asks_user",)),
-    # They change nothing but what Claude Code keeps for itself; what a sub-agent does is asked about on its own.
+    # They only change Claude Code's own state; the calls of a sub-agent are decided on separately.
     **dict.fromkeys(
         (
             "Agent",

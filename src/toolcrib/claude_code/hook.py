@@ -1,7 +1,7 @@
 """Answer to one event of a Claude Code hook.
 
-`PreToolUse` comes before every use of a tool, `PermissionRequest` where Claude Code would show its own dialog. What is
-not the desk's affair gets no answer, and Claude Code goes on as if there were no hook: its own dialogs, and the tools
+`PreToolUse` comes before every use of a tool, `PermissionRequest` where Claude Code would show its own dialog. Events
+outside of the gate's scope get no answer, and Claude Code continues as without a hook: its own dialogs, and the tools
 of Toolcrib, which are decided on when they are called.
 """
 
@@ -21,36 +21,38 @@ from .hook_messages import EVENTS, HookRequest, hook_answer
 __all__ = ["answer_hook", "serve_hook"]
 
 _DIALOGS: Final = ("AskUserQuestion", PLAN)
-"""Tools that are dialogs of Claude Code: to allow them would be to answer in the user's place. A plan is the desk's
-affair where nothing runs without one (mode `plan`)."""
+"""Tools that are dialogs of Claude Code: allowing them would answer in the user's place.
+
+A plan concerns the gate where nothing runs without one (mode `plan`).
+"""
 
 
-async def answer_hook(desk: ClaudeCodeGate, request: HookRequest) -> str:
-    """Return what Claude Code is to read, empty for what is left to it.
+async def answer_hook(gate: ClaudeCodeGate, request: HookRequest) -> str:
+    """Return the answer for Claude Code, empty for events left to it.
 
-    Raises `ValueError` for an event that names no tool, `UsageError` for a mode that does not exist.
+    Raises `ValueError` for an event without a tool, `UsageError` for an unknown mode.
     """
     name, use = _use(request)
     if name not in EVENTS:
         return ""
-    if use.tool in _DIALOGS and not (use.tool == PLAN and desk.is_planning(use)):
+    if use.tool in _DIALOGS and not (use.tool == PLAN and gate.is_planning(use)):
         return ""
     if is_ours(use.tool):
         if use.tool.endswith(f"__{APPROVE}"):
             return hook_answer(name, "deny", NOT_FOR_MODELS)
         return ""
-    if name == "PermissionRequest" and desk.was_handed_back(use):
+    if name == "PermissionRequest" and gate.was_handed_back(use):
         return ""
-    ruling = await desk.decide(use)
+    ruling = await gate.decide(use)
     if ruling.unanswered and request.unanswered == "ask":
         if name == "PermissionRequest":
             return ""
-        desk.hand_back(use)
+        gate.hand_back(use)
         return hook_answer(name, "ask", ruling.message)
-    return _said(name, use, ruling)
+    return _decision_text(name, use, ruling)
 
 
-async def serve_hook(desk: ClaudeCodeGate, link: Link, received: bytes = b"") -> None:
+async def serve_hook(gate: ClaudeCodeGate, link: Link, received: bytes = b"") -> None:
     """Answer the one request of a hook process; when that goes away first, the question is withdrawn.
 
     Raises `ValueError` or `TypeError` for an invalid request: the hook then finds the connection closed, and denies.
@@ -64,7 +66,7 @@ async def serve_hook(desk: ClaudeCodeGate, link: Link, received: bytes = b"") ->
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(leave)
-            answer = await answer_hook(desk, request)
+            answer = await answer_hook(gate, request)
             await link.send(answer.encode() + b"\n")
             tasks.cancel_scope.cancel()
         return
@@ -86,7 +88,7 @@ def _use(request: HookRequest) -> tuple[str, ClaudeUse]:
     return name, use
 
 
-def _said(event: str, use: ClaudeUse, ruling: Ruling) -> str:
+def _decision_text(event: str, use: ClaudeUse, ruling: Ruling) -> str:
     if not ruling.is_allowed:
         return hook_answer(event, "deny", ruling.message)
     changed = ruling.arguments if ruling.arguments != use.arguments else None

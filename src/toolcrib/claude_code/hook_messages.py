@@ -16,7 +16,7 @@ EVENTS: Final = ("PreToolUse", "PermissionRequest")
 """Events that are answered."""
 
 Unanswered = Literal["deny", "ask"]
-"""What no answer in time means: a no, or that Claude Code asks by itself."""
+"""Meaning of a missing answer: a refusal, or Claude Code's own dialog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class HookRequest:
     """Request of a hook process to the gate."""
 
     event: Mapping[str, Any]
-    """What Claude Code wrote to its standard input."""
+    """Claude Code's event, from standard input."""
     project: str
     """The folder of the project."""
     mode: str = ""
@@ -53,8 +53,8 @@ def hook_answer(event: str, decision: str, reason: str, changed: Mapping[str, An
     """
     updated = {"updatedInput": changed} if changed is not None else {}
     if event == "PermissionRequest":
-        told = {"message": reason} if decision == "deny" else {}
-        said: dict[str, Any] = {"decision": {"behavior": decision, **told, **updated}}
+        message = {"message": reason} if decision == "deny" else {}
+        output: dict[str, Any] = {"decision": {"behavior": decision, **message, **updated}}
     else:
-        said = {"permissionDecision": decision, "permissionDecisionReason": reason, **updated}
-    return json.dumps({"hookSpecificOutput": {"hookEventName": event, **said}}, separators=(",", ":"))
+        output = {"permissionDecision": decision, "permissionDecisionReason": reason, **updated}
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event, **output}}, separators=(",", ":"))

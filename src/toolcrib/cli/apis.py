@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..config.openapi import add_api, apis_of
+from ..config.openapi import add_api, api_spec
 from ..config.servers import Entry
-from ..errors import ConfigError, UsageError
+from ..errors import UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Picks, convert
 from ..sources.openapi.description import base_url_of, fetch, is_url, mapping, parse, placed
@@ -67,10 +67,7 @@ def write_api(
 ) -> tuple[OpenApiSpec, bytes]:
     """Write the entry into `target`; return what it configures and what the file says now. Raises `ConfigError`."""
     entry = Entry(name=name, value=value, key="sources.openapi", base=str(target.parent))
-    specs, problems = apis_of([entry], environ)
-    if problems:
-        raise ConfigError(problems[0].message)
-    return specs[0], add_api(target, name, value)
+    return api_spec(entry, environ), add_api(target, name, value)
 
 
 def _auth(variable: str, schemes: Mapping[str, Any]) -> dict[str, str]:

@@ -370,7 +370,7 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
     rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
     ours = [row for row in rows if row.known]
     others, _ = specs_of([row.found.entry(row.name) for row in rows if not row.known])
-    if not settings.guard:
+    if not settings.policy.guard:
         _warn_of_questions(settings)
 
     async def main() -> dict[str, _Cost]:
@@ -380,7 +380,7 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
             served = {change.client.name: _served(crib, change, counter) for change in changes}
             lists |= {canonical(row.found.value): _listed(crib, row.name) for row in ours}
         if others:
-            async with opened(replace(settings, servers=tuple(others), **_NOTHING_ELSE), wait=_WAIT) as crib:
+            async with opened(settings.with_values(servers=tuple(others), **_NOTHING_ELSE), wait=_WAIT) as crib:
                 there = {spec.name for spec in others}
                 rest = [row for row in rows if row.name in there]
                 lists |= {canonical(row.found.value): _listed(crib, row.name) for row in rest}
@@ -391,9 +391,9 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
 
 def _warn_of_questions(settings: Settings) -> None:
     """Name the keys of the user's configuration by which calls are asked about although the guard is off."""
-    mode = settings.modes[settings.mode]
+    mode = settings.policy.modes[settings.policy.mode]
     asking = [f"mode: {mode.name}"] if {mode.read, mode.write, mode.destructive} != {"allow"} or mode.plan else []
-    asking += ["untrusted: {ask: true}"] if settings.untrusted.ask else []
+    asking += ["untrusted: {ask: true}"] if settings.policy.untrusted.ask else []
     if asking:
         note(f"calls that worked before may wait for an answer: your configuration says `{'` and `'.join(asking)}`")
 

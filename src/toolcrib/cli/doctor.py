@@ -7,7 +7,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -85,7 +85,7 @@ def _machine() -> Iterator[Check]:
         found = shutil.which(program)
         yield Check(check=program, state="ok" if found else "missing", detail=found or why)
     counter = tokenizer()
-    detail = counter.name if counter.exact else f"{counter.name}; `pip install 'toolcrib[tokens]'` counts exactly"
+    detail = counter.name if counter.exact else f"{counter.name}; the extra `tokens` counts exactly"
     yield Check(check="tokenizer", state="ok" if counter.exact else "missing", detail=detail)
 
 
@@ -99,11 +99,11 @@ def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
             continue
         try:
             read = load([path])
-            load_profile(read.profile)
+            load_profile(read.disclosure.profile)
         except ToolcribError as error:
             yield Check(check="configuration", state="failed", detail=str(error), status=2)
         else:
-            yield Check(check="configuration", state="ok", detail=f"{path}: {len(read.servers)} servers")
+            yield Check(check="configuration", state="ok", detail=f"{path}: {len(read.sources.servers)} servers")
     if any(path.is_file() for path in looked_for):
         yield from _problems(files)
 
@@ -126,10 +126,10 @@ def _problems(files: Sequence[Path] | None) -> Iterator[Check]:
 
 def _tools(settings: Settings, wait: float) -> Iterator[Check]:
     """Open all sources as a session has them: the state of each server, and each problem of the catalog."""
-    names = [spec.name for spec in (*settings.servers, *settings.openapi)]
+    names = [spec.name for spec in (*settings.sources.servers, *settings.sources.openapi)]
 
     async def main() -> tuple[dict[str, Probe], list[Check]]:
-        async with opened(replace(settings, accept=False, problems=()), wait=wait, fresh=True) as crib:
+        async with opened(settings.with_values(accept=False, problems=()), wait=wait, fresh=True) as crib:
             problems = [
                 Check(check=f"tools of {problem.source}", state="missing", detail=text)
                 for problem, text in summaries(crib.problems)
@@ -146,7 +146,7 @@ def _tools(settings: Settings, wait: float) -> Iterator[Check]:
 
 
 def _servers(settings: Settings, found: Mapping[str, Probe], wait: float) -> Iterator[Check]:
-    for spec in (*settings.servers, *settings.openapi):
+    for spec in (*settings.sources.servers, *settings.sources.openapi):
         seen = found[spec.name]
         good = seen.state == "ready"
         detail = f"{seen.tools} tools" if good else seen.state.removeprefix("failed: ").removeprefix("needs_login: ")

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -84,15 +85,38 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     project = Path(settings.environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
     if project != Path.cwd():
         settings = load(files, overrides, cwd=project)
-    request = HookRequest(event=event, project=str(project), mode=settings.mode, unanswered=options.unanswered)
+    request = HookRequest(event=event, project=str(project), mode=settings.policy.mode, unanswered=options.unanswered)
     link = _joined(settings, files, overrides, project)
     if link is None:
-        from .desk import decide_here  # loads the policy: only without a daemon
-
-        said: str = decide_here(settings, request, until - time.monotonic())
+        said: str = _decide_here(settings, request, until - time.monotonic())
         return said
     with link:
         return _asked(link, request, until)
+
+
+def _decide_here(settings: Settings, request: HookRequest, seconds: float) -> str:
+    """Decide in this process: the question is in the store as always, lasting answers are not stored.
+
+    Raises `UsageError` when there is no answer within `seconds`.
+    """
+
+    # The whole library: only without a daemon, which answers in a fraction of the time.
+    import anyio
+
+    from ..claude_code.gate import gate_of
+    from ..claude_code.hook import answer_hook
+    from ..crib import Toolcrib
+    from ..sources.settings import SourceSettings
+    from .open_crib import run
+
+    async def main() -> str:
+        bare = replace(settings, sources=SourceSettings.model_construct(builtins=False))
+        with anyio.move_on_after(seconds):
+            async with Toolcrib(bare) as crib:
+                return await answer_hook(gate_of(crib), request)
+        raise UsageError("no answer in time")
+
+    return run(main)
 
 
 def _joined(

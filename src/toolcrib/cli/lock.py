@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -35,11 +34,11 @@ def lock(
     withheld, and what runs a changed program is not started.
     """
     settings = settings_of(config)
-    place = file or settings.lock or Path(_NAME)
+    place = file or settings.sources.lock or Path(_NAME)
     before = read_lock(disk.read(place), str(place)) if place.exists() else Lock()
 
     async def main() -> Lock:
-        async with opened(replace(settings, lock=None), wait=wait, fresh=True) as crib:
+        async with opened(settings.with_values(lock=None), wait=wait, fresh=True) as crib:
             report(crib)
             waiting = [
                 state.source for state in crib.tools.sources if state.state in ("connecting", "failed", "needs_login")
@@ -65,5 +64,5 @@ def lock(
     disk.write(place, write_lock(found))
     tools = sum(len(source.tools) for source in found.sources.values())
     note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
-    if settings.lock is None:
+    if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")

@@ -13,7 +13,7 @@ import anyio.to_thread
 import typer
 
 from ..config import Settings
-from ..config.servers import did_you_mean
+from ..config.validation import did_you_mean
 from ..crib.storage import logins_in, open_store
 from ..errors import ToolFailure, UsageError
 from ..mcp.auth.access import Access
@@ -21,7 +21,8 @@ from ..mcp.auth.login_store import Logins, login_key
 from ..mcp.client.http_session import probe_auth_challenge
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
-from ..net.oauth.login import OAuthSpec, scopes_in
+from ..net.oauth.login import scopes_in
+from ..net.oauth.spec import OAuthSpec
 from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, note, out
 from .server_probe import Probe, probe
@@ -68,7 +69,7 @@ def login(
             await access.aclose()
         async with open_store(settings) as store:
             known = any(pin.source.partition(" ")[0] == server for pin in await store.pins.all())
-        return made.issuer, not known and settings.lock is None
+        return made.issuer, not known and settings.sources.lock is None
 
     issuer, is_new = run(main)
     probed = probe(settings, [spec], wait=wait, accept=is_new)[server]
@@ -92,7 +93,7 @@ def logout(server: Annotated[str, typer.Argument(help="The server's name here.")
 
 def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:
     """Return the server and how it logs in. Raises `UsageError` for one that has no logins."""
-    known = {spec.name: spec for spec in settings.servers}
+    known = {spec.name: spec for spec in settings.sources.servers}
     spec = known.get(server)
     if spec is None:
         raise UsageError(f"there is no server {server!r} in the configuration{did_you_mean(server, known)}")
@@ -128,6 +129,6 @@ def _tell(server: str, issuer: str, probed: Probe, where: str, *, as_json: bool)
     out(f"logged in to {server} at {issuer}: {probed.tools} tools ({probed.state})")
     note(f"the login is kept in {where}" + (", which only you can read" if where.endswith(".json") else ""))
     if where.endswith(".json"):
-        note("`pip install 'toolcrib[keyring]'` keeps logins in the system's keyring instead, where there is one")
+        note("the extra `keyring` keeps logins in the system's keyring instead, where there is one")
     if probed.accepted:
         note("its tools' definitions count as reviewed, as they are now; a change will be withheld until you accept it")

@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "import": Home("toolcrib.cli.import_servers", "Take over the servers that your clients are configured with."),
     "connect": Home("toolcrib.cli.connect", "Put Toolcrib into a client's configuration."),
     "disconnect": Home("toolcrib.cli.connect", "Put a client's configuration back as it was."),
+    "uninstall": Home("toolcrib.cli.uninstall", "Disconnect every client and remove what Toolcrib keeps."),
     "chat": Home("toolcrib_agent.chat.command", "Talk to a model that works with your tools on the current folder."),
     "serve": Home("toolcrib.cli.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
     "add": Home("toolcrib.cli.servers", "Add a server or an API to your configuration and list its tools."),

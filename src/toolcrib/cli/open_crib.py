@@ -76,11 +76,11 @@ def only_for(settings: Settings, tool: str) -> Settings:
 
     One call does not need the other servers started.
     """
-    servers = tuple(spec for spec in settings.servers if tool.startswith(portable(spec.name) + SEPARATOR))
-    apis = tuple(spec for spec in settings.openapi if tool.startswith(portable(spec.name) + SEPARATOR))
-    if len(servers) + len(apis) != 1 or settings.no_prefix:
+    servers = tuple(spec for spec in settings.sources.servers if tool.startswith(portable(spec.name) + SEPARATOR))
+    apis = tuple(spec for spec in settings.sources.openapi if tool.startswith(portable(spec.name) + SEPARATOR))
+    if len(servers) + len(apis) != 1 or settings.sources.no_prefix:
         return settings
-    return replace(settings, servers=servers, openapi=apis)
+    return settings.with_values(servers=servers, openapi=apis)
 
 
 @asynccontextmanager
@@ -124,7 +124,7 @@ def report(crib: Toolcrib) -> None:
     for state in crib.tools.sources:
         if state.state == "connecting":
             note(f"{state.source}: has not answered yet; --wait gives it more seconds")
-    if crib.settings.no_prefix and len(crib.settings.servers) > 1:
+    if crib.settings.sources.no_prefix and len(crib.settings.sources.servers) > 1:
         note("no_prefix is for a single server: the tools keep their servers' prefixes")
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -31,6 +30,7 @@ from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from ..config.clients import Places
+from ..core.json import loads
 from ..errors import UsageError
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "make_environment",
     "needed_distributions",
     "own_program",
-    "remove_environments",
+    "running_program",
 ]
 
 COMMAND_VARIABLE: Final = "TOOLCRIB_COMMAND"
@@ -104,6 +104,11 @@ def entry_program(places: Places, command: str | None = None) -> EntryProgram:
             said = "--command" if command else COMMAND_VARIABLE
             raise UsageError(f"{said}: there is no program {given!r} that can be started")
         return EntryProgram(path=str(Path(found).absolute()), kind="given")
+    return running_program(places)
+
+
+def running_program(places: Places) -> EntryProgram:
+    """Return the program of the environment that runs."""
     own = own_program(places)
     if own.is_file() and Path(sys.prefix).resolve() == own.parent.parent.resolve():
         return EntryProgram(path=str(own), kind="own")
@@ -135,12 +140,6 @@ def make_environment(places: Places) -> Path:
     except (OSError, _Unable, subprocess.SubprocessError) as error:
         raise UsageError(f"no environment can be made in {data}: {error}") from error
     return own_program(places)
-
-
-def remove_environments(data: Path) -> None:
-    """Remove every environment that `make_environment` made under `data`."""
-    (data / _LINK).unlink(missing_ok=True)
-    shutil.rmtree(data / _FOLDER, ignore_errors=True)
 
 
 class _Unable(Exception):
@@ -177,7 +176,7 @@ class _Source:
 
 def _source(found: Distribution) -> _Source | None:
     text = found.read_text("direct_url.json")
-    direct = json.loads(text) if text else {}
+    direct = loads(text) if text else {}
     if "dir_info" not in direct:
         return None
     folder = Path(unquote(urlsplit(direct["url"]).path)).resolve()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from string import Template
@@ -180,7 +180,7 @@ class Action(StrEnum):
 
 def plugins(config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """List the plugins, whatever became of them: by entry point `toolcrib.plugins` and from folders."""
-    settings = replace(settings_of(config), servers=(), openapi=(), catalogs=(), skills=None)
+    settings = settings_of(config).with_values(servers=(), openapi=(), catalogs=(), skills=None)
 
     async def found() -> tuple[PluginState, ...]:
         async with opened(settings, wait=_WAIT) as crib:

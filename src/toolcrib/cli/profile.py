@@ -11,11 +11,12 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from ..config.profiles import GivenProfile, read_profile
+from ..config.profiles import read_profile
 from ..core.json import dumps, loads
 from ..crib import Toolcrib
 from ..disclosure.base import Profile
 from ..disclosure.missing_tools import Gaps, gaps
+from ..disclosure.settings import GivenProfile
 from ..errors import CODES, UsageError
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of

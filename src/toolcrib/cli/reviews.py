@@ -62,7 +62,7 @@ def accept(
 
 async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _Reviewed:
     """Return what was accepted and what there was to look at, by source. Raises `UsageError` for a name of none."""
-    known = {spec.name for spec in (*crib.settings.servers, *crib.settings.openapi)}
+    known = {spec.name for spec in (*crib.settings.sources.servers, *crib.settings.sources.openapi)}
     waiting = _waiting(crib)
     if missing := [name for name in servers if name not in known and name not in waiting]:
         there = ", ".join(sorted((*known, *waiting))) or "none"

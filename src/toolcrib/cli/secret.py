@@ -10,7 +10,7 @@ import typer
 
 from ..config.keyring import remove_secret, secret_names, write_secret
 from ..config.loading import here
-from ..config.servers import did_you_mean
+from ..config.validation import did_you_mean
 from ..errors import UsageError
 from .open_crib import AsJson
 from .output import emit_json, escape, out

@@ -57,7 +57,7 @@ async def _over_http(settings: Settings) -> None:
 
 
 async def _introduce(crib: Toolcrib, url: str) -> None:
-    note(snippet(url, is_guarded=bool(crib.settings.token or crib.settings.tokens)))
+    note(snippet(url, is_guarded=bool(crib.settings.http.token or crib.settings.http.tokens)))
     await crib.tools.wait_ready(_PATIENCE)
     await tell_what_is_served(crib, note)
 
@@ -66,7 +66,9 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
     async with (
         Toolcrib(settings) as crib,
         Service(
-            WithApprove(crib) if desk else CribBackend(crib), profile=settings.profile, mode=settings.mode
+            WithApprove(crib) if desk else CribBackend(crib),
+            profile=settings.disclosure.profile,
+            mode=settings.policy.mode,
         ) as service,
         anyio.create_task_group() as tasks,
     ):
@@ -84,13 +86,13 @@ async def _stop_on_signal(service: Service) -> None:
 def http_options(settings: Settings) -> HttpOptions:
     """Return what `settings` say about serving HTTP."""
     return HttpOptions(
-        host=settings.host,
-        port=settings.port,
-        profile=settings.profile,
-        mode=settings.mode,
-        token=settings.token,
-        admin_token=settings.admin_token,
-        tokens=settings.tokens,
+        host=settings.http.host,
+        port=settings.http.port,
+        profile=settings.disclosure.profile,
+        mode=settings.policy.mode,
+        token=settings.http.token,
+        admin_token=settings.http.admin_token,
+        tokens=settings.http.tokens,
     )
 
 
@@ -112,7 +114,7 @@ async def tell_what_is_served(crib: Toolcrib, say: Callable[[str], None]) -> Non
         table((("SERVER", "<"), ("TOOLS", ">"), ("TOKENS", ">"), ("STATE", "<")), rows)
     report(crib)
     seen = counts.shown(sum(counts.tokens[len(tools) :]))
-    say(f"the profile {crib.settings.profile} shows a client {seen} tokens; the full list has {total}")
+    say(f"the profile {crib.settings.disclosure.profile} shows a client {seen} tokens; the full list has {total}")
 
 
 def snippet(url: str, *, is_guarded: bool = False) -> str:

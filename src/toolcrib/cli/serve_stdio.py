@@ -79,8 +79,8 @@ def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, An
     hello = Hello(
         key=meeting.key,
         version=version("toolcrib"),
-        profile=settings.profile,
-        mode=settings.mode,
+        profile=settings.disclosure.profile,
+        mode=settings.policy.mode,
         cwd=order.project,
         pid=os.getpid(),
         way=manners.way,

@@ -10,12 +10,13 @@ import typer
 
 from ..config import load
 from ..config.directories import PROJECT_FOLDER
-from ..config.loading import config_files, here, specs_of
+from ..config.loading import config_files, here
 from ..config.openapi import read_apis, remove_api
 from ..config.own import add_servers, read_servers, remove_server
-from ..config.servers import Entry, did_you_mean
+from ..config.servers import Entry, server_spec
 from ..config.trust import Trust
-from ..errors import ConfigError, UsageError
+from ..config.validation import did_you_mean
+from ..errors import UsageError
 from ..telemetry.tokens import tokenizer
 from .apis import NewApi, entry_of, write_api
 from .open_crib import AsJson
@@ -76,13 +77,11 @@ def add(
     target = _target(project)
     _refuse_known(name, target)
     base = target.parent.parent if project else places.directories.home
-    specs, problems = specs_of([Entry(name=name, value=value, file="", base=str(base))])
-    if problems:
-        raise ConfigError(problems[0].message)
+    spec = server_spec(Entry(name=name, value=value, base=str(base)), places.environ)
     written = add_servers(target, {name: value})
     if project:
         Trust(places.directories).confirm([(target, written)])
-    probed = probe(load(), specs, wait=wait, accept=accept)[name]
+    probed = probe(load(), [spec], wait=wait, accept=accept)[name]
     _tell(probed, target, as_json=as_json)
 
 

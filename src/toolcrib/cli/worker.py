@@ -48,7 +48,7 @@ async def _work(settings: Settings) -> None:
         async with Toolcrib(settings) as crib:
             jobs = crib.jobs
             if not isinstance(jobs, DurableJobs):
-                raise UsageError("a worker needs durable jobs: pip install 'toolcrib[durable]'")
+                raise UsageError("a worker needs durable jobs: install the extra `durable`")
             await jobs.ready()
             note(f"toolcrib works on the jobs of {crib.store.place}")
             async for _ in signals:

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 
 from ..core.settings import Section, info_of, keys_of
 from ..errors import ConfigError
-from .servers import did_you_mean
-from .settings import FILE_KEYS, MODELS, POLICY, Settings
+from .settings import FILE_KEYS, Settings
+from .validation import did_you_mean
 
 __all__ = ["CHANGEABLE", "FIXED", "MODEL", "SECRET", "fixed_by", "shown", "steps_of", "value_of"]
 
@@ -24,24 +24,20 @@ MODEL: Final = "chat.model"
 
 
 def _changeable() -> Iterator[str]:
-    yield from (name for name, facts in FILE_KEYS.items() if facts.changed_by == "tool" and name != "versions")
+    yield from (name for name, key in FILE_KEYS.items() if key.info.changed_by == "tool" and name != "versions")
     yield "versions.*"
-    for name, model in MODELS.items():
-        if isinstance(model, type) and issubclass(model, Section):
-            yield from (f"{name}.{path}" for path, info in keys_of(model) if info.changed_by == "tool")
+    for name, key in FILE_KEYS.items():
+        if isinstance(key.annotation, type) and issubclass(key.annotation, Section):
+            yield from (f"{name}.{path}" for path, info in keys_of(key.annotation) if info.changed_by == "tool")
 
 
 CHANGEABLE: Final = tuple(sorted(_changeable()))
 """Single values, by key or pattern. None of them widens what is allowed, or who may do it."""
 
-FIXED: Final[Mapping[str, str]] = {
-    **{name: facts.why for name, facts in FILE_KEYS.items() if facts.why},
-    "ranking": "it loads a model or a program",
-    "rules": POLICY,
-}
+FIXED: Final[Mapping[str, str]] = {name: key.info.why for name, key in FILE_KEYS.items() if key.info.why}
 """Reasons why only the user may change a key, in addition to `CHANGEABLE`."""
 
-SECRET: Final = frozenset({"mcpServers", "redact", *(name for name, facts in FILE_KEYS.items() if facts.secret)})
+SECRET: Final = frozenset({"mcpServers", "redact", *(name for name, key in FILE_KEYS.items() if key.info.secret)})
 """Hold keys, passwords or tokens, or may."""
 
 
@@ -73,7 +69,7 @@ def value_of(settings: Settings, key: str) -> Any:
     top = _known(key)
     if top in SECRET:
         raise ConfigError("holds secrets, and is not shown", key=key)
-    value = _said(settings, top)
+    value = _configured(settings, top)
     steps = steps_of(key)
     for place, step in enumerate(steps[1:], 1):
         members = _members(value)
@@ -98,13 +94,9 @@ def _spelt(key: str) -> str:
     return key if key.isprintable() else ascii(key)
 
 
-def _said(settings: Settings, top: str) -> Any:
-    if top == "rules":
-        return {effect: list(getattr(settings, effect)) for effect in ("deny", "ask", "allow")}
-    if top == "ranking":
-        return {"embedder": settings.embedder}
-    value: Any = getattr(settings, top)
-    if FILE_KEYS[top].names_only:
+def _configured(settings: Settings, top: str) -> Any:
+    value = settings.value(top)
+    if FILE_KEYS[top].info.names_only:
         return sorted(_members(value)) if isinstance(value, Mapping) else sorted(one.name for one in value)
     return _plain(value)
 

@@ -12,51 +12,31 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import ConfigError
+from ..sources.settings import CatalogSpec, PluginSettings, SkillsSpec
 from ..sources.skill_folder import skill_file
 from ..sources.skills.manifest import manifest_of
 from ..sources.skills.skill_roots import SkillRoot, find_folders, project_roots, user_roots
 from . import files
 from .directories import PROJECT_FOLDER
-from .plugins import placed_plugins
+from .keys import CatalogEntry, SkillSettings
 
-__all__ = ["CatalogSpec", "SkillsSpec", "confirmable_in", "placed", "skills_spec"]
+__all__ = ["confirmable_in", "placed", "skills_spec"]
 
 _MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
 """What makes a folder a project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogSpec:
-    """One YAML catalog that is to be mounted."""
+class PlacedSkills:
+    """The key `skills` of one file, with absolute paths."""
 
-    path: Path
-    name: str = ""
-    """Empty takes one from the file's name."""
-    code: tuple[Path, ...] | None = ()
-    """Folders, beside the catalog's own, that its modules may come from; None: it may not load code."""
-    confirm: bool = False
-    """It came with a project, and counts only as its user has confirmed it."""
-
-    def key(self) -> list[Any]:
-        """Return what tells two apart, as JSON."""
-        return [str(self.path), self.name, None if self.code is None else [str(path) for path in self.code]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillsSpec:
-    """Where skills are looked for, first to last, and how they are grouped."""
-
+    settings: SkillSettings
     roots: tuple[SkillRoot, ...]
-    groups: Path | None = None
-    """A YAML file with `skill_groups`."""
-
-    def key(self) -> list[Any]:
-        """Return what tells two apart, as JSON."""
-        return [[str(root.path), root.scope] for root in self.roots] + [[str(self.groups or "")]]
+    groups: Path | None
 
 
 def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[str, Any]:
-    """Return `values`, which `file` says, with paths that count from its folder. `project`: it came with a project."""
+    """Return the `values` of `file` with paths that count from its folder. `project`: it came with a project."""
     folder = file.parent
     found = dict(values)
     if "catalogs" in values:
@@ -66,27 +46,22 @@ def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[s
     if "store" in values and values["store"].path is not None:
         found["store"] = values["store"].model_copy(update={"path": _under(folder, values["store"].path)})
     if "plugins" in values:
-        found["plugins"] = placed_plugins(values["plugins"], file, project=project)
+        found["plugins"] = _plugins(values["plugins"], file, project=project)
     if "skills" in values:
-        said = dict(values["skills"])
-        paths = [_under(folder, path) for path in said.get("paths", ())]
-        scope = "project" if project else "named"
-        said["paths"] = tuple(SkillRoot(path=path, scope=scope, within=path) for path in paths)
-        said["groups"] = _under(folder, said["groups"]) if said.get("groups") else None
-        found["skills"] = said
+        found["skills"] = _skills(values["skills"], folder, project=project)
     return found
 
 
-def skills_spec(said: Mapping[str, Any] | None, home: Path, cwd: Path) -> SkillsSpec | None:
+def skills_spec(given: PlacedSkills | None, home: Path, cwd: Path) -> SkillsSpec | None:
     """Return where skills are looked for; None when none are configured. Named roots come first, a home last."""
-    if not said:
+    if given is None:
         return None
-    roots: list[SkillRoot] = [*said["paths"]]
-    if said.get("project"):
+    roots: list[SkillRoot] = [*given.roots]
+    if given.settings.project:
         roots += project_roots(_project(cwd, home))
-    if said.get("user"):
+    if given.settings.user:
         roots += user_roots(home)
-    return SkillsSpec(roots=tuple(roots), groups=said.get("groups")) if roots else None
+    return SkillsSpec(roots=tuple(roots), groups=given.groups) if roots else None
 
 
 def confirmable_in(path: Path) -> list[tuple[Path, bytes]]:
@@ -109,15 +84,35 @@ def confirmable_in(path: Path) -> list[tuple[Path, bytes]]:
     return found
 
 
-def _catalog(entry: Mapping[str, Any], folder: Path, *, project: bool) -> CatalogSpec:
-    code: bool | tuple[str, ...] = entry.get("code", True)
-    folders = () if isinstance(code, bool) else code
+def _catalog(entry: CatalogEntry, folder: Path, *, project: bool) -> CatalogSpec:
+    folders = () if isinstance(entry.code, bool) else entry.code
     return CatalogSpec(
-        path=_under(folder, entry["file"]),
-        name=entry.get("name", ""),
-        code=None if code is False else tuple(_under(folder, path) for path in folders),
+        path=_under(folder, entry.file),
+        name=entry.name,
+        code=None if entry.code is False else tuple(_under(folder, path) for path in folders),
         confirm=project,
     )
+
+
+def _plugins(plugins: PluginSettings, file: Path, *, project: bool) -> PluginSettings:
+    """Return the plugins of `file`, with folders that count from its own.
+
+    Raises `ConfigError` for folders in a file that came with a project: their code could change after it was confirmed.
+    """
+    if "folders" not in plugins.model_fields_set:
+        return plugins
+    if project and plugins.folders:
+        message = "a project's configuration brings no plugins: name the folder in your own configuration"
+        raise ConfigError(message, file=str(file), key="plugins.folders")
+    folders = tuple(_under(file.parent, str(folder)) for folder in plugins.folders)
+    return plugins.model_copy(update={"folders": folders})
+
+
+def _skills(skills: SkillSettings, folder: Path, *, project: bool) -> PlacedSkills:
+    paths = [_under(folder, path) for path in skills.paths]
+    scope = "project" if project else "named"
+    roots = tuple(SkillRoot(path=path, scope=scope, within=path) for path in paths)
+    return PlacedSkills(settings=skills, roots=roots, groups=_under(folder, skills.groups) if skills.groups else None)
 
 
 def _under(folder: Path, path: str | Path) -> Path:

@@ -17,11 +17,11 @@ from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from ..policy.claude_names import WORDS
 from ..policy.rules import parse_rule
+from ..policy.settings import EFFECTS
 from . import files
 from .clients import Places
 from .edit_check import checked
 from .edit_yaml import insert_yaml
-from .ruling import EFFECTS
 
 __all__ = ["FoundRule", "add_rules", "claude_files", "read_claude_rules"]
 

@@ -12,7 +12,7 @@ from ..errors import ConfigError
 from . import files
 from .clients import CLIENTS, Client, Places
 from .servers import Entry
-from .shapes import Untranslated, notices, translate
+from .shapes import notices, translate
 
 __all__ = ["Discovery", "Found", "Scope", "discover", "inputs_of", "is_ours", "servers_of"]
 
@@ -139,12 +139,11 @@ class _Reading:
             if not isinstance(entry, Mapping) or is_ours(cast("Mapping[str, Any]", entry)):
                 continue
             raw = cast("Mapping[str, Any]", entry)
-            try:
-                read = translate(self._client.name, raw, project=base, home=self._home, inputs=self._inputs)
-            except Untranslated as error:
+            read = translate(self._client.name, raw, project=base, home=self._home, inputs=self._inputs)
+            if read.errors:
                 where = Entry(name=name, value=raw, file=str(self._file), key=".".join(self._client.path))
-                message = str(where.error(str(error), *error.steps))
-                self.problems.append(Problem(source=name, code="bad_config", message=message))
+                messages = [str(where.error(message, *steps)) for steps, message in read.errors]
+                self.problems += [Problem(source=name, code="bad_config", message=message) for message in messages]
                 continue
             value = dict(read.value)
             if not value or is_ours(value):

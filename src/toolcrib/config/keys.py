@@ -1,58 +1,121 @@
-"""The keys of our configuration file besides the servers: what each takes, and how two files are put together."""
+"""The keys of our configuration file besides the servers: the type of each, and how the values of files are merged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
-from dataclasses import fields
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Final, cast
 
+from pydantic import BeforeValidator, model_validator
+
+from ..core.document_tree import Path
 from ..core.permission import Effect
-from ..core.session import Limits
-from ..core.settings import Flag, Section
-from ..errors import ConfigError
-from ..policy.modes import Mode, read_permissions
+from ..core.settings import Flag, Section, Text, Texts, a_list_of, expected
+from ..disclosure.settings import GivenProfile
+from ..errors import ConfigError, ConfigErrors
+from ..policy.modes import ModeSettings
+from ..policy.rules import RuleTexts, Written, broken_rules
+from ..policy.settings import Identity, RuleSettings
+from ..sources.settings import GivenWorkflow
 from .guests import TOOL_KEYS, known_settings
-from .profiles import GivenProfile, together
-from .ruling import EFFECTS, Identity, read_rules
-from .sections import collected, read_setting
-from .servers import did_you_mean
-from .settings import MODELS
-from .value import Value, Where
-from .workflows import GivenWorkflow
+from .profiles import together
+from .settings import FILE_KEYS
+from .validation import Place, did_you_mean, read_setting
 
-__all__ = ["KEYS", "Where", "check", "merge"]
+__all__ = ["KEYS", "CatalogEntry", "SkillSettings", "check", "merge"]
 
-_IDENTITY: Final = tuple(entry.name for entry in fields(Identity))
-_ADDED: Final = (*EFFECTS, "broken_rules", "catalogs", "redact")
+_ADDED: Final = ("catalogs", "redact")
 """Lists that add up over files, first file first."""
 _ONE_BY_ONE: Final = ("identities", "modes", "tool_permissions", "tools", "versions", "workflows")
 """Mappings of which a later file replaces single entries."""
+_LITERAL: Final = ("profiles", "workflows")
+"""Keys whose texts are taken as they are: `${…}` has another meaning there, or none."""
 
 
-def check(values: Mapping[str, Any], environ: Mapping[str, str], where: Where = lambda path: "") -> dict[str, Any]:
-    """Return `values` of our keys checked, expanded and with `rules` taken apart.
+def _code(value: Any) -> Any:
+    if not isinstance(value, bool | list | tuple):
+        raise expected("true, false or a list of folders")
+    return cast("Any", value)
+
+
+class CatalogEntry(Section):
+    """One entry of `catalogs`: a file, or a mapping."""
+
+    file: Text
+    """Path of the catalog."""
+    name: Text = ""
+    """Empty takes one from the file's name."""
+    code: Annotated[bool | Texts, BeforeValidator(_code)] = True
+    """Whether its modules may be loaded: from its own folder (true), from these folders too, or not at all (false)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"file": value} if isinstance(value, str) else value
+
+
+class SkillSettings(Section):
+    """The key `skills`: true, a list of folders, or a mapping."""
+
+    project: Flag = False
+    """Whether skills of the project are used."""
+    user: Flag = False
+    """Whether skills of the user are used."""
+    paths: Texts = ()
+    """Further folders of skills."""
+    groups: Text = ""
+    """A YAML file with `skill_groups`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return {"project": value, "user": value}
+        return {"paths": value} if isinstance(value, list | tuple) else value
+
+
+_Free = Mapping[str, Any]
+"""A mapping that the code of a feature checks."""
+
+KEYS: Final[Mapping[str, Any]] = {
+    **{name: key.annotation for name, key in FILE_KEYS.items() if name not in ("servers", "openapi")},
+    "catalogs": Annotated[tuple[CatalogEntry, ...], a_list_of("files")],
+    "modes": Mapping[str, ModeSettings],
+    "profiles": Mapping[str, _Free],
+    "redact": Texts,
+    "skills": SkillSettings,
+    "tools": Mapping[str, _Free],
+    "workflows": _Free,
+}
+"""Every key of our file besides `servers` (or `mcpServers`) and `sources`, and the type of its value there."""
+
+
+def check(
+    values: Mapping[str, Any], environ: Mapping[str, str], where: Callable[[Path], str] = lambda path: ""
+) -> dict[str, Any]:
+    """Return `values` of our keys validated, with their variables replaced.
 
     Raises `ConfigError`, or `ConfigErrors` with every error of the file in its order.
     """
     checked: dict[str, Any] = {}
     errors: list[ConfigError] = []
     for key, value in values.items():
+        place = Place(path=(key,), where=where, environ=environ)
         if key not in KEYS:
-            known = (*KEYS, "servers", "mcpServers")
-            errors.append(ConfigError(f"unknown key{did_you_mean(key, known)}", file=where((key,)), key=key))
+            errors.append(place.error(f"unknown key{did_you_mean(key, (*KEYS, 'servers', 'mcpServers', 'sources'))}"))
         elif value is not None:
             try:
-                checked |= KEYS[key](Value(value, (key,), where, environ))
+                read = read_setting(KEYS[key], value, place, literal=key in _LITERAL, check=_CHECKS.get(key))
             except ConfigError as error:
                 errors.append(error)
+            else:
+                checked[key] = _FINISHED[key](read, place) if key in _FINISHED else read
     if errors:
-        raise collected(errors)
+        raise ConfigErrors.of(errors)
     return checked
 
 
 def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put checked values together: later ones win, limits, modes and profiles one by one; rules and the like add up."""
+    """Put checked values together: later ones win, sections key by key and profiles one by one; rules add up."""
     merged: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
@@ -69,183 +132,76 @@ def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _guard(value: Value) -> dict[str, Any]:
-    """`on` and `off` are also text: JSON and the command line have no other way to write them."""
-    words: Any = {True: True, False: False, "on": True, "off": False}
-    if not isinstance(value.value, bool | str) or value.value not in words:
-        raise value.wrong("on or off")
-    return {value.key: words[value.value]}
+def _check_tools(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the keys below `tools` that no built-in tool reads. Its own code checks the values."""
+    if not isinstance(value, Mapping):
+        return
+    known = known_settings([str(step) for step in path]) if path else None
+    for name, inner in cast("Mapping[str, Any]", value).items():
+        here = (*path, name)
+        if not path and name not in TOOL_KEYS and (near := did_you_mean(name, TOOL_KEYS)):
+            yield here, f"unknown category{near}"
+        elif known is not None and name not in known:
+            yield here, f"unknown key{did_you_mean(name, known)}"
+        else:
+            yield from _check_tools(inner, here)
 
 
-def _profiles(value: Value) -> dict[str, Any]:
-    """The code that builds a profile checks its keys."""
-    given: dict[str, GivenProfile] = {}
-    for name, inner in value.members():
-        said: Any = inner.value
-        if not isinstance(said, Mapping):
-            raise inner.wrong("a mapping of a profile's keys")
-        keys = cast("Mapping[str, Any]", said)
-        given[name] = GivenProfile(name=name, values=keys, file=value.where(inner.path))
-    return {"profiles": given}
+def _rules(texts: RuleTexts, place: Place) -> tuple[dict[Effect, tuple[str, ...]], tuple[str, ...]]:
+    """Return the rules that can be read, each with where it stands, and the errors of the others."""
+    home = place.environ.get("HOME", "")
+    written: dict[Effect, list[str]] = {
+        effect: [Written.at(text, place.where((*place.path, effect, number))) for number, text in enumerate(rules)]
+        for effect, rules in texts.items()
+    }
+    broken = {(effect, number): str(error) for effect, number, error in broken_rules(written, home=home)}
+    good = {
+        effect: tuple(text for number, text in enumerate(rules) if (effect, number) not in broken)
+        for effect, rules in written.items()
+    }
+    return good, tuple(broken.values())
 
 
-def _versions(value: Value) -> dict[str, Any]:
-    return {"versions": {name: inner.text() for name, inner in value.members()}}
+def _finish_rules(read: RuleSettings, place: Place) -> RuleSettings:
+    rules, broken = _rules({"deny": read.deny, "ask": read.ask, "allow": read.allow}, place)
+    return RuleSettings.model_construct(None, **rules, broken=broken)
 
 
-def _tools(value: Value) -> dict[str, Any]:
-    """Settings of tools by category; those of the built-in ones have keys that are known."""
-    said: dict[str, Any] = {}
-    for name, inner in value.members():
-        if not isinstance(inner.value, Mapping):
-            raise inner.wrong("a mapping")
-        if name not in TOOL_KEYS and (meant := did_you_mean(name, TOOL_KEYS)):
-            raise ConfigError(f"unknown category{meant}", file=inner.where(inner.path), key=inner.key)
-        _check_settings(inner)
-        said[name] = inner.expanded()
-    return {"tools": said}
+def _finish_identities(read: Mapping[str, Identity], place: Place) -> Mapping[str, Identity]:
+    done: dict[str, Identity] = {}
+    for name, identity in read.items():
+        rules, broken = _rules(identity.rules, place.at(name, "rules"))
+        where = place.where((*place.path, name, "mode"))
+        done[name] = identity.model_copy(update={"rules": rules, "broken": broken, "file": where})
+    return done
 
 
-def _check_settings(value: Value) -> None:
-    """Raise `ConfigError` for a key that no built-in tool reads. A wrong type where a mapping belongs is theirs."""
-    for _, inner in value.members(known_settings([str(step) for step in value.path[1:]])):
-        if isinstance(inner.value, Mapping):
-            _check_settings(inner)
+def _finish_modes(read: Mapping[str, ModeSettings], place: Place) -> Mapping[str, ModeSettings]:
+    return {name: one.model_copy(update={"file": place.where((*place.path, name))}) for name, one in read.items()}
 
 
-def _workflows(value: Value) -> dict[str, Any]:
-    """The code that runs a workflow checks its keys."""
+def _finish_profiles(read: Mapping[str, _Free], place: Place) -> Mapping[str, GivenProfile]:
     return {
-        "workflows": {
-            name: GivenWorkflow(name=name, values=inner.value, file=value.where(inner.path))
-            for name, inner in value.members()
-        }
+        name: GivenProfile(name=name, values=values, file=place.where((*place.path, name)))
+        for name, values in read.items()
     }
 
 
-def _redact(value: Value) -> dict[str, Any]:
-    return {"redact": value.texts()}
+def _finish_workflows(read: _Free, place: Place) -> Mapping[str, GivenWorkflow]:
+    return {
+        name: GivenWorkflow(name=name, values=values, file=place.where((*place.path, name)))
+        for name, values in read.items()
+    }
 
 
-def _rules(value: Value) -> dict[str, Any]:
-    rules, broken = _read_rules(value)
-    said: dict[str, Any] = {effect: rules[effect] for effect in rules}
-    return {**said, "broken_rules": broken} if broken else said
+_CHECKS: Final[Mapping[str, Callable[[Any], Iterable[tuple[Path, str]]]]] = {"tools": _check_tools}
+"""Further checks of the document, by key."""
 
-
-def _read_rules(value: Value) -> tuple[dict[Effect, tuple[str, ...]], tuple[str, ...]]:
-    given = {key: inner.texts() for key, inner in value.members(EFFECTS) if inner.value is not None}
-    home = value.environ.get("HOME", "")
-    return read_rules(given, lambda effect, place: value.where((*value.path, effect, place)), home)
-
-
-def _identities(value: Value) -> dict[str, Any]:
-    identities: dict[str, Identity] = {}
-    broken: tuple[str, ...] = ()
-    for name, inner in value.members():
-        said: dict[str, Any] = {}
-        for key, one in inner.members(_IDENTITY):
-            if key == "rules":
-                said[key], more = _read_rules(one)
-                broken += more
-            elif key == "limits":
-                said[key] = read_setting(Limits, one)
-            else:
-                said[key] = one.texts() if key == "allowed_tools" else one.text()
-        identities[name] = Identity(**said)
-    return {"identities": identities, "broken_rules": broken} if broken else {"identities": identities}
-
-
-def _modes(value: Value) -> dict[str, Any]:
-    """What each says is checked here, for its line; what it extends may stand in another file (`resolve_modes`)."""
-    modes: dict[str, dict[str, Any]] = {}
-    for name, inner in value.members():
-        said = {key: one.value for key, one in inner.members() if one.value is not None}
-        with _located(value.where(inner.path)):
-            Mode.from_mapping(name, {key: one for key, one in said.items() if key != "extends"})
-        modes[name] = said
-    return {"modes": modes}
-
-
-@contextmanager
-def _located(where: str) -> Generator[None]:
-    """Put file and line before the message of an error that has neither."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(str(error), file="" if str(error).startswith(where) else where) from error
-
-
-def _permissions(value: Value) -> dict[str, Any]:
-    with _located(value.where(value.path)):
-        return {value.key: read_permissions(value.value, key=value.key)}
-
-
-def _ranking(value: Value) -> dict[str, Any]:
-    return {key: inner.text() for key, inner in value.members(("embedder",)) if inner.value is not None}
-
-
-def _catalogs(value: Value) -> dict[str, Any]:
-    """Each is a file, or a mapping with `file`, `name` and `code`: false, or folders that modules may come from."""
-    items: Any = value.value
-    if not isinstance(items, list | tuple):
-        raise value.wrong("a list of files")
-    catalogs: list[dict[str, Any]] = []
-    for place, item in enumerate(cast("list[Any]", items)):
-        inner = value.inner(place, item)
-        if not isinstance(item, Mapping):
-            catalogs.append({"file": inner.text()})
-            continue
-        said = dict(inner.members(("file", "name", "code")))
-        if "file" not in said:
-            raise inner.wrong("`file`")
-        entry: dict[str, Any] = {key: said[key].text() for key in ("file", "name") if key in said}
-        if "code" in said:
-            entry["code"] = said["code"].value if isinstance(said["code"].value, bool) else said["code"].texts()
-        catalogs.append(entry)
-    return {"catalogs": tuple(catalogs)}
-
-
-def _skills(value: Value) -> dict[str, Any]:
-    """True is the project's and the user's; a list is folders; a mapping says which of them."""
-    given: Any = value.value
-    if isinstance(given, bool):
-        return {"skills": {"project": given, "user": given}}
-    if isinstance(given, list):
-        return {"skills": {"paths": value.texts()}}
-    said: dict[str, Any] = {}
-    for key, inner in value.members(("project", "user", "paths", "groups")):
-        if key in ("project", "user"):
-            said[key] = read_setting(Flag, inner)
-        else:
-            said[key] = inner.texts() if key == "paths" else inner.text()
-    return {"skills": said}
-
-
-_READERS: Final[Mapping[str, Callable[[Value], dict[str, Any]]]] = {
-    "profiles": _profiles,
-    "modes": _modes,
-    "rules": _rules,
-    "identities": _identities,
-    "tool_permissions": _permissions,
-    "guard": _guard,
-    "redact": _redact,
-    "catalogs": _catalogs,
-    "skills": _skills,
-    "ranking": _ranking,
-    "tools": _tools,
-    "workflows": _workflows,
-    "versions": _versions,
+_FINISHED: Final[Mapping[str, Callable[[Any, Place], Any]]] = {
+    "identities": _finish_identities,
+    "modes": _finish_modes,
+    "profiles": _finish_profiles,
+    "rules": _finish_rules,
+    "workflows": _finish_workflows,
 }
-"""Keys whose values other files or features complete: what reads each."""
-
-
-def _model_reader(name: str) -> Callable[[Value], dict[str, Any]]:
-    return lambda value: {name: read_setting(MODELS[name], value)}
-
-
-KEYS: Final[Mapping[str, Callable[[Value], dict[str, Any]]]] = {
-    **{name: _model_reader(name) for name in MODELS},
-    **_READERS,
-}
-"""Every key of our file besides `servers` (or `mcpServers`), and what reads it."""
+"""Conversion of validated values that keep their position: rules, and entries that later code checks."""

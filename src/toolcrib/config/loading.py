@@ -8,20 +8,21 @@ Later files win, key by key and server by server; rules and values to redact add
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from ..core.document_tree import MAX_BYTES, Node
+from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..core.session import Limits
 from ..core.settings import secret_texts
-from ..errors import ConfigError
+from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec
-from ..policy.modes import resolve_modes
+from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
+from ..policy.settings import Identity, RuleSettings
 from ..policy.taint import Taint
-from ..sources.openapi.spec import OpenApiSpec
 from . import files as disk
 from . import openapi
 from .catalogs import placed, skills_spec
@@ -31,19 +32,19 @@ from .discovery import inputs_of
 from .expand import kept_secrets
 from .guests import tool_secrets
 from .keys import check, merge
-from .oauth import oauth_secrets
 from .observing import telemetry_options
 from .profiles import chosen, environment_values, found_profiles
-from .ruling import check_identity_modes, problems_of
 from .secrets import secret_values
-from .servers import Entry, did_you_mean, server_spec
+from .servers import Entry, read_entries, server_spec
 from .settings import Settings
-from .shapes import Untranslated, notices, translate
+from .shapes import notices, translate
 from .trust import Trust
+from .validation import did_you_mean
 from .workspaces import workspace_at, workspace_spec
 
 __all__ = ["bare", "config_files", "here", "load", "project_root", "servers_in", "specs_of"]
 
+_Result = TypeVar("_Result")
 _SERVER_KEYS: Final = ("servers", "mcpServers")
 _UNGUARDED: Final[Mapping[str, Any]] = {"mode": "autonomous", "builtins": False}
 """Defaults of `guard: off`, beside those of single entries in `_behind_client`."""
@@ -53,15 +54,17 @@ _WRITTEN: Final = ("args", "command", "cwd", "env", "environment", "envs", "head
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What one file says."""
+    """The content of one file."""
 
     values: Mapping[str, Any]
     entries: tuple[Entry, ...]
+    base: str
+    """Where servers of this file run."""
     apis: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
     """Of single entries; the others are taken."""
     secrets: tuple[str, ...] = ()
-    """What `${keyring:…}` and `${input:…}` stand for in it."""
+    """Values of `${keyring:…}` and `${input:…}` in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,22 +99,14 @@ def load(
     found = [here / os.path.expanduser(name) for name in files or ()]
     if not named:
         found = list(_trusted(directories, here, problems))
-    parts = [_read(path, _base(path, directories, here, named=named), environ) for path in found]
+    parts = _read_all(found, [_base(path, directories, here, named=named) for path in found], environ)
     problems += [problem for part in parts for problem in part.problems]
-    said = [
-        placed(part.values, path, project=not named and path.parent.name == PROJECT_FOLDER)
-        for path, part in zip(found, parts, strict=True)
-    ]
-    said = [chosen(part, path.parent) for path, part in zip(found, said, strict=True)]
-    said = [
-        workspace_at(part, Path(_base(path, directories, here, named=named)))
-        for path, part in zip(found, said, strict=True)
-    ]
-    given = _part_of(Node.of(overrides or {}), None, str(here), environ)
-    said.append(chosen(placed(workspace_at(given.values, here), here / "overrides", project=False), here))
+    given = [_placed(part.values, path, Path(part.base), named=named) for path, part in zip(found, parts, strict=True)]
+    keywords = _part_of(Node.of(overrides or {}), None, str(here), environ)
+    given.append(_placed(keywords.values, here / "overrides", here, named=True))
     folders = {} if named else found_profiles(directories, project_root(here, directories.home), problems)
     of_environment = {} if files is None else environment_values(environ, problems)
-    values = merge([of_environment, {"profiles": folders}, *said])
+    values = merge([of_environment, {"profiles": folders}, *given])
     values["profiles"] = tuple(values["profiles"].values())
     values["workflows"] = tuple(values.get("workflows", {}).values())
     values["skills"] = skills_spec(values.get("skills"), directories.home, here)
@@ -120,31 +115,28 @@ def load(
     if named and all(_is_foreign(path) for path in found):
         values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
-    values["modes"] = resolve_modes(values.get("modes", {}))
-    check_identity_modes(values.get("identities", {}), values["modes"])
-    problems += problems_of(values.get("broken_rules", ()))
-    _check_mode(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
-    parts.append(given)
+    values["modes"] = _modes(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
+    problems += _broken_rules(values)
+    parts.append(keywords)
     entries = _last([entry for part in parts for entry in part.entries], problems)
-    specs, bad = specs_of(entries, environ)
+    values["servers"], bad = specs_of(entries, environ)
     apis = _last([entry for part in parts for entry in part.apis], problems, "an API")
-    values["openapi"], more = openapi.apis_of(_unclaimed(apis, specs, problems), environ)
-    bad += more
+    values["openapi"], more = read_entries(_unclaimed(apis, values["servers"], problems), environ, openapi.api_spec)
     around = _Surroundings(
         directories=directories,
         environ=environ,
         files=found,
-        problems=[*problems, *bad],
+        problems=[*problems, *bad, *more],
         secrets=[secret for part in parts for secret in part.secrets],
     )
-    return _settings(values, specs, around)
+    return _settings(values, around)
 
 
 def bare() -> Settings:
     """Return the settings of an unconfigured crib: no files, no servers, no guests."""
     environ = dict(os.environ)
     telemetry = telemetry_options(None, environ)
-    return Settings(directories=Directories.of(environ), builtins=False, environment=environ, telemetry=telemetry)
+    return Settings.of(Directories.of(environ), builtins=False, environment=environ, telemetry=telemetry)
 
 
 def servers_in(
@@ -164,7 +156,7 @@ def servers_in(
     raw = [Entry(name=str(name), value=value, key=key, base=base) for name, value in named]
     entries, problems = _translated(raw, "", environ, inputs_of(config))
     specs, bad = specs_of(entries, environ)
-    return specs, [*problems, *bad]
+    return specs, [*bad, *problems]
 
 
 def specs_of(
@@ -172,16 +164,7 @@ def specs_of(
 ) -> tuple[list[ServerSpec], list[Problem]]:
     """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
     environ = os.environ if environ is None else environ
-    specs: list[ServerSpec] = []
-    problems: list[Problem] = []
-    for entry in entries:
-        try:
-            spec = server_spec(entry, environ)
-        except ConfigError as error:
-            problems.append(Problem(source=entry.name, code="bad_config", message=str(error)))
-        else:
-            specs += [spec] if spec else []
-    return specs, problems
+    return read_entries(entries, environ, server_spec)
 
 
 def here() -> Places:
@@ -235,6 +218,20 @@ def _base(path: Path, directories: Directories, cwd: Path, *, named: bool) -> st
     return str(path.parent.parent if path.parent.name == PROJECT_FOLDER else directories.home)
 
 
+def _read_all(paths: Sequence[Path], bases: Sequence[str], environ: Mapping[str, str]) -> list[_Part]:
+    """Read the files. Raises `ConfigError`, or `ConfigErrors` with the errors of all of them."""
+    parts: list[_Part] = []
+    errors: list[ConfigError] = []
+    for path, base in zip(paths, bases, strict=True):
+        try:
+            parts.append(_read(path, base, environ))
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        raise ConfigErrors.of(errors)
+    return parts
+
+
 def _read(path: Path, base: str, environ: Mapping[str, str]) -> _Part:
     """Read one file: ours, or the `mcpServers` JSON of another program, of which only the servers count."""
     foreign = _is_foreign(path)
@@ -252,17 +249,31 @@ def _read(path: Path, base: str, environ: Mapping[str, str]) -> _Part:
     asked = inputs_of({"inputs": inputs.plain()} if inputs is not None else {})
     taken, problems = _translated(entries, _client_of(path), environ, asked)
     secrets = kept_secrets([entry.value for entry in entries], environ)
-    return _Part(values={}, entries=tuple(taken), problems=tuple(problems), secrets=secrets)
+    return _Part(values={}, entries=tuple(taken), base=base, problems=tuple(problems), secrets=secrets)
 
 
 def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str]) -> _Part:
-    """Check a document with our keys: the file at `path`, or the keywords of a program, which have no file."""
-    entries = tuple(_entries(root, path, base))
+    """Check a document with our keys: the file at `path`, or the keywords of a program, which have no file.
+
+    Raises `ConfigErrors` with all of its errors, in the order of the file.
+    """
     own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, openapi.KEY)}
-    values = check(own, environ, lambda steps: _place(path, root.line_of(steps)))
-    apis = openapi.api_entries(root, path, str(path.parent) if path else base)
+    errors: list[ConfigError] = []
+
+    def tried(read: Callable[[], _Result], default: _Result) -> _Result:
+        try:
+            return read()
+        except ConfigError as error:
+            errors.extend(error.each)
+            return default
+
+    values = tried(lambda: check(own, environ, lambda steps: _place(path, root.line_of(steps))), {})
+    entries = tried(lambda: tuple(_entries(root, path, base)), ())
+    apis = tried(lambda: openapi.api_entries(root, path, str(path.parent) if path else base), ())
+    if errors:
+        raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
     secrets = kept_secrets([own, *(entry.value for entry in (*entries, *apis))], environ)
-    return _Part(values=values, entries=entries, apis=apis, secrets=secrets)
+    return _Part(values=values, entries=entries, apis=apis, base=base, secrets=secrets)
 
 
 def _place(path: Path | None, line: int) -> str:
@@ -288,7 +299,6 @@ def _translated(
 ) -> tuple[list[Entry], list[Problem]]:
     """Return the entries of another program's file in our words, and what of them stops one or has no effect."""
     taken: list[Entry] = []
-    problems: list[Problem] = []
     unused: list[tuple[str, str]] = []
     home = str(Directories.of(environ).home)
     for entry in entries:
@@ -296,19 +306,18 @@ def _translated(
         if not isinstance(raw, Mapping):
             taken.append(entry)
             continue
-        try:
-            read = translate(client, cast("Mapping[str, Any]", raw), project=entry.base, home=home, inputs=inputs)
-        except Untranslated as error:
-            message = str(entry.error(str(error), *error.steps))
-            problems.append(Problem(source=entry.name, code="bad_config", message=message))
-            continue
-        taken.append(replace(entry, value=read.value))
-        unused += [(entry.name, key) for key in read.unused]
+        read = translate(client, cast("Mapping[str, Any]", raw), project=entry.base, home=home, inputs=inputs)
+        errors = tuple(entry.error(message, *steps) for steps, message in read.errors)
+        taken.append(replace(entry, value=read.value, errors=errors))
+        unused += [] if errors else [(entry.name, key) for key in read.unused]
     file = entries[0].file.rpartition(":")[0] if entries else ""
-    return taken, [*problems, *notices(file or "mcpServers", unused)]
+    return taken, notices(file or "mcpServers", unused)
 
 
 def _entries(root: Node, path: Path | None, base: str) -> Iterable[Entry]:
+    def at(steps: Steps) -> str:
+        return _place(path, root.line_of(steps))
+
     for key in _SERVER_KEYS:
         servers = root.find((key,))
         if servers is None or (servers.kind == "scalar" and servers.value is None):
@@ -322,16 +331,54 @@ def _entries(root: Node, path: Path | None, base: str) -> Iterable[Entry]:
                 if (written := member.node.find((name,))) is not None:
                     value[name] = written.strings()
             where = _place(path, member.line)
-            yield Entry(name=member.key, value=value, file=where, key=key, base=base)
+            yield Entry(name=member.key, value=value, file=where, key=key, base=base, where=at)
 
 
-def _check_mode(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Raise `ConfigError` for an undefined mode, with the file that asks for it."""
-    mode, modes = values.get("mode"), values["modes"]
-    if mode is not None and mode not in modes:
-        said_in = [file for file, said in parts if said.get("mode") == mode]
-        message = f"there is no mode {mode!r}, only {', '.join(modes)}{did_you_mean(mode, modes)}"
-        raise ConfigError(message, file=said_in[-1] if said_in else "", key="mode")
+def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> Mapping[str, Mode]:
+    """Return all modes. Raises `ConfigError` with every error: modes that cannot be built, and unknown ones in use."""
+    given: Mapping[str, ModeSettings] = values.get("modes", {})
+    errors: list[ConfigError] = []
+    modes: Mapping[str, Mode] = {}
+    try:
+        modes = resolve_modes(given)
+    except ConfigError as error:
+        errors.append(error)
+    names = (*MODES, *(name for name in given if name not in MODES))
+    mode = values.get("mode")
+    if mode is not None and mode not in names:
+        files = [file for file, part in parts if part.get("mode") == mode]
+        errors.append(_unknown_mode(mode, names, files[-1] if files else "", "mode"))
+    identities: Mapping[str, Identity] = values.get("identities", {})
+    for name, identity in identities.items():
+        if identity.mode and identity.mode not in names:
+            errors.append(_unknown_mode(identity.mode, names, identity.file, f"identities.{name}.mode"))
+    if errors:
+        raise ConfigErrors.of(errors)
+    return modes
+
+
+def _broken_rules(values: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of rules that cannot be read.
+
+    As long as there is one, calls that do more than read on this machine are denied (security.md T28): its purpose is
+    unknown.
+    """
+    rules: RuleSettings = values.get("rules", RuleSettings.model_construct())
+    identities: Mapping[str, Identity] = values.get("identities", {})
+    broken = (*rules.broken, *(message for one in identities.values() for message in one.broken))
+    hint = "until it is corrected, everything but tools of this machine that only read is denied"
+    return [Problem(source="rules", code="bad_config", message=message, hint=hint) for message in broken]
+
+
+def _unknown_mode(mode: str, known: Sequence[str], file: str, key: str) -> ConfigError:
+    message = f"there is no mode {mode!r}, only {', '.join(known)}{did_you_mean(mode, known)}"
+    return ConfigError(message, file=file, key=key)
+
+
+def _placed(values: Mapping[str, Any], path: Path, base: Path, *, named: bool) -> Mapping[str, Any]:
+    """Return the values of one file with paths that count from where it stands."""
+    found = placed(values, path, project=not named and path.parent.name == PROJECT_FOLDER)
+    return workspace_at(chosen(found, path.parent), base)
 
 
 def _behind_client(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -371,18 +418,14 @@ def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: lis
             yield entry
 
 
-def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings: _Surroundings) -> Settings:
-    masked = [
-        value
-        for value in (*values.pop("redact", ()), values.get("token"), values.get("admin_token"), *surroundings.secrets)
-        if value
-    ]
+def _settings(values: dict[str, Any], surroundings: _Surroundings) -> Settings:
+    masked = [value for value in (*values.pop("redact", ()), values.get("token"), values.get("admin_token")) if value]
+    masked += surroundings.secrets
     masked += [text for value in values.values() for text in secret_texts(value)]
-    for spec in specs:
+    for spec in values["servers"]:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
-        masked += oauth_secrets(spec.oauth)
-    apis: Sequence[OpenApiSpec] = values.pop("openapi")
-    for api in apis:
+        masked += secret_texts(spec.oauth)
+    for api in values["openapi"]:
         masked += openapi.api_secrets(api)
     if "store" in values:
         masked += values["store"].secrets()
@@ -390,12 +433,10 @@ def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings:
         masked += secret_values(named=values["plugins"].texts(), arguments=(), url="")
     masked += tool_secrets(values.get("tools", {}))
     values["telemetry"] = telemetry_options(values.get("telemetry"), surroundings.environ)
-    return Settings(
-        **values,
-        servers=tuple(specs),
-        openapi=tuple(apis),
-        secrets=tuple(sorted(set(masked), key=lambda value: (-len(value), value))),
-        directories=surroundings.directories,
+    return Settings.of(
+        surroundings.directories,
+        **{**values, "servers": tuple(values["servers"]), "openapi": tuple(values["openapi"])},
+        secrets=tuple(sorted(set(filter(None, masked)), key=lambda value: (-len(value), value))),
         environment=dict(surroundings.environ),
         files=tuple(surroundings.files),
         problems=tuple(surroundings.problems),

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 from ..core.events import Problem
+from ..disclosure.settings import GivenProfile
 from ..errors import ConfigError
+from ..policy.asking.settings import ApprovalSettings
 from . import files as disk
 from .directories import PROJECT_FOLDER, Directories
 from .trust import Trust
 
 __all__ = [
-    "GivenProfile",
     "chosen",
     "environment_values",
     "found_profiles",
@@ -45,16 +45,6 @@ _PERMISSION_TIMEOUT: Final = "JAATO_PERMISSION_TIMEOUT"
 """Seed 003: seconds that an approver has."""
 _GATEWAY: Final = "AGENTIC_CHAT_TOOL_GATEWAY"
 """Seed 001: on makes `gateway` the default profile, off switches that profile to the plain list."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenProfile:
-    """The configuration of one profile: the keys of its YAML file, not yet checked."""
-
-    name: str
-    values: Mapping[str, Any]
-    file: str = field(default="", compare=False)
-    """Where it stands, with the line if it is known."""
 
 
 def together(earlier: Mapping[str, GivenProfile], later: Mapping[str, GivenProfile]) -> dict[str, GivenProfile]:
@@ -122,7 +112,7 @@ def environment_values(environ: Mapping[str, str], problems: list[Problem]) -> d
         values["profile"] = "gateway"
     seconds = _seconds(environ, problems)
     if seconds is not None:
-        values["approval_timeout"] = seconds
+        values["approvals"] = ApprovalSettings.model_construct({"timeout"}, timeout=seconds)
     said = {"introspection": introspection, "gateway": {"progressive": False} if gateway is False else {}}
     values["profiles"] = {
         name: GivenProfile(name=name, values=keys, file="environment") for name, keys in said.items() if keys

@@ -12,11 +12,14 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from ..core.settings import ChangedBy, Section, info_of, meaning_of
-from .settings import FILE_KEYS, MODELS, Settings
+from .keys import KEYS
+from .openapi import ApiEntry
+from .servers import ServerEntry
+from .settings import FILE_KEYS, GROUPS, Settings
+from .validation import parts_of
 
 __all__ = ["HEADING", "key_table", "rewritten"]
 
@@ -29,6 +32,8 @@ _INTRODUCTION: Final = (
 )
 _SPELLED: Final[Mapping[str, str]] = {"openapi": "sources.openapi"}
 """Keys that stand in the file under another name than their field."""
+_ENTRIES: Final = {"servers": Mapping[str, ServerEntry], "openapi": Mapping[str, ApiEntry]}
+"""Types of keys whose entries are read one by one."""
 _KINDS: Final[Mapping[Any, str]] = {
     bool: "true or false",
     bytes: "text",
@@ -47,18 +52,16 @@ def rewritten(page: str) -> str:
 
 def key_table() -> str:
     """Return the Markdown table of every key of our file that the models describe."""
-    described = _docstrings(Settings)
+    described = {name: text for model in (Settings, *GROUPS.values()) for name, text in _docstrings(model).items()}
     rows: list[str] = []
-    for name, facts in FILE_KEYS.items():
-        model = MODELS.get(name)
-        section, star = _inner(model)
+    for name, key in FILE_KEYS.items():
+        form = _ENTRIES.get(name) or KEYS[name]
+        section, star = _inner(form)
         if section is not None:
-            rows += _rows(section, name + star)
+            rows += _rows(section, _SPELLED.get(name, name) + star)
             continue
-        field = Settings.__dataclass_fields__[name]
-        kind = _kind(model) if model is not None else ""
-        default = "" if model is None else _written(field.default)
-        rows.append(_row(_SPELLED.get(name, name), kind, default, facts.changed_by, described.get(name, "")))
+        default = "" if star else _written(key.default)
+        rows.append(_row(_SPELLED.get(name, name), _kind(form), default, key.info.changed_by, described.get(name, "")))
     return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
@@ -82,18 +85,9 @@ def _row(key: str, kind: str, default: str, changed_by: ChangedBy, text: str) ->
     return f"| `{key}`{mark} | {kind} | {default} | {' '.join(text.split()).replace('|', chr(92) + '|')} |"
 
 
-def _parts(annotation: Any) -> tuple[Any, ...]:
-    """Return the branches of a union, or the type itself."""
-    if get_origin(annotation) is Annotated:
-        return _parts(get_args(annotation)[0])
-    if get_origin(annotation) not in (Union, UnionType):
-        return (annotation,)
-    return tuple(part for one in get_args(annotation) for part in _parts(one) if one is not NoneType)
-
-
 def _inner(annotation: Any) -> tuple[type[Section] | None, str]:
     """Return the model inside of an annotation, and what stands in a path for the names or places of its values."""
-    for part in _parts(annotation):
+    for part in parts_of(annotation):
         if isinstance(part, type) and issubclass(part, Section):
             return part, ""
         for one in get_args(part):
@@ -103,9 +97,10 @@ def _inner(annotation: Any) -> tuple[type[Section] | None, str]:
 
 
 def _kind(annotation: Any) -> str:
-    if get_origin(annotation) is Literal:
-        return ", ".join(f"`{word}`" for word in get_args(annotation))
-    known = (_KINDS.get(get_origin(part) or part) for part in _parts(annotation))
+    words = [word for part in parts_of(annotation) if get_origin(part) is Literal for word in get_args(part)]
+    if words:
+        return ", ".join(f"`{word}`" for word in words if word)
+    known = (_KINDS.get(get_origin(part) or part) for part in parts_of(annotation))
     return " or ".join(dict.fromkeys(kind for kind in known if kind)) or "mapping"
 
 
@@ -119,9 +114,11 @@ def _written(value: Any) -> str:
 
 def _docstrings(cls: type) -> Mapping[str, str]:
     """Return the docstrings below the fields of a class, by field."""
+    found: dict[str, str] = {}
+    for base in cls.__bases__:
+        found |= _docstrings(base) if issubclass(base, Section) and base is not Section else {}
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = cast("ast.ClassDef", tree.body[0]).body
-    found: dict[str, str] = {}
     for field, text in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             found[cast("ast.Name", field.target).id] = str(text.value.value)

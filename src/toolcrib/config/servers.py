@@ -1,7 +1,6 @@
-"""Entries of `mcpServers` as `ServerSpec`: aliases of keys, the transport, variables, relative paths.
+"""Entries of `servers` (or `mcpServers`) as `ServerSpec`: aliases of keys, the transport, variables, relative paths.
 
-An entry that cannot be taken is a `ConfigError` of that entry; the reader of the file turns it into a `Problem` and
-goes on with the others.
+An entry with errors is left out, with a `Problem` for each of them; the others are used.
 """
 
 from __future__ import annotations
@@ -9,79 +8,33 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 
-from ..catalog.names import nearest
-from ..core.settings import seconds_of
-from ..errors import ConfigError
+from pydantic import AfterValidator, BeforeValidator, model_validator
+
+from ..core.document_tree import Path as Steps
+from ..core.events import Problem
+from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, conflicts, expected, setting
+from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
-from .expand import expand
+from ..net.oauth.spec import OAuthSpec
+from ..sources.openapi.spec import url_parts
 from .files import decode, read
-from .oauth import Reading, oauth_spec
+from .validation import Place, read_setting
 
-__all__ = ["ENTRY_KEYS", "Entry", "annotations_of", "did_you_mean", "server_spec", "timeout_of"]
-
-ENTRY_KEYS: Final[Mapping[str, str]] = {
-    "type": "type",
-    "transport": "type",
-    "command": "command",
-    "args": "args",
-    "env": "env",
-    "cwd": "cwd",
-    "url": "url",
-    "serverUrl": "url",
-    "baseUrl": "url",
-    "httpUrl": "url",
-    "headers": "headers",
-    "auth": "auth",
-    "oauth": "auth",
-    "timeout": "timeout",
-    "enabled": "enabled",
-    "disabled": "disabled",
-    "enabled_tools": "enabled_tools",
-    "enabledTools": "enabled_tools",
-    "includeTools": "enabled_tools",
-    "allowedTools": "enabled_tools",
-    "disabled_tools": "disabled_tools",
-    "disabledTools": "disabled_tools",
-    "excludeTools": "disabled_tools",
-    "blockedTools": "disabled_tools",
-    "relay": "relay",
-    "annotations": "annotations",
-    "trusted": "trusted",
-    "background_after": "background_after",
-    "description": "description",
-    "env_file": "env_file",
-    "envFile": "env_file",
-    "inputs": "inputs",
-}
-"""Every key that an entry may have, as the clients spell it, and our word for it. `description` is for people."""
+__all__ = ["ENTRY_KEYS", "Entry", "ServerEntry", "problems_of", "read_entries", "server_spec"]
 
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
-    "stdio": "stdio",
     "local": "stdio",
-    "http": "http",
     "streamable-http": "http",
     "streamable_http": "http",
     "streamableHttp": "http",
     "remote": "http",
-    "sse": "sse",
 }
-
-_KINDS: Final[Mapping[str, Mapping[str, bool]]] = {
-    "read": {"readOnlyHint": True},
-    "write": {"readOnlyHint": False, "destructiveHint": False},
-    "destructive": {"readOnlyHint": False, "destructiveHint": True},
-}
-
-_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-
-_MILLISECONDS_FROM: Final = 1000
-"""Ours are seconds; most clients write milliseconds, and a thousand seconds is no realistic timeout."""
+"""Other spellings of a transport."""
 
 _MAX_NAME: Final = 100
 
@@ -90,10 +43,185 @@ _ENV_LINE: Final = re.compile(
     r"""(?:'(?P<single>[^']*)'\s*(?:#.*)?|"(?P<double>[^"]*)"\s*(?:#.*)?|(?P<plain>(?:[^#]|(?<=\S)#)*)(?:(?<=\s)#.*)?)"""
 )
 
+_Spec = TypeVar("_Spec")
+
+
+def _transport(value: Any) -> Any:
+    return _TRANSPORTS.get(value, value) if isinstance(value, str) else value
+
+
+def _words(value: Any) -> Any:
+    items = cast("list[Any]", value) if isinstance(value, list | tuple) else [value]
+    if not items or items[0] == "":
+        raise expected("a program")
+    return items
+
+
+def _strings(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise expected("a list of strings")
+    return cast("Any", value)
+
+
+def _constant(value: Any) -> Any:
+    """`DEBUG: true` in JSON means the word."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _named(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise expected("a mapping of strings")
+    return cast("Any", value)
+
+
+def _background(value: Any) -> Any:
+    """A number is for every tool of the server: `*`."""
+    return cast("Any", value) if isinstance(value, Mapping) else {"*": value}
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise expected("a number of seconds, 0 or more,")
+    return float(value)
+
+
+def _url(text: str) -> str:
+    parts = url_parts(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise expected("an http:// or https:// URL")
+    return text
+
+
+_Strings = Annotated[tuple[Scalar, ...], BeforeValidator(_strings)]
+_Named = Annotated[Mapping[str, Annotated[Scalar, BeforeValidator(_constant)]], BeforeValidator(_named)]
+
+
+class ServerEntry(Section):
+    """One entry of `servers`, as a file has it."""
+
+    spellings: ClassVar[Mapping[str, str]] = {
+        "transport": "type",
+        "serverUrl": "url",
+        "baseUrl": "url",
+        "httpUrl": "url",
+        "oauth": "auth",
+        "enabledTools": "enabled_tools",
+        "includeTools": "enabled_tools",
+        "allowedTools": "enabled_tools",
+        "disabledTools": "disabled_tools",
+        "excludeTools": "disabled_tools",
+        "blockedTools": "disabled_tools",
+        "envFile": "env_file",
+    }
+
+    type: Annotated[Transport, BeforeValidator(_transport)] | None = None
+    """stdio, http or sse; told by `command` and `url` where it is missing."""
+    command: Annotated[tuple[Scalar, ...], BeforeValidator(_words)] = ()
+    """A program, or a list of words."""
+    args: _Strings = ()
+    """Arguments of the program."""
+    env: _Named = setting({})
+    """Environment variables of the program."""
+    env_file: Scalar = ""
+    """A file of `NAME=value` lines; `env` comes before it."""
+    cwd: Scalar = ""
+    """Working directory of the program."""
+    url: Annotated[Scalar, AfterValidator(_url)] = ""
+    """Address of a server over HTTP."""
+    headers: _Named = setting({})
+    """Headers of every request."""
+    auth: OAuthSpec | None = None
+    """Login; `none` never logs in."""
+    timeout: CallTimeout | None = None
+    """Seconds of one call, or a time such as `90s`; 1000 and more are milliseconds."""
+    enabled: Flag = True
+    """`false` leaves the server out."""
+    disabled: Flag = False
+    """`true` leaves the server out."""
+    enabled_tools: _Strings | None = None
+    """The server's tools that are taken; without it all of them."""
+    disabled_tools: _Strings = ()
+    """The server's tools that are left out."""
+    relay: Flag = True
+    """Whether its questions reach the client that made the call."""
+    annotations: Mapping[str, Hints] = setting({})
+    """`read`, `write`, `destructive` or MCP hints, by tool, in the place of the server's own."""
+    trusted: Flag = False
+    """Whether its results count as written by the user."""
+    background_after: Annotated[
+        Mapping[str, Annotated[float, BeforeValidator(_seconds)]], BeforeValidator(_background)
+    ] = setting({})
+    """Seconds after which a call goes on in the background, for all tools or by tool."""
+    description: Any = None
+    """For people."""
+    inputs: Mapping[str, str] = setting({})
+    """Descriptions of the values that a person is asked for, by id."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_mapping(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise expected("a mapping with `command` or `url`")
+        given = cast("dict[str, Any]", value)
+        return {"type": "http", **given} if given.get("httpUrl") and "transport" not in given else given
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if found := list(self._conflicts()):
+            raise conflicts(found)
+        return self
+
+    @property
+    def transport(self) -> Transport:
+        """How the server is reached."""
+        return self.type or ("stdio" if self.command else "http")
+
+    def _conflicts(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield the keys that are missing, or cannot work together."""
+        if not self.command and not self.url and self.type is None:
+            yield (), "has neither `command` (a program to start) nor `url` (a server to call)"
+        elif not (self.command if self.transport == "stdio" else self.url):
+            yield (), f"a server of type {self.transport} needs `{'command' if self.transport == 'stdio' else 'url'}`"
+        elif self.transport == "stdio" and self.auth is not None:
+            yield ("auth",), "is for a server with a `url`; a program gets its credentials in `env`"
+        elif self.auth is not None and self.auth.type == "oauth" and self._sends_own:
+            yield ("auth",), "there is an `Authorization` among `headers` already; leave one of them out"
+
+    @property
+    def _sends_own(self) -> bool:
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    def spec(self, name: str, base: str, env: Mapping[str, str]) -> ServerSpec:
+        """Return the specification; relative paths count from `base`, `env` is that of its `env_file`."""
+        runs = self.transport == "stdio"
+        login = None if runs or self._sends_own else self.auth or OAuthSpec()
+        return ServerSpec(
+            name=name,
+            transport=self.transport,
+            command=self.command[0] if runs else "",
+            args=(*self.command[1:], *self.args) if runs else (),
+            env={**env, **self.env} if runs else {},
+            cwd=(str(Path(base, os.path.expanduser(self.cwd))) if self.cwd else base) if runs else "",
+            url="" if runs else self.url,
+            headers={} if runs else self.headers,
+            oauth=None if login is None or login.type == "none" else login,
+            timeout=self.timeout,
+            tools_allow=None if self.enabled_tools == ("*",) else self.enabled_tools,
+            tools_deny=self.disabled_tools,
+            relay=self.relay,
+            annotations=cast("Mapping[str, Mapping[str, bool]]", self.annotations),
+            trusted=self.trusted,
+            background_after=self.background_after,
+        )
+
+
+ENTRY_KEYS: Final[Mapping[str, str]] = {**{name: name for name in ServerEntry.model_fields}, **ServerEntry.spellings}
+"""Every key that an entry may have, as the clients spell it, and our word for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One server as a file has it: nothing expanded, nothing checked."""
+    """One server or API as a file has it: nothing expanded, nothing checked."""
 
     name: str
     value: object
@@ -103,225 +231,101 @@ class Entry:
     """The dotted path of the mapping that it stands in."""
     base: str = ""
     """Absolute path that a relative `cwd` counts from, and the working directory of an entry that has none."""
+    where: Callable[[Steps], str] | None = None
+    """`file:line` of a path in the document; None where only `file` is known."""
+    errors: tuple[ConfigError, ...] = ()
+    """What was found wrong with it so far."""
+
+    def place(self, environ: Mapping[str, str]) -> Place:
+        """Return the place of its value; variables are those of `environ`."""
+        inputs: Any = cast("Mapping[str, Any]", self.value).get("inputs") if isinstance(self.value, Mapping) else None
+        named = cast("Mapping[str, Any]", inputs) if isinstance(inputs, Mapping) else {}
+        return Place(
+            path=(*self.key.split("."), self.name),
+            where=self.where or (lambda path: self.file),
+            environ=environ,
+            inputs={name: text for name, text in named.items() if isinstance(text, str)},
+        )
 
     def error(self, message: str, *keys: str) -> ConfigError:
-        """An error at this entry, or at a key inside it."""
-        return ConfigError(message, file=self.file, key=".".join((self.key, self.name, *keys)))
+        """Return an error at this entry, or at a key inside it."""
+        return self.place({}).error(message, *keys)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it is switched off: such an entry is not checked."""
+        if not isinstance(self.value, Mapping):
+            return False
+        value = cast("Mapping[str, Any]", self.value)
+        return value.get("disabled") is True or value.get("enabled") is False
 
 
-def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec | None:
-    """Return the specification of `entry`, or None when it is switched off. Raises `ConfigError`."""
+def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec:
+    """Return the specification of `entry`. Raises `ConfigError` with all of its errors."""
+    errors: list[ConfigError] = list(entry.errors)
     if not entry.name.isprintable() or not 0 < len(entry.name.strip()) <= _MAX_NAME:
-        raise entry.error(f"a server's name is 1 to {_MAX_NAME} printable characters")
-    given = entry.value
-    if not isinstance(given, Mapping):
-        raise entry.error("a mapping with `command` or `url` was expected")
-    value = _known(entry, cast("Mapping[str, Any]", given))
-    if _flag(entry, value, "disabled", False) or not _flag(entry, value, "enabled", True):
-        return None
-    reader = _Reader(entry, value, environ)
-    transport = _transport(entry, value)
-    endpoint = reader.process() if transport == "stdio" else reader.remote()
-    enabled = value.get("enabled_tools")
-    return ServerSpec(
-        name=entry.name,
-        transport=transport,
-        **endpoint,
-        timeout=timeout_of(entry, value.get("timeout")),
-        tools_allow=None if enabled in (None, ["*"]) else reader.strings("enabled_tools"),
-        tools_deny=reader.strings("disabled_tools"),
-        relay=_flag(entry, value, "relay", True),
-        annotations=annotations_of(entry, value.get("annotations")),
-        trusted=_flag(entry, value, "trusted", False),
-        background_after=_background(entry, value.get("background_after")),
-    )
+        errors.append(entry.error(f"a server's name is 1 to {_MAX_NAME} printable characters"))
+    read: ServerEntry | None = None
+    variables: Mapping[str, str] = {}
+    try:
+        read = cast("ServerEntry", read_setting(ServerEntry, _without_nulls(entry.value), entry.place(environ)))
+        variables = _env_file(entry, read.env_file)
+    except ConfigError as error:
+        errors.append(error)
+    if errors or read is None:
+        raise ConfigErrors.of(errors)
+    return read.spec(entry.name, entry.base, variables)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean …?` for the closest of `known`, or nothing when none is close."""
-    close = nearest(word, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _known(entry: Entry, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the keys. An unknown one is an error: it may be a `command` that was misspelt."""
-    known: dict[str, Any] = {}
-    unknown: list[str] = []
-    for key, item in value.items():
-        ours = ENTRY_KEYS.get(key)
-        if ours is None:
-            unknown.append(key)
-        elif item is not None:
-            if ours in known:
-                raise entry.error(f"says the same as another key of this entry ({ours!r})", key)
-            known[ours] = item
-    if unknown:
-        key = unknown[0]
-        raise entry.error(f"unknown key{did_you_mean(key, ENTRY_KEYS)}", key)
-    if value.get("httpUrl") and "type" not in known:
-        known["type"] = "http"
-    return known
-
-
-def _transport(entry: Entry, value: Mapping[str, Any]) -> Transport:
-    given = value.get("type")
-    if given is None:
-        if "command" not in value and "url" not in value:
-            raise entry.error("has neither `command` (a program to start) nor `url` (a server to call)")
-        return "stdio" if "command" in value else "http"
-    transport = _TRANSPORTS.get(given) if isinstance(given, str) else None
-    if transport is None:
-        raise entry.error(f"{given!r} is not one of stdio, http, sse{did_you_mean(str(given), _TRANSPORTS)}", "type")
-    needed = "command" if transport == "stdio" else "url"
-    if needed not in value:
-        raise entry.error(f"a server of type {given!r} needs `{needed}`")
-    return transport
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """The values of one entry, checked and expanded."""
-
-    entry: Entry
-    value: Mapping[str, Any]
-    environ: Mapping[str, str]
-
-    def process(self) -> dict[str, Any]:
-        command = self.value["command"]
-        words = self.strings("command") if isinstance(command, Sequence) and not isinstance(command, str) else ()
-        program, *first = words or (self.text(command, "command"),)
-        if not program:
-            raise self.entry.error("is empty", "command")
-        if "auth" in self.value:
-            raise self.entry.error("is for a server with a `url`; a program gets its credentials in `env`", "auth")
-        return {
-            "command": program,
-            "args": (*first, *self.strings("args")),
-            "env": {**self.env_file(), **self.mapping("env")},
-            "cwd": self.directory(),
-        }
-
-    def remote(self) -> dict[str, Any]:
-        url = self.text(self.value["url"], "url")
+def read_entries(
+    entries: Iterable[Entry], environ: Mapping[str, str], spec_of: Callable[[Entry, Mapping[str, str]], _Spec]
+) -> tuple[list[_Spec], list[Problem]]:
+    """Return what `spec_of` makes of the entries, and the problems of the others. Switched-off ones are left out."""
+    specs: list[_Spec] = []
+    problems: list[Problem] = []
+    for entry in entries:
         try:
-            parts = urlsplit(url)
-            _ = parts.port  # raises for an invalid one
-        except ValueError as error:
-            raise self.entry.error(f"not a URL: {error}", "url") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise self.entry.error("an http:// or https:// URL was expected", "url")
-        headers = self.mapping("headers")
-        reading = Reading(self.text, self.entry.error)
-        return {"url": url, "headers": headers, "oauth": oauth_spec(self.value.get("auth"), headers, reading)}
-
-    def directory(self) -> str:
-        given = self.text(self.value["cwd"], "cwd") if "cwd" in self.value else ""
-        if not given:
-            return self.entry.base
-        return str(Path(self.entry.base, os.path.expanduser(given)))
-
-    def text(self, item: Any, *keys: str) -> str:
-        if isinstance(item, bool) or not isinstance(item, str | int | float):
-            raise self.entry.error("a string was expected", *keys)
-        where = ".".join((self.entry.key, self.entry.name, *keys))
-        return expand(str(item), self.environ, file=self.entry.file, key=where, inputs=self.inputs())
-
-    def inputs(self) -> Mapping[str, str]:
-        """Return what each value that a person is asked for is, by id."""
-        given = self.value.get("inputs", {})
-        if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in cast("Any", given).values()):
-            raise self.entry.error("a mapping from an input's id to its description was expected", "inputs")
-        return cast("Mapping[str, str]", given)
-
-    def env_file(self) -> dict[str, str]:
-        """Return the variables of the file that `env_file` names: `NAME=value` a line, as other programs read it."""
-        given = self.text(self.value["env_file"], "env_file") if "env_file" in self.value else ""
-        if not given:
-            return {}
-        path = Path(self.entry.base, os.path.expanduser(given))
-        try:
-            text = decode(read(path), str(path))
+            specs += [] if entry.is_off else [spec_of(entry, environ)]
         except ConfigError as error:
-            raise self.entry.error(str(error), "env_file") from error
-        found: dict[str, str] = {}
-        for number, line in enumerate(text.splitlines(), 1):
-            match = _ENV_LINE.fullmatch(line)
-            if match is None:
-                raise self.entry.error(f"{path}:{number}: NAME=value was expected", "env_file")
-            if match["name"]:
-                found[match["name"]] = match["single"] or match["double"] or (match["plain"] or "").strip()
-        return found
-
-    def strings(self, key: str) -> tuple[str, ...]:
-        items = self.value.get(key, [])
-        if not isinstance(items, Sequence) or isinstance(items, str):
-            raise self.entry.error("a list of strings was expected", key)
-        return tuple(self.text(item, f"{key}[{place}]") for place, item in enumerate(cast("Sequence[Any]", items)))
-
-    def mapping(self, key: str) -> dict[str, str]:
-        items = self.value.get(key, {})
-        if not isinstance(items, Mapping):
-            raise self.entry.error("a mapping of strings was expected", key)
-        return {
-            str(name): self.text("" if item is None else _constant(item), key, str(name))
-            for name, item in cast("Mapping[str, Any]", items).items()
-        }
+            problems += problems_of(entry.name, error)
+    return specs, problems
 
 
-def _constant(item: Any) -> Any:
-    """`DEBUG: true` in JSON means the word."""
-    return str(item).lower() if isinstance(item, bool) else item
+def problems_of(source: str, error: ConfigError) -> list[Problem]:
+    """Return one problem for each error."""
+    return [Problem(source=source, code="bad_config", message=str(one)) for one in error.each]
 
 
-def _flag(entry: Entry, value: Mapping[str, Any], key: str, default: bool) -> bool:
-    given = value.get(key, default)
-    if not isinstance(given, bool):
-        raise entry.error("true or false was expected", key)
+def _without_nulls(value: object) -> object:
+    """Return an entry in which a variable or header without a value is empty: its key counts."""
+    if not isinstance(value, Mapping):
+        return value
+    given = dict(cast("Mapping[str, Any]", value))
+    given.pop("description", None)  # for people: no variable is replaced there
+    for key in ("env", "headers"):
+        if isinstance(named := given.get(key), Mapping):
+            members = cast("Mapping[str, Any]", named).items()
+            given[key] = {name: "" if item is None else item for name, item in members}
     return given
 
 
-def timeout_of(entry: Entry, given: Any) -> float | None:
-    """Return the seconds that an entry's `timeout` stands for. Raises `ConfigError`."""
-    if given is None:
-        return None
-    if isinstance(given, str) and (seconds := seconds_of(given)):
-        return seconds
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
-        raise entry.error("a number of seconds above 0, or a time such as 90s or 1h, was expected", "timeout")
-    return given / 1000 if given >= _MILLISECONDS_FROM else float(given)
-
-
-def _background(entry: Entry, given: Any) -> dict[str, float]:
-    """Return after how many seconds calls go on in the background, by tool; `*` is every other one of the server."""
-    by_tool = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {} if given is None else {"*": given})
-    for tool, seconds in by_tool.items():
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-            key = f"background_after.{tool}" if isinstance(given, Mapping) else "background_after"
-            raise entry.error("a number of seconds was expected, 0 or more", key)
-    return {tool: float(seconds) for tool, seconds in by_tool.items()}
-
-
-def annotations_of(entry: Entry, given: Any) -> dict[str, Mapping[str, bool]]:
-    """Return the MCP hints by tool that an entry's `annotations` stand for. Raises `ConfigError`."""
-    if given is None:
+def _env_file(entry: Entry, name: str) -> dict[str, str]:
+    """Return the variables of the file that `env_file` names: `NAME=value` a line, as other programs read it."""
+    if not name:
         return {}
-    if not isinstance(given, Mapping):
-        raise entry.error("a mapping from tool to hints was expected", "annotations")
-    tools = cast("Mapping[str, Any]", given)
-    return {tool: _hints(entry, tool, hints) for tool, hints in tools.items()}
-
-
-def _hints(entry: Entry, tool: str, given: Any) -> Mapping[str, bool]:
-    if isinstance(given, str):
-        if given not in _KINDS:
-            raise entry.error(f"{given!r} is not one of read, write, destructive", "annotations", tool)
-        return _KINDS[given]
-    if not isinstance(given, Mapping):
-        raise entry.error("read, write, destructive or a mapping of MCP hints was expected", "annotations", tool)
-    hints = cast("Mapping[str, Any]", given)
-    for name, value in hints.items():
-        if name not in _HINTS:
-            raise entry.error(f"unknown hint{did_you_mean(name, _HINTS)}", "annotations", tool, name)
-        if not isinstance(value, bool):
-            raise entry.error("true or false was expected", "annotations", tool, name)
-    return dict(hints)
+    path = Path(entry.base, os.path.expanduser(name))
+    try:
+        text = decode(read(path), str(path))
+    except ConfigError as error:
+        raise entry.error(str(error), "env_file") from error
+    found: dict[str, str] = {}
+    errors: list[ConfigError] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _ENV_LINE.fullmatch(line)
+        if match is None:
+            errors.append(entry.error(f"{path}:{number}: NAME=value was expected", "env_file"))
+        elif match["name"]:
+            found[match["name"]] = match["single"] or match["double"] or (match["plain"] or "").strip()
+    if errors:
+        raise ConfigErrors.of(errors)
+    return found

@@ -17,16 +17,16 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 from ..core.events import Problem
-from ..errors import ConfigError
-from .oauth import AUTH_KEYS
-from .servers import ENTRY_KEYS, did_you_mean
+from ..net.oauth.spec import OAuthSpec
+from .servers import ENTRY_KEYS
+from .validation import did_you_mean
 
-__all__ = ["Translated", "Untranslated", "notices", "translate"]
+__all__ = ["Translated", "notices", "translate"]
 
 _Raw = Mapping[str, Any]
 
@@ -128,6 +128,8 @@ _UNUSED: Final[Mapping[str, str]] = {
 }
 """Keys that clients write and that have no effect here, with what has; those of a login are `oauth.` and their name."""
 
+_AUTH_KEYS: Final = (*OAuthSpec.model_fields, *OAuthSpec.spellings)
+
 _OAUTH_UNUSED: Final = frozenset(
     {
         "audiences",
@@ -156,22 +158,20 @@ _MILLISECONDS: Final = frozenset({"claude-code", "claude-desktop", "gemini", "op
 """Clients by the unit of their `timeout`. In a file of any other client 1000 and more are milliseconds."""
 
 
-class Untranslated(ConfigError):
-    """An entry that has a key of no client that is known; `steps` is the way to it."""
-
-    def __init__(self, message: str, *steps: str) -> None:
-        super().__init__(message)
-        self.steps = steps
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Translated:
     """One entry in our words."""
 
-    value: Mapping[str, Any]
+    value: dict[str, Any] = field(default_factory=dict[str, Any])
     """Empty for an entry that is not an MCP server, such as a built-in of the client."""
-    unused: tuple[str, ...] = ()
+    unused: list[str] = field(default_factory=list[str])
     """The keys, dotted, that have no effect here and would have had one there."""
+    errors: list[tuple[tuple[str, ...], str]] = field(default_factory=list[tuple[tuple[str, ...], str]])
+    """Path and message of each key that stops the entry."""
+
+    def refuse(self, message: str, *steps: str) -> None:
+        """Add an error at a key of the entry."""
+        self.errors.append((steps, message))
 
 
 def translate(
@@ -180,20 +180,20 @@ def translate(
     """Return `entry` of `client` (empty: of a client that is not known) with our keys.
 
     `project` and `home` are the folders that `${workspaceFolder}` and `${userHome}` stand for; `inputs` describes, by
-    id, what the client asks a person for. Raises `Untranslated` for a key that no client writes.
+    id, what the client asks a person for. A key that no client writes is an error of the entry.
     """
+    done = Translated()
     if client == "goose" and entry.get("type") not in ("stdio", "sse", "streamable_http"):
-        return Translated(value={})
+        return done
     if client == "opencode" and not {"command", "url", "type"} & entry.keys():
-        return Translated(value={})  # it switches a server of another file on or off
-    unused: list[str] = []
-    value: dict[str, Any] = {}
+        return done  # it switches a server of another file on or off
     for key, item in entry.items():
-        _take(key, item, value, unused)
-    _read_apart(entry, value, unused)
-    _read_type(client, entry, value)
-    _read_timeout(client, value, unused)
-    _read_auth(value, unused)
+        _take(key, item, done)
+    _read_apart(entry, done)
+    _read_type(client, entry, done.value)
+    _read_timeout(client, done)
+    _read_auth(done)
+    value = done.value
     if client == "mcporter" and isinstance(command := value.get("command"), str) and not entry.get("args"):
         with contextlib.suppress(ValueError):  # as a shell would read it
             words = shlex.split(command)
@@ -202,7 +202,8 @@ def translate(
     kept = {key: spelling.of(item) for key, item in value.items() if item not in (None, {}, [], "")}
     asked = {name: (inputs or {}).get(name, "") for name in spelling.asked}
     described = {name: text for name, text in asked.items() if text}
-    return Translated(value={**kept, "inputs": described} if described else kept, unused=tuple(unused))
+    done.value = {**kept, "inputs": described} if described else kept
+    return done
 
 
 def notices(file: str, unused: Iterable[tuple[str, str]]) -> list[Problem]:
@@ -221,29 +222,33 @@ def notices(file: str, unused: Iterable[tuple[str, str]]) -> list[Problem]:
     ]
 
 
-def _take(key: str, item: Any, value: dict[str, Any], unused: list[str]) -> None:
-    """Take one key of an entry. Raises `Untranslated` for one that no client writes."""
+def _take(key: str, item: Any, done: Translated) -> None:
+    """Take one key of an entry."""
     ours = _SPELLINGS.get(key)
     if ours == "trusted":
         how = "write `untrusted: {trusted: [SERVER]}` into your own configuration file"
-        raise Untranslated(f"a client's file cannot mark a server as trusted: {how}", key)
-    if ours is not None:
-        if ours in value and ours != "timeout" and item not in (None, value[ours]):
-            raise Untranslated(f"says the same as another key of this entry ({ours!r})", key)
-        value |= {ours: item} if item is not None else {}
+        done.refuse(f"a client's file cannot mark a server as trusted: {how}", key)
+    elif ours is not None:
+        if ours in done.value and ours != "timeout" and item not in (None, done.value[ours]):
+            done.refuse(f"says the same as another key of this entry ({ours!r})", key)
+        done.value |= {ours: item} if item is not None else {}
     elif key in _UNUSED:
-        unused += [key] if item not in (None, False, [], "", {}) else []
+        done.unused += [key] if item not in (None, False, [], "", {}) else []
     elif key not in _READ_APART and key not in _SILENT and not key.startswith(("_", "//", "$", "#")):
         known = (*_SPELLINGS, *_UNUSED, *_READ_APART)
-        raise Untranslated(f"unknown key, which no client writes{did_you_mean(key, known)}", key)
+        done.refuse(f"unknown key, which no client writes{did_you_mean(key, known)}", key)
 
 
-def _read_apart(entry: _Raw, value: dict[str, Any], unused: list[str]) -> None:
+def _read_apart(entry: _Raw, done: Translated) -> None:
     """Read the keys that become a part of another one."""
-    passed = {name: f"${{{name}}}" for name in (_variable(item) for item in _names(entry, "env_vars", "env_keys"))}
+    value = done.value
+    names = [_variable(item) for item in _names(entry, "env_vars", "env_keys")]
+    if not all(names):
+        done.refuse("the name of an environment variable was expected", "env_vars")
+    passed = {name: f"${{{name}}}" for name in names}
     if passed:
         value["env"] = {**passed, **_mapping(value, "env")}
-    _read_headers(entry, value, unused)
+    _read_headers(entry, done)
     if scopes := entry.get("scopes"):
         auth = value.get("auth")
         value["auth"] = {**(cast("dict[str, Any]", auth) if isinstance(auth, dict) else {}), "scopes": scopes}
@@ -251,11 +256,12 @@ def _read_apart(entry: _Raw, value: dict[str, Any], unused: list[str]) -> None:
     if isinstance(tools, list):
         value.setdefault("enabled_tools", tools)
     elif tools:
-        unused.append("tools.approval_mode")
+        done.unused.append("tools.approval_mode")
 
 
-def _read_headers(entry: _Raw, value: dict[str, Any], unused: list[str]) -> None:
-    """Read what becomes a header."""
+def _read_headers(entry: _Raw, done: Translated) -> None:
+    """Read the keys that become a header."""
+    value = done.value
     headers = {name: f"${{{variable}}}" for name, variable in _mapping(entry, "env_http_headers").items()}
     if variable := next((entry[key] for key in _BEARER_VARIABLES if entry.get(key)), None):
         headers["Authorization"] = f"Bearer ${{{variable}}}"
@@ -266,7 +272,7 @@ def _read_headers(entry: _Raw, value: dict[str, Any], unused: list[str]) -> None
         if key == "timeout":
             value.setdefault("timeout", options[key])
         elif key != "headers":
-            unused.append(f"requestOptions.{key}")
+            done.unused.append(f"requestOptions.{key}")
     headers |= _mapping(options, "headers")
     if isinstance(given := value.get("auth"), str) and given not in ("oauth", "none"):
         headers["Authorization"] = f"Bearer {given}"  # FastMCP's short form
@@ -286,14 +292,15 @@ def _read_type(client: str, entry: _Raw, value: dict[str, Any]) -> None:
         value.setdefault("type", "sse")
 
 
-def _read_timeout(client: str, value: dict[str, Any], unused: list[str]) -> None:
-    """Give the timeout of a call in seconds."""
+def _read_timeout(client: str, done: Translated) -> None:
+    """Convert the timeout of a call to seconds."""
+    value = done.value
     given: Any = value.get("timeout")
     if isinstance(given, Mapping):  # OpenCode 2: of the start, and of a request
         given = cast("_Raw", given)
-        unused += ["timeout.startup"] if "startup" in given else []
-        if unknown := given.keys() - {"startup", "request"}:
-            raise Untranslated("unknown key, which no client writes", "timeout", min(unknown))
+        done.unused += ["timeout.startup"] if "startup" in given else []
+        for key in given.keys() - {"startup", "request"}:
+            done.refuse("unknown key, which no client writes", "timeout", key)
         value["timeout"] = given = given.get("request")
     if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
         return
@@ -303,8 +310,9 @@ def _read_timeout(client: str, value: dict[str, Any], unused: list[str]) -> None
     value["timeout"] = f"{int(seconds)}s" if seconds >= 1000 else seconds  # 1000 alone would be milliseconds
 
 
-def _read_auth(value: dict[str, Any], unused: list[str]) -> None:
-    """Leave of a login what we know; a program has none."""
+def _read_auth(done: Translated) -> None:
+    """Reduce a login to the keys that are known here; a program has none."""
+    value = done.value
     given: Any = value.get("auth")
     if given is False:
         given = value["auth"] = "none"
@@ -318,9 +326,10 @@ def _read_auth(value: dict[str, Any], unused: list[str]) -> None:
         for key in tuple(auth):
             if key in _OAUTH_UNUSED:
                 del auth[key]
-                unused.append(f"oauth.{key}")
-            elif key not in AUTH_KEYS:
-                raise Untranslated(f"unknown key, which no client writes{did_you_mean(key, AUTH_KEYS)}", "oauth", key)
+                done.unused.append(f"oauth.{key}")
+            elif key not in _AUTH_KEYS:
+                del auth[key]
+                done.refuse(f"unknown key, which no client writes{did_you_mean(key, _AUTH_KEYS)}", "oauth", key)
         value["auth"] = auth
     if "command" in value and "url" not in value:
         value.pop("auth", None)
@@ -377,8 +386,6 @@ def _names(entry: _Raw, *keys: str) -> list[Any]:
 
 
 def _variable(item: Any) -> str:
-    """Return the variable that Codex passes on: a name, or a mapping with one."""
+    """Return the variable that Codex passes on: a name, or a mapping with one; empty for another value."""
     name: Any = cast("_Raw", item).get("name") if isinstance(item, Mapping) else item
-    if not isinstance(name, str) or not name:
-        raise Untranslated("the name of an environment variable was expected", "env_vars")
-    return name
+    return name if isinstance(name, str) else ""

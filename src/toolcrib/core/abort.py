@@ -53,9 +53,9 @@ class Signal:
             self._event.set()
 
     def outlive(self) -> Callable[[], None]:
-        """Say that work goes on after its call has ended, as a function in a thread does; call the answer at its end.
+        """Register work that outlives its call, such as a function in a thread; call the result at its end.
 
-        Both belong to the event loop.
+        Both run on the event loop.
         """
         self._outliving += 1
 

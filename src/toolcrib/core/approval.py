@@ -25,7 +25,7 @@ ApprovalState = Literal["pending", "approved", "denied", "expired", "cancelled",
 OPEN: Final[tuple[ApprovalState, ...]] = ("pending", "approved")
 """States that a later moment may change by itself."""
 RESUMED: Final = "resumed"
-"""Stands in place of a job's id: the call is made while its caller waits for it."""
+"""Marker in place of a job's id: the call is made while its caller waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Approval:
     definition: str
     """Digest of the tool's definition."""
     hash: str
-    """Over definition, canonical arguments and principal: what an answer is bound to."""
+    """Over definition, canonical arguments and principal: an answer holds for this hash only."""
     arguments: str
     """The validated arguments as JSON: whole, secrets masked, what cannot be seen written as escapes."""
     rule: str
@@ -63,7 +63,7 @@ class Approval:
     job: str = ""
     """The id of that job; `RESUMED` where the caller that held the answer made the call itself."""
     ran: str = ""
-    """What came of it there: `ok` or an error code."""
+    """Outcome of the call: `ok` or an error code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +75,10 @@ class Settlement:
     by: str = ""
     comment: str = ""
     arguments: Mapping[str, Any] | None = None
-    """Runs instead of what was asked about."""
+    """Arguments to run in place of the original ones."""
     shown: str = ""
     """Those arguments as they are shown from now on."""
     hash: str = ""
-    """What the decider was shown; empty checks nothing."""
+    """Hash of the question as shown to the decider; empty skips the check."""
     principal: str | None = None
-    """Whose approval it must be; None is anybody's."""
+    """Required principal of the approval; None accepts any."""

@@ -60,10 +60,10 @@ def effective_arguments(
 
 
 def canonical_arguments(tool: Tool, effective: Any, defaults: Mapping[str, Any] = _NO_DEFAULTS) -> Any:
-    """Return the canonical form of effective arguments; arguments without one, such as no JSON, unchanged.
+    """Return the canonical form of effective arguments; values without one (not JSON) unchanged.
 
     `defaults` are the session's context values: a null that one of them would replace stays, so that arguments which an
-    approver edits and which are completed again mean what the approver read.
+    approver edits and which are completed again have the meaning that the approver read.
     """
     try:
         stripped = _VALIDATORS.of(tool).strip_nulls(effective)

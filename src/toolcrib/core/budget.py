@@ -18,12 +18,12 @@ _MINUTE: Final = 60.0
 
 
 class Budget(Section):
-    """What one holder may use."""
+    """Limits on the calls and tokens of one holder."""
 
     replaced_whole = True
 
     calls: Count | None = None
-    """Calls that ran, or run now: what was denied, refused or only described counts nothing."""
+    """Calls that ran or are running; denied, refused and dry-run calls do not count."""
     calls_per_minute: Count | None = None
     """The rate: a bucket of that many calls, which fills up evenly within a minute."""
     tokens: Count | None = None
@@ -46,7 +46,7 @@ NO_BUDGETS: Final = Budgets.model_construct()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loops:
-    """When a model's turns are refused because they lead nowhere (seed 002).
+    """Limits on repeated turns of a model (seed 002).
 
     A turn is one `call_many`; the same call twice in one turn counts once.
     """
@@ -54,9 +54,9 @@ class Loops:
     burst: int | None = None
     """Calls of one turn; the rest of it is refused."""
     same: int | None = None
-    """How many times the same call is too often within `window`: the last of them is refused."""
+    """Number of equal calls within `window` of which the last is refused."""
     cycle: int | None = None
-    """How many times in a row a pattern of 2 to 4 calls is too often: the call that would complete it is refused."""
+    """Number of repetitions of a pattern of 2 to 4 calls of which the last is refused."""
     window: int = 8
     """Calls that are looked back on, this one included."""
 
@@ -69,7 +69,7 @@ class Loops:
         known = [entry.name for entry in fields(cls)]
         for key, value in given.items():
             if key not in known:
-                raise ValueError(f"{key}: there is no such key, only {', '.join(known)}")
+                raise ValueError(f"{key}: unknown key (known: {', '.join(known)})")
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < (1 if key == "burst" else 2):

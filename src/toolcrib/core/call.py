@@ -19,14 +19,14 @@ __all__ = ["Call", "Changes", "Client", "Options", "Reference", "Route", "Turn"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A kept output that stands in the arguments of a call."""
+    """Reference to an artifact inside the arguments of a call."""
 
     path: tuple[str | int, ...]
     """Names and places, from the arguments down."""
     display: Mapping[str, Any]
-    """What is shown and stored in its place: the reference, and size, hash and beginning of the value."""
+    """Value for display and storage: the reference, and size, hash and beginning of the content."""
     trust: Trust = "local"
-    """How far the output is to be trusted."""
+    """Trust of the content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Client:
     peer: Peer | None = None
     progress_token: str | int | None = None
     listener: Listener | None = None
-    """Hears output and progress while the tool runs."""
+    """Receives output and progress while the tool runs."""
     meta: Mapping[str, Any] | None = None
     resume: Mapping[str, Any] | None = None
 
@@ -58,7 +58,7 @@ class Options:
     """Time limit of a call that may go on in the background, in place of the session's limits."""
     idempotency_key: str = ""
     result_hint: str = ""
-    """How the result is to be shortened (`results.limit.HINTS`); empty leaves it to the tool."""
+    """Style of shortening the result (`results.limit.HINTS`); empty leaves it to the tool."""
     raw: bool = False
     """Made by a workflow, not by a model: named as the catalog does, and the result neither cut nor in an envelope."""
     version: str = ""
@@ -67,7 +67,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """How a call came to its tool, in the words of the profile."""
+    """Path from the requested name to the tool, in the profile's words."""
 
     requested: str = ""
     """The name at the way in, when a meta-tool or an alias stood for the real tool."""
@@ -77,7 +77,7 @@ class Route:
     """Entries for the profile's envelope: `op`, `warnings`, `fallback`."""
     verb: str = ""
     """The meta-tool through which it came (`call`, `exec` …); empty for a call by the tool's own name."""
-    said: tuple[Tool, Mapping[str, Any]] | None = None
+    as_written: tuple[Tool, Mapping[str, Any]] | None = None
     """Of a call by a name of the profile's: the tool as the model sees it, and the arguments in its words."""
 
 
@@ -100,7 +100,7 @@ class Turn:
     """The place of a call among those of one turn of a model."""
 
     together: int = 1
-    """How many calls the caller sent at once."""
+    """Number of calls that the caller sent together."""
     place: int = 0
     """Its number, from 1 on, among the calls of one turn of a model (`call_many`); 0 for a call on its own."""
 
@@ -175,7 +175,7 @@ class Call:
         Twenty times as fast as `dataclasses.replace`, which the hot path feels. Raises `TypeError` for other names.
         """
         values = self.__dict__ | changes
-        if len(values) > _FIELD_COUNT:  # a name that is no field of the call itself
+        if len(values) > _FIELD_COUNT:  # a field of one of the groups, or an unknown name
             values = self.__dict__ | self._grouped(changes)
         new = object.__new__(type(self))
         object.__setattr__(new, "__dict__", values)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from ..errors import ToolFailure
 from .abort import Signal
-from .elicitation import DISMISSED, Blank, Clarification, Clarifier, Form
+from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
 from .host import Host, Records
 from .permission import Effect
 from .sandbox import Sandbox
@@ -33,7 +33,7 @@ class Peer(Protocol):
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared: `sampling`, `elicitation`, `roots` …"""
+        """Capabilities that the client declared: `sampling`, `elicitation`, `roots` …"""
         ...
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a call is."""
+    """Progress of a call."""
 
     call_id: str
     progress: float
@@ -57,14 +57,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A piece of what a call has to say before it ends: text, or a value of a stream."""
+    """A piece of output before the end of the call: text, or a value of a stream."""
 
     call_id: str
     chunk: Any
 
 
 Listener = Callable[[Progress | Output], None]
-"""Hears what a call tells while it runs. Called on the event loop; one that breaks is logged."""
+"""Callback for reports of a running call. Called on the event loop; its exceptions are logged."""
 
 
 class Pieces(Protocol):
@@ -80,7 +80,7 @@ class Pieces(Protocol):
 
 
 class Cleaner(Protocol):
-    """Takes secrets out of what a call tells while it runs."""
+    """Redactor of the output of a running call."""
 
     def value(self, value: Any) -> Any:
         """Return text or JSON-like `value` without secrets."""
@@ -110,7 +110,7 @@ class Context:
     session_key: str
     principal: str
     first_call: str = ""
-    """The id of the first attempt of this call, which a job may make again; `call_id` where it is the first."""
+    """The id of the first attempt of a call that a job makes again; `call_id` in that attempt."""
     instance: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context values of the session, for arguments that a tool declares `explicit`."""
@@ -126,7 +126,7 @@ class Context:
     resume: Mapping[str, Any] | None = None
     """MCP 2026-07-28: `inputResponses` and `requestState` of a call that was answered `input_required` before."""
     cwd: Path = Path()
-    """Where relative paths begin; see `path`."""
+    """Base folder of relative paths; see `path`."""
     workspace: Workspace | None = None
     """The files that the tools of this session may read and write; None where no folder was declared."""
     host: Host | None = None
@@ -134,13 +134,16 @@ class Context:
     result_bytes: int = 16_000
     """UTF-8 bytes of text that a result may have before it is cut: a tool that has pages makes them fit."""
     permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
-    """What the session's mode says of single tools, by name or pattern. For showing: policy has decided already."""
+    """Permissions of single tools in the session's mode, by name or pattern.
+
+    For display: policy has already decided.
+    """
     runtime: MutableMapping[str, Any] = field(default_factory=dict[str, Any])
     """The session's own, kept between its calls: put a shell or a connection here, it is closed with the session."""
     signal: Signal = field(default_factory=Signal)
-    """Says whether the work is still wanted, for functions in threads."""
+    """Abort signal, for functions in threads."""
     listener: Listener | None = None
-    clarifier: Clarifier | None = None
+    elicitor: Elicitor | None = None
     cleaner: Cleaner | None = None
     """Masks secrets in all output; None sends output unchanged."""
     _sent: _Sent = field(default_factory=_Sent, repr=False)
@@ -156,14 +159,14 @@ class Context:
 
     @property
     def lent(self) -> Host:
-        """What the crib lends. Raises `ToolFailure("unavailable")` where the tool runs in no crib."""
+        """Services of the crib. Raises `ToolFailure("unavailable")` for a tool that runs outside a crib."""
         if self.host is None:
             raise ToolFailure("unavailable", "this tool keeps records or asks other machines, and runs in no Toolcrib")
         return self.host
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """Where commands run; None where they may not."""
+        """Sandbox for commands; None where commands are not allowed."""
         return None if self.host is None else self.host.sandbox
 
     def records(self, collection: str) -> Records:
@@ -222,14 +225,14 @@ class Context:
     async def clarify(self, question: str, options: tuple[str, ...] = (), *, allow_custom: bool = True) -> str:
         """Ask the user, and return the answer; a neutral sentence when the question was dismissed.
 
-        The session's clarifier is asked first, else the client's user where the client supports it. Waits as long as
+        The session's elicitor is asked first, else the client's user where the client supports it. Waits as long as
         the call may run. Raises `ToolFailure("unavailable")` where neither can be asked.
         """
         asked = Clarification(
             call_id=self.call_id, question=self._clean(question), options=tuple(options), allow_custom=allow_custom
         )
-        if self.clarifier is not None:
-            answer = await self.clarifier(asked)
+        if self.elicitor is not None:
+            answer = await self.elicitor(asked)
         elif self.peer is not None and "elicitation" in self.peer.capabilities:
             form = {"message": asked.question, "requestedSchema": asked.schema()}
             answer = asked.answer_of(await self.peer.request("elicitation/create", form))
@@ -238,18 +241,18 @@ class Context:
         return answer if answer is not None and asked.takes(answer) else DISMISSED
 
     async def fill(self, message: str, blanks: tuple[Blank, ...]) -> dict[str, Any] | None:
-        """Have the user answer several questions that belong together; return the answers by key.
+        """Have the user answer several related questions; return the answers by key.
 
-        None when the form was dismissed, or what is required was not answered. A client shows one form; who answers for
-        the session is asked one question after the other. Raises `ToolFailure("unavailable")` as `clarify` does.
+        None when the form was dismissed, or a required answer is missing. A client shows one form; the session's
+        elicitor gets one question after the other. Raises `ToolFailure("unavailable")` as `clarify` does.
         """
         clean = tuple(
             replace(blank, question=self._clean(blank.question), options=tuple(map(self._clean, blank.options)))
             for blank in blanks
         )
         form = Form(call_id=self.call_id, message=self._clean(message), blanks=clean)
-        if self.clarifier is not None:
-            return await form.put_to(self.clarifier)
+        if self.elicitor is not None:
+            return await form.put_to(self.elicitor)
         if self.peer is not None and "elicitation" in self.peer.capabilities:
             params = {"message": form.message, "requestedSchema": form.schema()}
             return form.answers_of(await self.peer.request("elicitation/create", params))
@@ -272,7 +275,7 @@ class Context:
             return
         try:
             self.listener(update)
-        except Exception:  # noqa: BLE001 - a listener must not end the call that it hears
+        except Exception:  # noqa: BLE001 - a failing listener must not end the call
             _LOG.exception("a listener failed on call %s", self.call_id)
 
     async def _notify_progress(self, progress: float, total: float | None, message: str) -> None:
@@ -290,6 +293,6 @@ class Context:
 def _no_user() -> ToolFailure:
     return ToolFailure(
         "unavailable",
-        "no user to ask: this session has no clarifier, and its client does not support elicitation",
-        hint="go on with what you know, and say what you assumed",
+        "no user to ask: this session has no elicitor, and its client does not support elicitation",
+        hint="continue with what you know, and state your assumptions",
     )

@@ -40,7 +40,7 @@ class Node:
     """Characters before it on its line."""
     value: Any = None
     text: str = ""
-    """How a scalar is written: `1.10` and `007` stay what they are where a string is wanted."""
+    """Source text of a scalar: `1.10` and `007` stay unchanged where a string is expected."""
     members: tuple[Member, ...] = ()
     items: tuple[Node, ...] = ()
     flow: bool = True
@@ -67,7 +67,7 @@ class Node:
         return self.value
 
     def strings(self) -> Any:
-        """Return the value with every scalar as it is written; null is None."""
+        """Return the value with every scalar as its source text; null is None."""
         if self.kind == "mapping":
             return {member.key: member.node.strings() for member in self.members}
         if self.kind == "sequence":
@@ -114,7 +114,7 @@ class Member:
 
     key: str
     start: int
-    """Where the key begins."""
+    """Start of the key."""
     line: int
     column: int
     node: Node
@@ -132,7 +132,7 @@ def unique(members: Sequence[Member], file: str) -> tuple[Member, ...]:
 
 
 def without(data: Any, path: Sequence[str]) -> Any:
-    """Return `data` without what is at `path`; mappings on the way that are left empty go too."""
+    """Return `data` without the value at `path`; mappings that become empty on the way are removed too."""
     if not isinstance(data, dict):
         return data
     mapping = cast("dict[str, Any]", data)

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
-__all__ = ["DISMISSED", "Blank", "Clarification", "Clarifier", "Form"]
+__all__ = ["DISMISSED", "Blank", "Clarification", "Elicitor", "Form"]
 
-DISMISSED: Final = "The user closed the question without an answer. Go on with what you know, or say what is missing."
+DISMISSED: Final = (
+    "The user closed the question without an answer. Continue with what you know, or state what is missing."
+)
 """The answer that a tool gets when the user closes the question."""
 _YES_NO: Final = ("yes", "no")
 _TYPES: Final = {"text": "string", "number": "number", "yes_no": "boolean"}
@@ -19,7 +21,7 @@ _TRIES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clarification:
-    """What the user is asked."""
+    """One question to the user."""
 
     call_id: str
     question: str
@@ -47,7 +49,7 @@ class Clarification:
         return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
 
     def answer_of(self, result: Mapping[str, Any]) -> str | None:
-        """Return what an MCP client's user answered; None when the question was declined or dismissed."""
+        """Return the answer of an MCP client's user; None when the question was declined or dismissed."""
         content = result.get("content")
         if result.get("action") != "accept" or not isinstance(content, Mapping):
             return None
@@ -55,7 +57,7 @@ class Clarification:
         return str(answer) if self.takes(answer) else None
 
 
-Clarifier = Callable[[Clarification], Awaitable[str | None]]
+Elicitor = Callable[[Clarification], Awaitable[str | None]]
 """Asks the user, and returns the answer; None when the question was dismissed."""
 
 
@@ -64,7 +66,7 @@ class Blank:
     """One thing to fill in."""
 
     key: str
-    """What its answer is called."""
+    """Key of the answer."""
     question: str
     kind: Literal["text", "number", "yes_no"] = "text"
     options: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ class Form:
 
     call_id: str
     message: str
-    """What it is about."""
+    """Introduction of the form."""
     blanks: tuple[Blank, ...]
 
     def schema(self) -> dict[str, Any]:
@@ -110,7 +112,7 @@ class Form:
         }
 
     def answers_of(self, result: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what an MCP client's user filled in, by key; None when the form was dismissed or is not whole."""
+        """Return the answers of an MCP client's user, by key; None when the form was dismissed or is incomplete."""
         content = result.get("content")
         if result.get("action") != "accept" or not isinstance(content, Mapping):
             return None
@@ -120,18 +122,18 @@ class Form:
             return None
         return {key: value for key, value in answers.items() if value is not None}
 
-    async def put_to(self, clarifier: Clarifier) -> dict[str, Any] | None:
+    async def put_to(self, elicitor: Elicitor) -> dict[str, Any] | None:
         """Ask one question after the other; None when one that needs an answer was dismissed."""
         answers: dict[str, Any] = {}
         for number, blank in enumerate(self.blanks, 1):
-            value = await self._put(clarifier, blank, number)
+            value = await self._put(elicitor, blank, number)
             if value is not None:
                 answers[blank.key] = value
             elif blank.required:
                 return None
         return answers
 
-    async def _put(self, clarifier: Clarifier, blank: Blank, number: int) -> str | float | bool | None:
+    async def _put(self, elicitor: Elicitor, blank: Blank, number: int) -> str | float | bool | None:
         place = f" ({number} of {len(self.blanks)})" if len(self.blanks) > 1 else ""
         about = f"{self.message}\n\n" if number == 1 and self.message else ""
         optional = "" if blank.required else " (need not be answered)"
@@ -140,7 +142,7 @@ class Form:
             call_id=self.call_id, question=question, options=blank.choices, allow_custom=not blank.choices
         )
         for _ in range(_TRIES):
-            answer = await clarifier(asked)
+            answer = await elicitor(asked)
             value = blank.value(answer)
             if answer is None or value is not None or blank.kind != "number":
                 return value

@@ -22,15 +22,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """How one source is doing."""
+    """State of one source."""
 
     source: str
     kind: str
     """`python`, `mcp` …"""
     state: Literal["cached", "connecting", "ready", "stale", "failed", "needs_login", "closed"]
-    """`cached`: listed from disk, not connected yet. `stale`: listed before, cannot be reached now.
+    """`cached`: listed from disk, not connected yet. `stale`: listed before, unreachable now.
 
-    `needs_login`: a person has to log in; `detail` says how.
+    `needs_login`: a person has to log in; `detail` has the command.
     """
     tools: int = 0
     detail: str = ""

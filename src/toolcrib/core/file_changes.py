@@ -9,12 +9,12 @@ from typing import Literal, Protocol
 __all__ = ["MAX_PENDING", "PendingChange", "PendingKey", "PendingSet", "PendingStore"]
 
 MAX_PENDING = 64 << 20
-"""Bytes that the changes of one session or task may hold, what they replace included (seed 002: 64 MB)."""
+"""Maximum bytes of the changes of one session or task, replaced content included (seed 002: 64 MB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingKey:
-    """Whose changes: one set for each session or task in each workspace."""
+    """Owner of changes: one set for each session or task in each workspace."""
 
     principal: str
     workspace: str
@@ -25,7 +25,7 @@ class PendingKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingChange:
-    """What shall be at one path. It hides what the disk has there and below."""
+    """Target state of one path. It hides the disk at and below it."""
 
     path: str
     """Absolute."""

@@ -2,10 +2,8 @@
 
 A tool reaches it by `Context.host`; a `Host` lives as long as its crib and belongs to its event loop.
 
-HTTP APIs among them: stored descriptions, and calls made by them.
-
-A description is OpenAPI 3, or Swagger 2. It is kept under the name that its owner gives it, over restarts; what a call
-needs beside it (address, credentials) comes with every call and is kept by the caller.
+An API description is OpenAPI 3, or Swagger 2. It is stored under the name that its owner gives it, over restarts; the
+other parameters of a call (address, credentials) come with every call and are kept by the caller.
 """
 
 from __future__ import annotations
@@ -55,18 +53,18 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What a description says of its API."""
+    """Content of an API description."""
 
     title: str = ""
     description: str = ""
     servers: tuple[str, ...] = ()
-    """Where it is served, as it is written there; may be relative."""
+    """Base URLs as written in the description; may be relative."""
     schemes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The security schemes of the description, by name."""
     endpoints: tuple[Endpoint, ...] = ()
     """In the order of the description."""
     problems: tuple[str, ...] = ()
-    """What of it cannot be used, and why."""
+    """Unusable parts, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +80,7 @@ class ApiPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRequest:
-    """What is to be sent to an endpoint, by the names that its description gives the parameters."""
+    """A request to an endpoint, with values by the description's parameter names."""
 
     method: str
     path: str
@@ -96,8 +94,9 @@ class ApiRequest:
 class Apis(Protocol):
     """APIs by their descriptions.
 
-    Raises `ToolFailure`: `not_found` for a description or endpoint that is not there, `invalid_arguments` for what does
-    not fit it, `denied`, `unavailable`, `timeout` and `too_large` as the web does, `storage` while nothing can be kept.
+    Raises `ToolFailure`: `not_found` for a missing description or endpoint, `invalid_arguments` for values that do not
+    fit it, `denied`, `unavailable`, `timeout` and `too_large` as the web does, `storage` while the store cannot be
+    used.
     """
 
     async def fetch(self, url: str) -> bytes:
@@ -111,9 +110,9 @@ class Apis(Protocol):
         description: bytes | Mapping[str, Any],
         check: Callable[[Described], None] | None = None,
     ) -> Described:
-        """Keep a description, in the place of an earlier one; return what it says.
+        """Store a description, in place of an earlier one; return its content.
 
-        What `check` raises is raised, and everything is as it was; it is called in a thread.
+        `check` is called in a thread; when it raises, the exception propagates and the earlier description stays.
         """
         ...
 
@@ -152,29 +151,29 @@ class Record:
     id: str
     value: Mapping[str, Any]
     group: str = ""
-    """What it is listed by: a project, a state, a kind; one a record."""
+    """Group for listing: a project, a state, a kind; one a record."""
     revision: int = 1
     """Grows by one with each change."""
     created: float
     """Seconds since 1970."""
     updated: float
     score: float = 0.0
-    """How well it fits, in what a search found; greater is better, and only the order means something."""
+    """Score of a search result; greater is better, and only the order is meaningful."""
 
 
 class Records(Protocol):
-    """The records of one collection of one owner. Kept over restarts, shared by all processes of one store.
+    """The records of one collection of one owner. Stored over restarts, shared by all processes of one store.
 
-    Every method raises `ToolFailure("storage")` while the store cannot be used. Secrets are masked before anything
-    is kept, in ids and groups too. There is room for 100,000 records in a collection, for 1 MiB of JSON and of text in
-    a record, and for 2,000 bytes in an id and a group: what is larger raises `ToolFailure("too_large")`, what JSON
-    cannot hold `invalid_arguments`.
+    Every method raises `ToolFailure("storage")` while the store cannot be used. Secrets are masked before storing, in
+    ids and groups too. The limits are 100,000 records in a collection, 1 MiB of JSON and of text in a record, and 2,000
+    bytes in an id and a group: beyond them a method raises `ToolFailure("too_large")`, for a value that is not JSON
+    `invalid_arguments`.
     """
 
     async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "", title: str = "") -> Record:
-        """Keep a new one under the collection's next number, and return it.
+        """Add a record under the collection's next number, and return it.
 
-        `text` is what a search goes by; a word of `title` counts three times.
+        `text` is the searchable text; a word of `title` counts three times.
         """
         ...
 
@@ -208,10 +207,10 @@ class Records(Protocol):
         ...
 
     async def search(self, query: str, *, group: str | None = None, limit: int = 10) -> list[Record]:
-        """Return those whose text shares words with the query, best first. A word also finds what it begins.
+        """Return records that share words with the query, best first. A word also matches words that it begins.
 
-        Where the crib has an embedder, those that mean the same in other words are found as well, and what both words
-        and meaning speak for comes first. A score is between 0 and 1 then, and comparable between groups.
+        With an embedder, records of the same meaning in other words match as well, and those that match in both ways
+        come first. A score is then between 0 and 1, and comparable between groups.
         """
         ...
 
@@ -225,7 +224,7 @@ class Records(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """What texts mean, as vectors of length 1: the greater the product of two, the nearer are their texts."""
+    """Meaning of texts, as vectors of length 1: the greater the product of two, the nearer are their texts."""
 
     model: str
     """Vectors of one model are comparable, also after a restart."""
@@ -248,7 +247,7 @@ class Page:
 
     status: int
     url: str
-    """Where it came from in the end, after redirects."""
+    """Final URL, after redirects."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Lower-case names."""
     body: bytes = b""
@@ -273,9 +272,9 @@ class Web(Protocol):
         seconds: float = 30.0,
         redirects: bool = True,
     ) -> Page:
-        """Return the answer, after redirects, or the redirect itself where they are not to be followed.
+        """Return the response, after redirects, or the redirect itself without `redirects`.
 
-        Raises `ToolFailure`: `denied` for an address that may not be reached, `unavailable`, `timeout`, `too_large`.
+        Raises `ToolFailure`: `denied` for a forbidden address, `unavailable`, `timeout`, `too_large`.
         """
         ...
 
@@ -288,15 +287,15 @@ class Setting:
     """Dotted."""
     value: Any
     fixed: str = ""
-    """Why no tool changes it; empty where one may."""
+    """Reason why tools cannot change the setting; empty if they can."""
     before: Any = None
-    """What holds until the next start, of a setting that was changed."""
+    """Value in effect until the next start, of a changed setting."""
     file: str = ""
-    """Where it was changed."""
+    """File of the change."""
 
 
 class Configuration(Protocol):
-    """What the crib was configured with, without secrets. What is changed holds from the next start on."""
+    """Configuration of the crib, without secrets. Changes take effect at the next start."""
 
     def all(self) -> Mapping[str, Any]:
         """Return every key that may be shown, with its value."""
@@ -320,7 +319,7 @@ class Configuration(Protocol):
 
 
 class Insight(Protocol):
-    """What a crib tells one session of itself, as JSON. Nothing of other principals is in it."""
+    """Introspection of the crib for one session, as JSON, without data of other principals."""
 
     async def status(self) -> Mapping[str, Any]:
         """Return version, sources, number of tools, problems, and how the session is set up."""
@@ -335,19 +334,19 @@ class Insight(Protocol):
         ...
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the arguments of the tools that work on a kind of thing, by name; empty where there are none."""
+        """Return the arguments of the tools that work on a kind of entity, by name; empty without any."""
         ...
 
 
 class Host(Protocol):
-    """What a crib lends."""
+    """Services of the crib for running tools."""
 
     def configuration(self, owner: str) -> Configuration:
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
         ...
 
     def insight(self, owner: str, session: str) -> Insight:
-        """Return what the crib tells a session of itself."""
+        """Return the introspection of the crib for a session."""
         ...
 
     def records(self, owner: str, collection: str) -> Records:
@@ -366,7 +365,7 @@ class Host(Protocol):
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """Where commands run; None where they may not."""
+        """Sandbox for commands; None where commands are not allowed."""
         ...
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -374,14 +373,14 @@ class Host(Protocol):
         ...
 
     def folder(self, name: str, *, kept: bool = False) -> Path:
-        """Return a folder (0700) for what can be made anew, such as an index; made when missing.
+        """Return a folder (0700) for data that can be made anew, such as an index; made when missing.
 
-        `kept` gives a folder that is never cleared: beside the records, for data too large for them.
+        `kept` returns a folder that is never cleared: beside the records, for data too large for them.
         """
         ...
 
     def setting(self, name: str) -> Any:
-        """Return what the configuration says under `tools: {NAME: …}`; None where it says nothing."""
+        """Return the configuration under `tools: {NAME: …}`; None if missing."""
         ...
 
     def rank(self, query: str, texts: Mapping[str, tuple[str, str]], limit: int) -> list[str]:
@@ -400,13 +399,12 @@ class Host(Protocol):
 
     @property
     def embeds(self) -> bool:
-        """Whether the crib has an embedder. Tells without opening it."""
+        """Whether the crib has an embedder. Does not open it."""
         ...
 
     async def nearest(self, query: str, texts: Mapping[str, str], limit: int) -> Nearest:
-        """Return which texts mean what a query asks for; nothing where the crib has no embedder.
+        """Return the texts of the same meaning as a query; empty without an embedder.
 
-        Texts that were never seen before are read for some seconds; with what is left then the crib goes on beside
-        other work, so that a later call finds it.
+        New texts are embedded for some seconds; the rest follows in the background, so that a later call finds them.
         """
         ...

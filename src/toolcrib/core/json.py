@@ -1,16 +1,17 @@
-"""JSON as bytes: one fast writer, one canonical form, and one reader for everything that comes from outside.
+"""JSON as bytes: one fast writer, one canonical form, and one reader for all external text.
 
-Canonical means: keys sorted, no white space, UTF-8; equal values give equal bytes, so a hash of it names the value.
+Canonical means: keys sorted, no white space, UTF-8; equal values give equal bytes, so a hash of it identifies the
+value.
 
-`read_json` is the intake: messages of clients and servers, request bodies, arguments given as text, answers of APIs,
-documents. It has one depth limit, `MAX_DEPTH`, and a size limit that each entrance passes:
+`read_json` parses external text: messages of clients and servers, request bodies, arguments given as text, answers of
+APIs, documents. It has one depth limit, `MAX_DEPTH`, and a size limit that each caller passes:
 
-    MCP messages, REST bodies, the command line    MESSAGE_BYTES (REST registration: 64 KiB)
-    arguments given as JSON text                   1 MiB
-    answers of downstream MCP servers              `McpLimits.inline_bytes`; what is larger stays on disk unparsed
-    documents, answers over HTTP                   the limit of the download or file, checked before the text is read
+  MCP messages, REST bodies, the command line    MESSAGE_BYTES (REST registration: 64 KiB)
+  arguments given as JSON text                   1 MiB
+  answers of downstream MCP servers              `McpLimits.inline_bytes`; larger ones stay on disk unparsed
+  documents, answers over HTTP                   the limit of the download or file, checked before the text is read
 
-`loads` is for text that this program wrote itself: envelopes of our own make it deeper than what came in.
+`loads` is for text that this program wrote itself: our own envelopes nest it deeper than external text.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ __all__ = [
 ]
 
 MAX_DEPTH: Final = 128
-"""Objects and arrays inside one another. orjson reads 1,023 levels and writes 254, CPython's recursion ends near 1,000:
-half of what can be written leaves room for the envelopes that results, records and messages put around a value."""
+"""Maximum nesting. orjson reads 1,023 levels and writes 254, CPython's recursion ends near 1,000.
+
+Half of the writable depth leaves room for the envelopes that results, records and messages put around a value.
+"""
 
 MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Size limit of one message of a client; the same as in the MCP SDKs."""
@@ -60,7 +63,7 @@ _SHOWN: Final = 200
 
 
 class JsonError(ValueError):
-    """A text that the intake refuses. `value` is what the parser made of it; None when it made nothing."""
+    """Text that `read_json` rejects. `value` is the parsed value; None when it could not be parsed."""
 
     def __init__(self, message: str, value: Any = None) -> None:
         super().__init__(message)
@@ -135,7 +138,8 @@ def read_json(text: bytes | str, *, limit: int = MESSAGE_BYTES, strict: bool = F
     written = _written(value) if _may_be_deep(text) else None
     if strict:
         raw = text.encode() if isinstance(text, str) else text
-        # What is written back unchanged holds no duplicate key and no rounded number; only other text is read twice.
+        # An unchanged rewriting proves that there is no duplicate key and no rounded number; only other text is read
+        # twice.
         if (orjson.dumps(value) if written is None else written) != raw.strip():
             _check_strict(text, value)
     return value
@@ -200,9 +204,9 @@ def is_writable(value: Any) -> bool:
 
 
 def encodable(value: Any) -> Any:
-    """Return text, or the JSON that holds it, without lone surrogates, which UTF-8 cannot carry: each becomes U+FFFD.
+    """Return text, or a JSON value, with lone surrogates, which UTF-8 cannot carry, replaced by U+FFFD.
 
-    The same object where there are none.
+    The same object when there are none.
     """
     if type(value) is str and value.isascii():
         return value

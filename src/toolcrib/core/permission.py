@@ -26,18 +26,18 @@ Effect = Literal["allow", "ask", "deny"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the rules and the mode say of one call with exactly these arguments."""
+    """Decision of the rules and the mode on one call with exactly these arguments."""
 
     effect: Effect
     rule: str
-    """Who decided, in words a person can look up: `deny git__push (config)`, `mode cautious: a write asks`."""
+    """The deciding rule or mode, in words to look up: `deny git__push (config)`, `mode cautious: a write asks`."""
     named: bool = field(default=False, compare=False)
     """Whether an allow names this very tool, and no pattern or kind: it holds where untrusted content was read, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What an approver is shown: the real tool and the validated arguments that will run, nothing else."""
+    """Question for an approver: the real tool and the validated arguments that will run."""
 
     call_id: str
     tool: Tool
@@ -51,7 +51,7 @@ class Question:
     shown: str = ""
     """The arguments for a person: JSON, whole, secrets masked, what cannot be seen written as escapes."""
     hash: str = ""
-    """What the answer is bound to: tool, definition, arguments and principal."""
+    """Hash that binds the answer: tool, definition, arguments and principal."""
     expires: float | None = None
     """Seconds since 1970 after which an answer counts no more."""
 
@@ -71,7 +71,7 @@ class Answer:
     comment: str = ""
     """Read by the model when the answer is a no."""
     arguments: Mapping[str, Any] | None = None
-    """With `edit`: what is to run instead. It is validated and decided on anew."""
+    """With `edit`: the arguments to run instead. They are validated and decided on anew."""
 
 
 class NoApprover(Exception):
@@ -83,9 +83,9 @@ class AnswersLater(Exception):
 
 
 class ApprovalPending(Exception):
-    """Raised by an approver whose user is asked when the call is over: it ends as refused and its question stands.
+    """Raised by an approver whose user answers after the call: the call ends as refused, and its question stays open.
 
-    Who has the answer makes the call with `Session.resume`, in this process or another one with the same store.
+    `Session.resume` makes the call with the answer, in this process or another one with the same store.
     """
 
 

@@ -22,7 +22,7 @@ Trust = Literal["local", "reviewed", "untrusted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolError:
-    """Why a call did not succeed, for the model: a key of `errors.CODES`, a sentence, what to do next."""
+    """Error of a call, for the model: a key of `errors.CODES`, a sentence, the next step."""
 
     code: str
     message: str
@@ -30,7 +30,7 @@ class ToolError:
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that say something."""
+        """Return the non-empty fields."""
         shown: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.hint:
             shown["hint"] = self.hint
@@ -80,8 +80,10 @@ class ToolResult:
 
     @classmethod
     def of_failure(cls, failure: ToolFailure) -> ToolResult:
-        """The result that tells the model of `failure`."""
-        message, hint, details = encodable([failure.message, failure.hint, failure.details])  # it repeats what was sent
+        """Build the error result for `failure`."""
+        message, hint, details = encodable(
+            [failure.message, failure.hint, failure.details]
+        )  # it may repeat the caller's text
         text = f"{failure.code}: {message}"
         if hint:
             text = f"{text}\n{hint}"

@@ -1,7 +1,7 @@
 """Sandbox interface: how tools run commands, independent of the implementation.
 
-Behind it is bubblewrap, or nothing where the operator said so. A command sees the workspace, the programs of this
-machine and nothing else: no home, no credentials, no network unless it was asked for.
+The implementation is bubblewrap, or none if the operator permits it. A command sees the workspace and the programs of
+this machine, without home, credentials and, by default, network.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["Command", "Finished", "Outlet", "Reach", "Running", "Sandbox"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Which hosts a command reaches, through a proxy of ours and in no other way."""
+    """Hosts that a command reaches, only through a proxy of ours."""
 
     hosts: tuple[str, ...] = ()
-    """`name` (its ports 80 and 443), `name:port`, `*.name` (what is below it), `*`: all of them at public addresses."""
+    """`name` (its ports 80 and 443), `name:port`, `*.name` (its subdomains), `*`: all of them at public addresses."""
     private: tuple[str, ...] = ()
     """`host:port` that are reached wherever they are, this machine included."""
 
@@ -33,36 +33,36 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What is to run."""
+    """A command to run."""
 
     argv: tuple[str, ...]
     """The program and its arguments; no shell reads them, unless the program is one."""
     cwd: Path
     """Inside `folders`."""
     folders: tuple[Path, ...]
-    """What it may write in; what is guarded there (`.git/hooks`, `.git/config`) stays read-only."""
+    """Writable folders; guarded files in them (`.git/hooks`, `.git/config`) stay read-only."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Beside the harmless part of ours, which is all that it gets otherwise."""
     readable: tuple[Path, ...] = ()
-    """What it may read beside the programs of the machine."""
+    """Readable paths beside the programs of the machine."""
     read_only: bool = False
     """It only reads in `folders`."""
     network: bool | Reach = False
-    """What it may reach; True is the whole network, with the services of this machine."""
+    """Reachable network; True is the whole network, with the services of this machine."""
     trusted: bool = False
-    """It is a program of this machine that runs nothing of the workspace, so that what is guarded is not for it."""
+    """Whether it is a program of this machine that runs no workspace code, so that guarded files need no protection."""
     terminal: tuple[int, int] | None = None
     """Rows and columns of a terminal of its own (a pty); None gives it pipes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """How a process ended."""
+    """End of a process."""
 
     status: int
     """Its exit status; -N where signal N ended it."""
     stopped: str = ""
-    """Which limit ended it, in words; empty where none did."""
+    """Exceeded limit that ended it, in words; empty without one."""
 
 
 class Running(Protocol):
@@ -75,12 +75,12 @@ class Running(Protocol):
 
     @property
     def aside(self) -> Sequence[str]:
-        """What it made and commands may not make, under the names that it was given then; once the context is left."""
+        """Forbidden files that it created, under their new names; known after the context exits."""
         ...
 
     @property
     def refused(self) -> Sequence[str]:
-        """What it wanted to reach and may not, each with the reason; in the order of the attempts."""
+        """Refused destinations, each with the reason; in the order of the attempts."""
         ...
 
     async def read(self) -> tuple[Literal["stdout", "stderr"], bytes] | None:
@@ -92,7 +92,7 @@ class Running(Protocol):
         ...
 
     async def close_input(self) -> None:
-        """Say that no more input comes. A terminal gets its end-of-file character."""
+        """Close the standard input. A terminal gets its end-of-file character."""
         ...
 
     async def wait(self) -> Finished:
@@ -109,12 +109,12 @@ class Sandbox(Protocol):
 
     @property
     def kind(self) -> Literal["bubblewrap", "none"]:
-        """What holds a command; `none`: it runs as we do, and every one has to be asked for."""
+        """Kind of isolation; `none`: commands run with our rights, and each needs approval."""
         ...
 
     @property
     def network(self) -> bool | Reach:
-        """What the operator lets commands of the model reach: `Command.network` of theirs."""
+        """Network access that the operator permits to the model's commands: the value for `Command.network`."""
         ...
 
     def open(self, command: Command) -> AbstractAsyncContextManager[Running]:

@@ -30,7 +30,7 @@ _ICON_SOURCE: Final = re.compile(r"https?://|data:image/", re.IGNORECASE)
 
 
 def clean_text(text: str) -> tuple[str, int]:
-    """Return `text` without what is invisible, and how many characters that were."""
+    """Return `text` without invisible characters, and their number."""
     if text.isascii() and text.isprintable():
         return text, 0
     shown = _HIDDEN.sub("", text)
@@ -38,7 +38,7 @@ def clean_text(text: str) -> tuple[str, int]:
 
 
 class Icons:
-    """Takes the icons of one server, each as it is, until their room is used up. Counts what it leaves out."""
+    """Icons of one server, each unchanged, until their size limit. Counts the omitted ones."""
 
     def __init__(self, each: int, all_together: int) -> None:
         """`each` and `all_together` are bytes of JSON."""
@@ -77,9 +77,9 @@ def cut(text: str, limit: int) -> str:
 
 
 def clean_schema(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
-    """Return `schema` with clean prose, the same object when nothing was hidden, and how many characters were.
+    """Return `schema` with clean prose, the same object when it was clean, and the number of removed characters.
 
-    Raises `ValueError` when something is hidden where it means something (a name, a value), or for absurd depth.
+    Raises `ValueError` for hidden characters in a name or a value, or for excessive depth.
     """
     hidden = [0]
     cleaned = _clean(schema, hidden, 0)

@@ -1,7 +1,7 @@
 """Saved calls: a call in a form that can be stored and made again by another process.
 
-What is live is left out: who listens, who is asked, the client at the far end. A call that is made again goes through
-the one door from the top; what was granted is carried as the id of an approval, which must be redeemed there.
+Live objects are left out: the listener, the approver, the client. A call that is made again passes through the pipeline
+from the top; its grant is represented by the id of an approval, which must be redeemed there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["SavedCall", "SavedSession"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSession:
-    """What of a session decides on its calls; JSON throughout. `allowed` None is every tool."""
+    """The session properties that affect its calls; JSON throughout. `allowed` None is every tool."""
 
     key: str
     principal: str
@@ -46,7 +46,7 @@ class SavedSession:
 
     @classmethod
     def of(cls, session: SessionState) -> Self:
-        """Return what is to be kept of `session`."""
+        """Return the stored properties of `session`."""
         return cls(
             key=session.key,
             principal=session.principal,
@@ -93,7 +93,7 @@ class SavedCall:
     """Validated, real arguments with defaults filled in; the store encrypts them."""
     session: SavedSession
     definition: str
-    """Digest of the tool's definition (hexadecimal): another one under the same name is not what was allowed."""
+    """Digest of the tool's definition (hexadecimal): another tool of the same name was not approved."""
     origin: str = "library"
     requested: str = ""
     timeout: float | None = None
@@ -109,13 +109,13 @@ class SavedCall:
     charged: bool = False
     """Its share of the budgets is taken: it is one call, however often it is made."""
     version: str = ""
-    """What the call itself pinned."""
+    """Version that the call itself pinned."""
     migrated: str = ""
     """The arguments were migrated from this older version, and are not again."""
 
     @classmethod
     def of(cls, call: Call) -> Self:
-        """Return what is to be kept of a call that was resolved and validated."""
+        """Return the stored form of a call that was resolved and validated."""
         return cls(
             id=call.id,
             name=call.target.name,

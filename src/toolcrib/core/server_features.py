@@ -24,7 +24,7 @@ class Offer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read and nothing to get."""
+        """Whether there are neither resources nor prompts."""
         return not (self.reads or self.prompts)
 
 
@@ -32,7 +32,7 @@ NOTHING: Final = Offer()
 
 
 ROLE = "io.toolcrib/role"
-"""In the `_meta` of a content block of a prompt: who says it."""
+"""Key in the `_meta` of a content block of a prompt: its role."""
 EMPTY_ROLE = ""
 """The role of a block that only announces whose words follow; not a message of the prompt."""
 
@@ -61,7 +61,7 @@ class Offers(Protocol):
         ...
 
     async def watch(self, uri: str) -> None:
-        """Have the source say when the resource changes, until `unwatch`; harmless where it cannot."""
+        """Subscribe to changes of the resource, until `unwatch`; without effect where the source cannot."""
         ...
 
     async def unwatch(self, uri: str) -> None:

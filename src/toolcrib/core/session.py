@@ -1,9 +1,9 @@
-"""State of one session: what it has seen, loaded, been granted and spent.
+"""State of one session: seen and loaded tools, grants, and usage.
 
-The only mutable noun. A session belongs to one principal and is used from one event loop; calls of the same session
-may run concurrently, so counters are changed without awaiting in between.
+The only mutable domain value. A session belongs to one principal and is used from one event loop; calls of the same
+session may run concurrently, so counters are changed without awaiting in between.
 
-What a session keeps between calls for its tools: a shell, a symbol graph, a connection.
+A session also holds objects of its tools between calls: a shell, a symbol graph, a connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from .budget import Bucket
-from .elicitation import Clarifier
+from .elicitation import Elicitor
 from .json import canonical
 from .permission import Approver, Effect
 from .settings import Amount, Number, Section, setting
@@ -71,7 +71,7 @@ LOCAL: Final = "local"
 """The principal of the process's own user: the library's own caller, stdio, loopback without a token."""
 
 GLOBAL: Final = frozenset({"global"})
-"""The contexts of a session that says nothing of itself."""
+"""The contexts of a session without declared ones."""
 
 IN_A_ROW: Final = 3
 """Consecutive errors of one type, or failures of one tool, that count as a pattern (seed 004)."""
@@ -79,14 +79,14 @@ IN_A_ROW: Final = 3
 _RESULT_TOKENS: Final = 4000
 
 UNSANDBOXED: Final = "unsandboxed"
-"""Among what a session has: its commands run without a sandbox, so that each is asked for."""
+"""Availability of a session whose commands run without a sandbox, so that each needs approval."""
 
 
 class Limits(Section):
     """Limits of one session. None means no limit."""
 
     timeout: Number = 60.0
-    """Seconds that a call may run when neither the tool nor the caller says otherwise."""
+    """Default timeout of a call in seconds, for tools and callers that set none."""
     max_timeout: Number = 600.0
     """Seconds that no tool, caller or progress notice can extend a call beyond."""
     calls: Amount | None = None
@@ -133,7 +133,10 @@ class History:
     activated: dict[str, None] = field(default_factory=dict[str, None])
     """Names of tools in the order in which this session came to use them."""
     loaded: dict[str, None] = field(default_factory=dict[str, None])
-    """Names of tools that a meta-tool loaded, in order; for an interaction or the session, as the profile says."""
+    """Names of tools that a meta-tool loaded, in order.
+
+    For an interaction or the session, by the profile's `lifetime`.
+    """
     succeeded: dict[str, None] = field(default_factory=dict[str, None])
     """Names of tools of which a call of this session has succeeded."""
     learned: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -236,7 +239,7 @@ class SessionState:
     """Context defaults: values for arguments that a schema declares and a call leaves out."""
     user: str = ""
     """The person that the conversation serves, for tools; it grants no right."""
-    clarifier: Clarifier | None = None
+    elicitor: Elicitor | None = None
     """Answers the questions that tools have for the user."""
     scope: Scope = field(default_factory=Scope)
     audience: Audience = field(default_factory=Audience)
@@ -280,7 +283,7 @@ class SessionState:
 
     @property
     def result_tokens(self) -> int:
-        """Estimated tokens of one result, where it does not pass whole."""
+        """Estimated tokens of one result that does not pass whole."""
         return _RESULT_TOKENS if self.limits.result_tokens is None else self.limits.result_tokens
 
     @property

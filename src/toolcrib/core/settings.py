@@ -6,24 +6,36 @@ reference, and `setting` adds what the annotation cannot express: who may change
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 __all__ = [
+    "CLIENTS",
+    "INSTRUCTIONS",
+    "LIMITING",
+    "POLICY",
+    "REACH",
+    "RECORDING",
     "Amount",
+    "CallTimeout",
     "ChangedBy",
     "Count",
     "Duration",
     "Flag",
+    "Hints",
     "KeyInfo",
     "Number",
+    "Port",
+    "Scalar",
     "Section",
     "Size",
     "Text",
@@ -31,6 +43,7 @@ __all__ = [
     "a_list_of",
     "at_least",
     "at_most",
+    "conflicts",
     "expected",
     "identity_of",
     "info_of",
@@ -43,6 +56,14 @@ __all__ = [
 
 ChangedBy = Literal["user", "tool"]
 """`user`: by hand alone. `tool`: a tool may propose a value, and a person approves each change."""
+
+POLICY: Final = "it decides what is allowed"
+"""Reasons why only the user changes a key; here and below."""
+LIMITING: Final = "it limits what may be used"
+REACH: Final = "it decides which tools exist, and what they may reach"
+RECORDING: Final = "it decides what is recorded, and where that goes"
+INSTRUCTIONS: Final = "it decides which instructions a model gets"
+CLIENTS: Final = "it decides who can reach this program"
 
 _SIZE: Final = re.compile(r"(\d{1,12})(B|KiB|MiB|GiB|TiB)")
 _SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -59,6 +80,21 @@ class Section(BaseModel):
 
     replaced_whole: ClassVar[bool] = False
     """Whether a later file replaces the section instead of its single keys."""
+    spellings: ClassVar[Mapping[str, str]] = {}
+    """Other spellings of keys, and the fields that they mean."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelt(cls, value: Any) -> Any:
+        """Rename the keys with another spelling; a second one for the same field stays, and is an unknown key."""
+        if not cls.spellings or not isinstance(value, dict):
+            return value
+        given = cast("dict[str, Any]", value)
+        named: dict[str, Any] = {}
+        for key, inner in given.items():
+            name = cls.spellings.get(key, key)
+            named[key if name in named or (name != key and name in given) else name] = inner
+        return named
 
     def over(self, earlier: Self | None) -> Self:
         """Return `earlier` with the keys that this section sets."""
@@ -72,37 +108,54 @@ class Section(BaseModel):
         return earlier.model_copy(update=later)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyInfo:
     """Facts about one key beside its type and default."""
 
-    __slots__ = ("changed_by", "hidden", "in_code", "secret")
-
-    def __init__(self, changed_by: ChangedBy, *, secret: bool, hidden: bool, in_code: bool) -> None:
-        self.changed_by: ChangedBy = changed_by
-        self.secret = secret
-        self.hidden = hidden or secret
-        self.in_code = in_code
+    changed_by: ChangedBy = "user"
+    why: str = ""
+    """Reason why a tool may not change it, of a key at the top of a file."""
+    secret: bool = False
+    """Whether its text is masked wherever it turns up; a whole section that is secret is not displayed."""
+    hidden: bool = False
+    """Whether it is not displayed because a part of it may be secret."""
+    names_only: bool = False
+    """Whether only the names below it are displayed."""
+    in_code: bool = False
+    """Whether only a program sets it: it has no key in files and, unless `in_digest`, no part in the digest."""
+    in_digest: bool = False
 
 
 def setting(
     default: Any = ...,
     *,
     changed_by: ChangedBy = "user",
+    why: str = "",
     secret: bool = False,
     hidden: bool = False,
+    names_only: bool = False,
     in_code: bool = False,
+    in_digest: bool = False,
 ) -> Any:
-    """Return a field.
-
-    The text of a `secret` one is masked wherever it turns up; a `hidden` one, of which parts may be secret, is not
-    displayed; an `in_code` one has no key in files.
-    """
-    info: FieldInfo = Field(default, repr=not (secret or hidden))
-    info.metadata.append(KeyInfo(changed_by, secret=secret, hidden=hidden, in_code=in_code))
+    """Return a field with the facts of `KeyInfo`."""
+    shown = not (secret or hidden)
+    # pydantic copies a default deeply for every section that is made, unless a factory gives it: ours are immutable.
+    is_shared = isinstance(default, Section | MappingProxyType)
+    info: FieldInfo = Field(default_factory=lambda: default, repr=shown) if is_shared else Field(default, repr=shown)
+    facts = KeyInfo(
+        changed_by=changed_by,
+        why=why,
+        secret=secret,
+        hidden=hidden or secret,
+        names_only=names_only,
+        in_code=in_code,
+        in_digest=in_digest,
+    )
+    info.metadata.append(facts)
     return info
 
 
-_PLAIN: Final = KeyInfo("user", secret=False, hidden=False, in_code=False)
+_PLAIN: Final = KeyInfo()
 
 
 def info_of(field: FieldInfo) -> KeyInfo:
@@ -150,6 +203,11 @@ def meaning_of(field: FieldInfo) -> str:
 def expected(what: str) -> PydanticCustomError:
     """Return the error of a validator: the value should have been `what`, a noun phrase without the value itself."""
     return PydanticCustomError("expected", cast("Any", "{what}"), {"what": what})
+
+
+def conflicts(found: Sequence[tuple[tuple[str | int, ...], str]]) -> PydanticCustomError:
+    """Return the error of a model validator: paths in the section that cannot stand together, each with a message."""
+    return PydanticCustomError("conflicts", "conflicts", {"found": tuple(found)})
 
 
 def _not_blank(text: str) -> str:
@@ -213,8 +271,45 @@ def at_most(most: float, written: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise expected("a string")
+    return str(value)
+
+
+def _port(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
+        raise expected("a port from 0 (any free one) to 65535")
+    return value
+
+
+def _call_seconds(value: Any) -> float:
+    if isinstance(value, str) and (seconds := seconds_of(value)):
+        return seconds
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise expected("a number of seconds above 0, or a time such as 90s or 1h,")
+    return value / 1000 if value >= _MILLISECONDS_FROM else float(value)
+
+
+_MILLISECONDS_FROM: Final = 1000
+"""Our unit is the second; most clients write milliseconds, and a thousand seconds is no realistic timeout."""
+_HINTS: Final[Mapping[str, Mapping[str, bool]]] = {
+    "read": {"readOnlyHint": True},
+    "write": {"readOnlyHint": False, "destructiveHint": False},
+    "destructive": {"readOnlyHint": False, "destructiveHint": True},
+}
+
+
+def _hints(value: Any) -> Any:
+    if isinstance(value, str) and value in _HINTS:
+        return _HINTS[value]
+    if not isinstance(value, Mapping):
+        raise expected("read, write, destructive or a mapping of MCP hints")
+    return cast("Any", value)
+
+
 Flag = Annotated[bool, Strict()]
-"""true or false; no text and no number stands for either."""
+"""true or false; texts and numbers are not accepted."""
 Text = Annotated[str, AfterValidator(_not_blank)]
 """A string that is not blank."""
 Texts = Annotated[tuple[Text, ...], a_list_of("strings")]
@@ -225,6 +320,17 @@ Amount = Annotated[int, Strict(), Field(ge=0)]
 """A whole number; 0 allows nothing."""
 Number = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 """A finite number above 0."""
+Scalar = Annotated[str, BeforeValidator(_scalar)]
+"""A string; a number stands for its digits."""
+Port = Annotated[int, BeforeValidator(_port)]
+"""A port; 0 is any free one."""
+CallTimeout = Annotated[float, BeforeValidator(_call_seconds)]
+"""Seconds of one call, or a time such as `90s`; 1000 and more are milliseconds."""
+Hints = Annotated[
+    Mapping[Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"], Flag],
+    BeforeValidator(_hints),
+]
+"""MCP hints of one tool, or `read`, `write` or `destructive` for those of a kind."""
 Duration = Annotated[Number, BeforeValidator(_seconds)]
 """Seconds, or a time such as `90d`."""
 Size = Annotated[Count, BeforeValidator(_bytes)]
@@ -232,14 +338,15 @@ Size = Annotated[Count, BeforeValidator(_bytes)]
 
 
 def identity_of(value: Any) -> Any:
-    """Return the JSON that tells two values apart: every field of dataclasses and sections, however deep.
+    """Return the JSON that identifies a value: every field of dataclasses and sections, at any depth.
 
     A dataclass leaves a field out with `compare=False`, a section with `in_code`. Raises `TypeError` for another kind
     of object: a digest that skipped it would be the same for different settings.
     """
     if isinstance(value, BaseModel):
         given = type(value).model_fields.items()
-        return {name: identity_of(getattr(value, name)) for name, field in given if not info_of(field).in_code}
+        counted = [name for name, field in given if not info_of(field).in_code or info_of(field).in_digest]
+        return {name: identity_of(getattr(value, name)) for name in counted}
     if is_dataclass(value):
         return {one.name: identity_of(getattr(value, one.name)) for one in fields(value) if one.compare}
     if isinstance(value, Mapping):

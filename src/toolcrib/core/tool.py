@@ -1,9 +1,9 @@
 """Tool: the frozen record of something that a model may call.
 
-A `Tool` says what exists. It knows nothing of who may call it (policy), who sees it (disclosure) or how it runs
-(its source does). Two tools with the same digest are the same tool.
+A `Tool` is a definition. Permissions (policy), visibility (disclosure) and execution (its source) are separate. Two
+tools with the same digest are the same tool.
 
-What a selection weighs beyond a tool's definition: seed 004's `Capability` record.
+The weights of a selection beyond a tool's definition are seed 004's `Capability` record.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = [
     "Execution",
     "Guidance",
     "Kind",
-    "Lineage",
     "Migrates",
     "Tool",
+    "VersionInfo",
 ]
 
 CapabilityType = Literal["TOOL", "SKILL", "CODE"]
@@ -44,9 +44,9 @@ class Capability:
 
     type: CapabilityType = "TOOL"
     subtype: str = ""
-    """PREBUILT, CUSTOM, NATIVE, EXTERNAL, DYNAMIC … as the catalog says it."""
+    """PREBUILT, CUSTOM, NATIVE, EXTERNAL, DYNAMIC … as in the catalog file."""
     provider: str = ""
-    """Who brings it: user, system, local …"""
+    """Provider: user, system, local …"""
     priority: int = 50
     """0 to 100; the higher is preferred when several fit."""
     cost: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -57,7 +57,7 @@ class Capability:
     fallback_tool: str = ""
     """The tool that does the work when this capability cannot."""
     skill_path: str = ""
-    """Where a skill's SKILL.md is, relative to its root."""
+    """Path of a skill's SKILL.md, relative to its root."""
     cache_stable: bool = False
     """Its definition never changes within a conversation."""
 
@@ -80,7 +80,7 @@ PLAIN: Final = Capability()
 
 
 Kind = Literal["read", "write", "destructive"]
-"""What a call can do to the world outside: nothing, change it, or destroy part of it."""
+"""Effect of a call on the world outside: none, a change, or a loss of data."""
 
 TRAITS: Final = ("asks_user", "by_method", "file_writer", "outbound", "private", "reviewed", "untrusted")
 """The words of `Tool.traits`."""
@@ -88,9 +88,9 @@ TRAITS: Final = ("asks_user", "by_method", "file_writer", "outbound", "private",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """The MCP hints of a tool, with the defaults of the specification (a tool is dangerous until it says otherwise).
+    """The MCP hints of a tool, with the defaults of the specification (a tool counts as dangerous by default).
 
-    Beside them stands what MCP clients display of a tool and no model reads. It changes neither tokens nor pins.
+    The other fields are displayed by MCP clients and not read by models. They change neither tokens nor pins.
     """
 
     read_only: bool = False
@@ -151,7 +151,7 @@ class Migrates(Protocol):
     """Makes arguments of an older version those of the tool that has it; `core.versions.Migration` is one."""
 
     def to_json(self) -> list[Any]:
-        """Return what a digest covers."""
+        """Return the fields that a digest covers."""
         ...
 
     def __call__(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -160,8 +160,8 @@ class Migrates(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lineage:
-    """The version of a tool, what came before it and what comes after; most have nothing of it, and share one.
+class VersionInfo:
+    """Version of a tool, with its predecessors and its deprecation; most tools have none, and share one.
 
     A value of its own because objects share the keys of their dicts up to some 29 names (CPython 3.11); past that every
     tool takes 1 kB more.
@@ -169,7 +169,7 @@ class Lineage:
 
     version: str = ""
     deprecated: str = ""
-    """Why it is not to be used any more; empty while it is."""
+    """Reason for the deprecation; empty if not deprecated."""
     replaced_by: str = ""
     """The name of the tool to use instead."""
     migrations: Mapping[str, Migrates] = field(default_factory=dict[str, Migrates])
@@ -178,7 +178,7 @@ class Lineage:
     """The other versions under its name, the next best first; they have none themselves."""
 
     def to_json(self) -> list[Any]:
-        """Return what a digest covers."""
+        """Return the fields that a digest covers."""
         migrations = {version: one.to_json() for version, one in self.migrations.items()}
         return [self.deprecated, self.replaced_by, migrations, [tool.digest.hex() for tool in self.older]]
 
@@ -188,7 +188,7 @@ class Lineage:
         return bool(self.deprecated or self.migrations or self.older)
 
 
-NO_LINEAGE: Final = Lineage()
+NO_LINEAGE: Final = VersionInfo()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,21 +260,24 @@ class Tool:
     tags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     core: bool = False
-    lineage: Lineage = NO_LINEAGE
+    version_info: VersionInfo = NO_LINEAGE
     approval: Literal["never", "mode", "always"] = "mode"
     origin: str = ""
     """The kind of its source: `python`, `mcp`, `yaml`, `skill`, `openapi`, `rest`, `plugin`."""
     capability: Capability = PLAIN
-    """What a selection weighs."""
+    """Weights for a selection."""
     execution: Execution = DEFAULT_EXECUTION
     guidance: Guidance = NO_GUIDANCE
     availability: Availability = EVERY_SESSION
     traits: tuple[str, ...] = ()
-    """What the pipeline may rely on: `file_writer` (all its writes go through `Context.workspace`), `untrusted` (what
-    it returns was written by strangers), `reviewed` (they are vouched for), `outbound` (it can send data elsewhere),
-    `private` (it reads what is), `asks_user` (all it does is to ask the user; it may run while a plan is made),
-    `by_method` (it sends requests: its argument `method` says whether a call reads, writes or destroys).
-    Ours alone is `resumable`: begun again after a crash, it goes on where it was, by `Context.first_call`."""
+    """Properties that the pipeline relies on.
+
+    `file_writer` (all its writes go through `Context.workspace`), `untrusted` (its results contain foreign text),
+    `reviewed` (the foreign text is vouched for), `outbound` (it can send data elsewhere), `private` (it reads private
+    data), `asks_user` (it only asks the user; it may run while a plan is made), `by_method` (it sends requests: its
+    argument `method` decides whether a call reads, writes or destroys). Built-in tools alone may be `resumable`: begun
+    again after a crash, such a tool continues, by `Context.first_call`.
+    """
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP `_meta` of the definition, passed through."""
 
@@ -301,28 +304,28 @@ class Tool:
 
     @property
     def version(self) -> str:
-        """The version as its source says it; empty for a tool that says none."""
-        return self.lineage.version
+        """The version that the source declares; empty without one."""
+        return self.version_info.version
 
     @property
     def deprecated(self) -> str:
-        """Why it is not to be used any more; empty while it is."""
-        return self.lineage.deprecated
+        """Reason for the deprecation; empty if not deprecated."""
+        return self.version_info.deprecated
 
     @property
     def replaced_by(self) -> str:
         """The name of the tool to use instead of a deprecated one."""
-        return self.lineage.replaced_by
+        return self.version_info.replaced_by
 
     @property
     def migrations(self) -> Mapping[str, Migrates]:
         """By older version, what makes its arguments those of this one."""
-        return self.lineage.migrations
+        return self.version_info.migrations
 
     @property
     def older(self) -> tuple[Tool, ...]:
         """The other versions under its name, the next best first."""
-        return self.lineage.older
+        return self.version_info.older
 
     @property
     def explicit(self) -> tuple[str, ...]:
@@ -370,7 +373,7 @@ class Tool:
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes over everything that a model, a rule or a caller can tell apart: definition, metadata and op."""
+        """32 bytes over every property that a model, a rule or a caller can see: definition, metadata and op."""
         metadata = (
             self.source,
             self.local_name,
@@ -393,7 +396,7 @@ class Tool:
             self.execution.background_after,
             *(("traits", self.traits) if self.traits else ()),
             *(("needs", self.availability.needs) if self.availability.needs else ()),
-            *(("lineage", self.lineage.to_json()) if self.lineage.is_told else ()),
+            *(("version_info", self.version_info.to_json()) if self.version_info.is_told else ()),
             *(("display", *display) if (display := self.annotations.display) != ("", ()) else ()),
         )
         return hashlib.blake2b(canonical([self._defined(), metadata]), digest_size=32).digest()

@@ -22,23 +22,23 @@ _KEYS: Final = ("rename", "set", "drop")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """How arguments of an older version become those of this one. Lives as long as the tool that has it."""
+    """Translation of an older version's arguments into the present ones. Lives as long as its tool."""
 
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its name then → its name now."""
     set: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Values for arguments that did not exist, where none is given."""
+    """Values for new arguments, if the caller gives none."""
     drop: tuple[str, ...] = ()
     """Arguments that do not exist any more."""
     function: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None
     """Takes a copy of the arguments and returns the new ones, instead of all this."""
 
     def to_json(self) -> list[Any]:
-        """Return what a digest covers."""
+        """Return the fields that a digest covers."""
         return [self.rename, self.set, self.drop, getattr(self.function, "__qualname__", "")]
 
     def __call__(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the arguments of now and a note for each change; what is of now already stays as it is."""
+        """Return the present arguments and a note for each change; present names stay unchanged."""
         given = dict(arguments)
         if self.function is not None:
             made = dict(self.function(dict(given)))
@@ -59,27 +59,28 @@ class Migration:
 
 
 def read_migrations(given: Any, schema: Mapping[str, Any]) -> Mapping[str, Migration]:
-    """Return the migrations by the version that they lead from; raises `ValueError` for what cannot be meant.
+    """Return the migrations by the version from which they lead; raises `ValueError` for an inconsistent one.
 
-    They are held against the schema that they lead to: what is renamed or dropped is not in it, what it becomes is.
+    They are checked against the present schema: a renamed or dropped argument must be absent from it, a new name
+    present.
     """
     if not isinstance(given, Mapping):
         raise ValueError("migrations are a mapping of a version to rename, set and drop")
     known = schema.get("properties", {})
     return {
-        str(version): _read(f"migrations.{version}", said, known)
-        for version, said in cast("Mapping[Any, Any]", given).items()
+        str(version): _read(f"migrations.{version}", migration, known)
+        for version, migration in cast("Mapping[Any, Any]", given).items()
     }
 
 
-def _read(where: str, said: Any, known: Mapping[str, Any]) -> Migration:
-    if callable(said):
-        return Migration(function=cast("Callable[[dict[str, Any]], Mapping[str, Any]]", said))
-    if not isinstance(said, Mapping):
+def _read(where: str, raw: Any, known: Mapping[str, Any]) -> Migration:
+    if callable(raw):
+        return Migration(function=cast("Callable[[dict[str, Any]], Mapping[str, Any]]", raw))
+    if not isinstance(raw, Mapping):
         raise ValueError(f"{where} is neither a mapping of {', '.join(_KEYS)} nor a function")
-    parts = cast("Mapping[Any, Any]", said)
+    parts = cast("Mapping[Any, Any]", raw)
     if unknown := [key for key in parts if key not in _KEYS]:
-        raise ValueError(f"{where}: there is no {unknown[0]!r}, only {', '.join(_KEYS)}")
+        raise ValueError(f"{where}: unknown key {unknown[0]!r} (known: {', '.join(_KEYS)})")
     renamed: Any = parts.get("rename") or {}
     fixed: Any = parts.get("set") or {}
     dropped: Any = parts.get("drop") or ()
@@ -89,9 +90,9 @@ def _read(where: str, said: Any, known: Mapping[str, Any]) -> Migration:
         rename=cast("Mapping[str, str]", renamed), set=cast("Mapping[str, Any]", fixed), drop=tuple(dropped)
     )
     if wrong := [name for name in (*made.rename, *made.drop) if name in known]:
-        raise ValueError(f"{where}: {wrong[0]} is an argument still; only what is gone is renamed or dropped")
+        raise ValueError(f"{where}: {wrong[0]} is still an argument; only removed ones are renamed or dropped")
     if wrong := [name for name in (*made.rename.values(), *made.set) if name not in known]:
-        raise ValueError(f"{where}: there is no argument {wrong[0]!r}, only {', '.join(known) or 'none'}")
+        raise ValueError(f"{where}: unknown argument {wrong[0]!r} (known: {', '.join(known) or 'none'})")
     return made
 
 
@@ -116,7 +117,7 @@ def stacked(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 def _head(same: list[Tool]) -> Tool:
     newest = sorted(same, key=lambda tool: (not tool.deprecated, order(tool.version)), reverse=True)
-    return replace(newest[0], lineage=replace(newest[0].lineage, older=tuple(newest[1:])))
+    return replace(newest[0], version_info=replace(newest[0].version_info, older=tuple(newest[1:])))
 
 
 def pin_of_session(versions: Mapping[str, str], tool: Tool) -> str:
@@ -127,7 +128,7 @@ def pin_of_session(versions: Mapping[str, str], tool: Tool) -> str:
 
 
 def migrate(tool: Tool, version: str, arguments: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return arguments of `version` as `tool` takes them, and what was changed.
+    """Return arguments of `version` in the form that `tool` takes, and notes on the changes.
 
     A custom migration may raise any exception.
     """

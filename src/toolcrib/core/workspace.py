@@ -1,8 +1,8 @@
 """Workspace interface: how the tools of a session read and write files, independent of the implementation.
 
-Behind it is the disk; the disk with the changes that wait for review in front of it (modes `review` and `audit`); or a
-working copy of a task of its own (a shadow). A tool cannot tell which. Relative paths begin at `root`. A path outside
-the declared roots, or one that only looks to be inside (a link, `..`, a device), is refused.
+The implementation is the disk; the disk with pending changes over it (modes `review` and `audit`); or a working copy
+for one task (a shadow). Tools see no difference. Relative paths are relative to `root`. A path outside the declared
+roots, or one that only seems to be inside (a link, `..`, a device), is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Entry", "OpenFile", "Workspace", "Written"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One file or folder. `path` is relative to the workspace's root where it lies below it, else absolute."""
+    """One file or folder. `path` is relative to the workspace's root if it is below it, else absolute."""
 
     path: str
     kind: Literal["file", "folder", "link", "other"]
@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a change came to."""
+    """Result of a change."""
 
     path: str
     created: bool
@@ -62,13 +62,13 @@ class OpenFile(Protocol):
 class Workspace(Protocol):
     """Files as one session sees them.
 
-    Raises `ToolFailure`: `denied` outside the roots and for what is guarded, `tool_error` for what is not there or of
+    Raises `ToolFailure`: `denied` outside the roots and for guarded files, `tool_error` for a missing entry or one of
     the wrong kind, `too_large`.
     """
 
     @property
     def root(self) -> Path:
-        """Where relative paths begin."""
+        """Base folder of relative paths."""
         ...
 
     @property
@@ -82,11 +82,14 @@ class Workspace(Protocol):
         ...
 
     async def stat(self, path: str) -> Entry | None:
-        """Return what is at `path`, None for nothing."""
+        """Return the entry at `path`, None if missing."""
         ...
 
     async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
-        """Return what is at each path, in their order; None for nothing, and for what no tool may read."""
+        """Return the entry at each path, in their order.
+
+        None for missing ones, and for those that tools may not read.
+        """
         ...
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
@@ -118,11 +121,11 @@ class Workspace(Protocol):
         ...
 
     async def make_folder(self, path: str) -> None:
-        """Make a folder and those above it; one that is there is no error."""
+        """Make a folder and its parents; an existing one is not an error."""
         ...
 
     async def list(self, path: str = ".") -> Sequence[Entry]:
-        """Return what is in a folder, by name."""
+        """Return the entries of a folder, by name."""
         ...
 
     async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[Entry]:
@@ -134,8 +137,9 @@ class Workspace(Protocol):
         ...
 
     async def overlay(self, path: str = ".") -> Mapping[str, bytes | None]:
-        """Return the changes that wait below `path`: content by path, None for what is gone. Empty on the disk.
+        """Return the pending changes below `path`: content by path, None for removed files. Empty on the disk.
 
-        What a program does not see at `local`: leave these paths out of what it finds, and add what they hold.
+        A program that reads `local` does not see them: remove these paths from its results, and add their pending
+        content.
         """
         ...

@@ -24,14 +24,14 @@ _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0
 
 
 class TooManyValues(ConfigError):
-    """A document with more values than anybody writes: made to keep its reader busy."""
+    """A document with an excessive number of values, made to keep its reader busy."""
 
 
 def parse_yaml(text: str, file: str = "", *, max_nodes: int = MAX_NODES, first_line: int = 1) -> Node:
     """Return the tree of one YAML document; an empty one is an empty mapping.
 
-    `max_nodes` bounds the values that it may have, some 8 µs each. `first_line` is where `text` begins in `file`.
-    Raises `ConfigError` with file and line for broken YAML and for what is refused on purpose.
+    `max_nodes` bounds its values, some 8 µs each. `first_line` is the position of `text` in `file`. Raises
+    `ConfigError` with file and line for broken YAML and for unsupported features.
     """
     builder = _Builder(file, max_nodes, first_line)
     try:

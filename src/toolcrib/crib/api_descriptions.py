@@ -29,7 +29,7 @@ from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Api, Picks, convert
 from ..sources.openapi.description import Document, mapping, parse
-from ..sources.openapi.endpoints import arguments_of, find, misfit, told, with_headers
+from ..sources.openapi.endpoints import arguments_of, find, misfit, operation_details, with_headers
 from ..sources.openapi.parameters import Sent
 from ..sources.openapi.request import Operation
 from ..sources.openapi.spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
@@ -115,7 +115,9 @@ class ApiShelf:
         async with self._use(place) as opened:
             name, _ = find(opened.api, method, path)
             operation, tool = opened.api.operations[name], opened.tools[name]
-            return await anyio.to_thread.run_sync(told, operation, tool, opened.document, abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(
+                operation_details, operation, tool, opened.document, abandon_on_cancel=True
+            )
 
     async def preview(self, place: ApiPlace, request: ApiRequest) -> str:
         """Return the curl line that a call would be."""
@@ -268,7 +270,7 @@ def _auth(given: Mapping[str, Any]) -> Auth:
                 client_secret=given["client_secret"],
                 token_url=given.get("token_url", ""),
                 scopes=tuple(given.get("scopes", ())),
-                in_body=given.get("in_body", False),
+                client_auth="body" if given.get("in_body") else "header",
             )
 
 

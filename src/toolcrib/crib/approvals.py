@@ -175,10 +175,17 @@ class ApprovalChannels:
         board: Board,
         saved_calls: SavedCalls,
         jobs: Jobs,
+        *,
+        memory_by_default: bool = False,
     ) -> None:
-        """Open nothing. `board` notifies of approvals that this process asks for or settles."""
+        """Open nothing. `board` notifies of approvals that this process asks for or settles.
+
+        With `memory_by_default` the store is in memory and nobody has asked for that: the first approval that is meant
+        to outlive the process says so.
+        """
+        self._warns_of_memory = memory_by_default
         self._settings = settings.approvals
-        self._timeout = settings.approval_timeout
+        self._timeout = settings.approvals.timeout
         self._store = store
         self._policy = policy
         self._redactor = redactor
@@ -193,6 +200,7 @@ class ApprovalChannels:
             timeout=self._timeout,
             board=self._board,
             redact=self._redactor.value,
+            outlives=self._warn_of_memory,
             diff=_diff,
         )
         if self._settings.webhook is not None:
@@ -206,6 +214,15 @@ class ApprovalChannels:
 
             ways = replace(ways, channels=(hook,), settled=tell)
         return Approvals(self._policy, self._store.approvals, ways)
+
+    def _warn_of_memory(self, id: str) -> None:
+        if self._warns_of_memory:
+            self._warns_of_memory = False
+            _LOG.warning(
+                "approval %s waits for an answer in memory and ends with this process, as all records of this crib do: "
+                "give it a store, Toolcrib(store='toolcrib.db') or a configuration file, or say Toolcrib(memory=True)",
+                id,
+            )
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Begin to notify channels of settled questions, and to run what is approved for callers that left."""

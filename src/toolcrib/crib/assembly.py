@@ -93,8 +93,16 @@ class Parts:
     """The parts that the crib's sessions use."""
 
 
-def assemble(settings: Settings, home: Directories | None, custom: CustomSteps = NO_STEPS) -> Parts:
+def assemble(
+    settings: Settings,
+    home: Directories | None,
+    custom: CustomSteps = NO_STEPS,
+    *,
+    memory_by_default: bool = False,
+) -> Parts:
     """Make the parts of a crib; nothing is opened. Without a `home` everything is kept in memory.
+
+    `memory_by_default` says that nobody has asked for that: an approval that is meant to outlive the process warns.
 
     Raises `ConfigError` for a rule, a mode or a profile that does not exist, `UsageError` for a store or jobs that
     cannot be had.
@@ -114,17 +122,17 @@ def assemble(settings: Settings, home: Directories | None, custom: CustomSteps =
     table = SessionTable(runtimes)
 
     # What is allowed, and what each session sees.
-    profiles = ProfileRegistry(settings.profiles, table, guarded=settings.guard)
+    profiles = ProfileRegistry(settings.disclosure.profiles, table, guarded=settings.policy.guard)
     policy = policy_of(settings, profiles)
-    profiles.get_or_load(settings.profile)
+    profiles.get_or_load(settings.disclosure.profile)
     ranking = Ranking(settings, home)
-    views = Views(ranking.registry, overlays, sources, profiles, policy, table, guarded=settings.guard)
+    views = Views(ranking.registry, overlays, sources, profiles, policy, table, guarded=settings.policy.guard)
     plans = Plans(table)
     workspaces = Workspaces(settings, policy, store.pending, plans)
 
     # The tools, and the calls of them.
-    locking = Locking(settings.lock, settings.environment)
-    intake = Intake(ranking.registry, store, locking, guarded=settings.guard)
+    locking = Locking(settings.sources.lock, settings.environment)
+    intake = Intake(ranking.registry, store, locking, guarded=settings.policy.guard)
     logins = ServerLogins(home, redactor.learn)
     calls = CallRunner(settings, store, table, views, workspaces, runtimes)
     tools = ToolRegistry(
@@ -137,7 +145,9 @@ def assemble(settings: Settings, home: Directories | None, custom: CustomSteps =
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
-    approval_channels = ApprovalChannels(settings, store, policy, redactor, board, saved_calls, jobs)
+    approval_channels = ApprovalChannels(
+        settings, store, policy, redactor, board, saved_calls, jobs, memory_by_default=memory_by_default
+    )
     when_gone = settings.approvals.when_gone
     deferred_calls = DeferredCalls(approvals, store.approvals, saved_calls, table, views, late=when_gone == "run")
 
@@ -177,7 +187,7 @@ def assemble(settings: Settings, home: Directories | None, custom: CustomSteps =
         hosting=Hosting(settings, folders, profiles, shells, insight, redactor, ranking.embedder),
         resources=resources,
         loader=Loader(settings, tools, calls),
-        plugins=Plugins(settings.plugins, tools, folders),
+        plugins=Plugins(settings.sources.plugins, tools, folders),
         workflows=Workflows(settings, store, tools, calls, table),
         custom=custom,
         session=SessionParts(

@@ -14,7 +14,7 @@ from ..core.call import Call, Client
 from ..core.context import Context
 from ..core.events import CallFinished
 from ..core.result import ToolResult
-from ..disclosure.base import Scene
+from ..disclosure.base import VisibleCatalog
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.content import Enrich, Enricher
 from ..errors import ToolFailure, UsageError
@@ -108,7 +108,7 @@ class CallRunner:
         """Let `enricher` add to every success from now on; a higher priority comes earlier."""
         self.enrichment.subscribe(enricher, priority=priority)
 
-    def scene_of(self, context: Context) -> Scene:
+    def scene_of(self, context: Context) -> VisibleCatalog:
         """Return what the session of a call can see."""
         return self._views.scene_of(context)
 

@@ -18,7 +18,7 @@ from ..catalog.catalog import About
 from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_lock, review, seen_of
 from ..catalog.preflight import text_findings
 from ..catalog.registry import Registry
-from ..catalog.resources import Shelf
+from ..catalog.resources import FeatureRegistry
 from ..core.events import CatalogChanged, Problem
 from ..core.hidden_characters import escape
 from ..core.server_features import NOTHING
@@ -173,7 +173,7 @@ class Intake:
         self._amended: dict[str, dict[str, Tool | None]] = {}
         """By source and name what changed since its listing; None is gone."""
         self._listeners = Listeners[CatalogChanged]()
-        self.shelf = Shelf()
+        self.shelf = FeatureRegistry()
         """What sources offer beside tools; of one of which nothing was reviewed, nothing is there."""
         self._offer_listeners: list[Callable[[], None]] = []
 

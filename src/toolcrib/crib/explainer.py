@@ -83,7 +83,7 @@ _PROVIDED_BY: Final[Mapping[str, str]] = {
     ),
     "plan": "only a session that is in a mode with a plan, and has none yet, has it",
     "shell": "commands run in a sandbox: install bubblewrap (`apt install bubblewrap`); `toolcrib doctor` says more",
-    "user": "give the session somebody to ask: session(clarifier=…), or a client that can ask its user",
+    "user": "give the session somebody to ask: session(elicitor=…), or a client that can ask its user",
     "workspace": "declare the folder that tools may work in: `workspace: .` in the config, or session(workspace=…)",
 }
 """How a session gets what a tool needs; a key for each of `sources.python.declaration.NEEDS`."""

@@ -130,7 +130,7 @@ def jobs_of(
     if place is None:
         raise UsageError("jobs.engine: durable jobs need a store on disk or in PostgreSQL, and this one is in memory")
     if not is_installed:
-        raise UsageError("jobs.engine: durable jobs need the extra: pip install 'toolcrib[durable]'")
+        raise UsageError("jobs.engine: durable jobs need the extra `durable`")
 
     async def queue() -> Queue:
         where = place

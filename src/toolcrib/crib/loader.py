@@ -14,7 +14,6 @@ import anyio.to_thread
 
 from ..catalog.skill_groups import SkillGroups
 from ..config import Settings
-from ..config.catalogs import CatalogSpec, SkillsSpec
 from ..config.expand import expand
 from ..config.files import parse, read
 from ..config.trust import Trust
@@ -23,6 +22,7 @@ from ..core.events import Problem
 from ..core.json import read_json
 from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
+from ..sources.settings import CatalogSpec, SkillsSpec
 from ..sources.skill_folder import skill_file
 from ..sources.skills.skill_roots import SkillRoot, find_folders
 from ..sources.source import Source
@@ -84,7 +84,7 @@ class Loader:
     async def mount_configured(self) -> None:
         """Mount the catalogs and skills that the settings name. What cannot be read is a problem of its source."""
         settings = self._settings
-        for spec in settings.catalogs:
+        for spec in settings.sources.catalogs:
             name = spec.name or self._free(spec.path)
             if name in {state.source for state in self._tools.sources}:
                 message = (
@@ -94,8 +94,8 @@ class Loader:
                 continue
             source = _catalog(name, spec.path, self._options(spec))
             await self._tools.mount_source(source, prefix=False, trusted=True)
-        if settings.skills is not None:
-            source = await anyio.to_thread.run_sync(_skills, self._unused("skills"), settings, settings.skills)
+        if settings.sources.skills is not None:
+            source = await anyio.to_thread.run_sync(_skills, self._unused("skills"), settings, settings.sources.skills)
             await self._tools.mount_source(source, prefix=False, trusted=True)
 
     async def _mount(self, source: Source, *, prefix: bool) -> None:
@@ -241,7 +241,7 @@ async def mount_apis(settings: Settings, tools: ToolRegistry, cache: Path | None
 
     `cache` is the folder for what was converted; None keeps nothing.
     """
-    for spec in settings.openapi:
+    for spec in settings.sources.openapi:
         if spec.name in {state.source for state in tools.sources}:
             message = f"it is not mounted: something else is named {spec.name}; give one of the two another name"
             tools.report(Problem(source=f"sources.openapi.{spec.name}", code="bad_config", message=message))
@@ -250,4 +250,4 @@ async def mount_apis(settings: Settings, tools: ToolRegistry, cache: Path | None
 
         made = OpenApiSource.of(spec, cache_dir=cache)
         tools.identify(spec.name, spec.identity)
-        await tools.mount_source(made, accept=settings.accept)
+        await tools.mount_source(made, accept=settings.sources.accept)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..sources.combinators import innermost
 from ..sources.python import PythonSource
 from ..sources.source import Source
 
@@ -16,17 +17,18 @@ __all__ = ["held", "held_back", "provide"]
 
 def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
     """Let the sources list what needs no more than this, or than what was provided before."""
-    for source in tuple(sources):
+    for source in map(innermost, tuple(sources)):
         if isinstance(source, PythonSource):
             source.provide(there)
 
 
 def held(sources: Iterable[Source]) -> frozenset[str]:
     """Return the names of all tools that no session can have yet."""
-    return frozenset(name for source in sources if isinstance(source, PythonSource) for name in source.held)
+    found = (source for source in map(innermost, sources) if isinstance(source, PythonSource))
+    return frozenset(name for source in found for name in source.held)
 
 
 def held_back(sources: Iterable[Source], name: str) -> tuple[str, frozenset[str]] | None:
     """Return the source of the tool of that name that no session can have yet, and what it needs."""
-    found = ((source.name, source.held) for source in sources if isinstance(source, PythonSource))
+    found = ((source.name, source.held) for source in map(innermost, sources) if isinstance(source, PythonSource))
     return next(((source, frozenset(held[name])) for source, held in found if name in held), None)

@@ -10,7 +10,7 @@ from ..catalog.names import nearest
 from ..config import Settings, bare, load
 from ..config.keys import KEYS
 from ..core.context import Listener, Peer
-from ..core.elicitation import Clarifier
+from ..core.elicitation import Elicitor
 from ..core.permission import Approver, Effect
 from ..core.workspace import Workspace
 from ..errors import UsageError
@@ -91,7 +91,7 @@ class SessionOptions(InteractionOptions, total=False):
     """An exact set of names; a call outside is refused on every path."""
     available: Mapping[str, Any]
     """What there is for tools that need it: `network`, `auth` (true unless said otherwise), `apis` (their names)."""
-    clarifier: Clarifier | None
+    elicitor: Elicitor | None
     """Answers the questions that tools have for the user; else the client's user is asked, where that is possible."""
     cwd: str | Path
     """Where the relative paths of its tools begin, instead of the process's working directory."""

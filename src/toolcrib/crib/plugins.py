@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from ..config.plugins import PluginSettings
 from ..core.events import Problem
 from ..errors import UsageError
 from ..sources.plugins.discovery import FoundPlugin, discover, given
 from ..sources.plugins.plugin import Plugin
 from ..sources.plugins.source import PluginSource
 from ..sources.python import PythonSource
+from ..sources.settings import PluginSettings
 from .storage import Folders
 from .tools import ToolRegistry
 

@@ -19,30 +19,38 @@ __all__ = ["hold", "identified", "policy_of"]
 def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
     """Return the policy of these settings and of the rules of profiles. Raises `ConfigError` for a rule."""
     home = str(settings.directories.home)
-    rules = parse_rules({"deny": settings.deny, "ask": settings.ask, "allow": settings.allow}, home=home)
+    rules = parse_rules(
+        {"deny": settings.policy.rules.deny, "ask": settings.policy.rules.ask, "allow": settings.policy.rules.allow},
+        home=home,
+    )
     layers = Layers(
         rules,
         profiles=lambda name: profiles.get_or_load(name).rules,
-        modes={name: mode.rules for name, mode in settings.modes.items()},
-        identities={name: identity.rules for name, identity in settings.identities.items()},
+        modes={name: mode.rules for name, mode in settings.policy.modes.items()},
+        identities={name: identity.rules for name, identity in settings.policy.identities.items()},
         home=home,
     )
-    broken = settings.broken_rules[0] if settings.broken_rules else ""
-    return Policy(layers, settings.modes, settings.tool_permissions, settings.untrusted, broken)
+    broken = settings.policy.broken_rules[0] if settings.policy.broken_rules else ""
+    return Policy(layers, settings.policy.modes, settings.policy.tool_permissions, settings.policy.untrusted, broken)
 
 
 def identified(settings: Settings, principal: str, disabled: Mapping[str, None]) -> Mapping[str, Any]:
     """Return what a new session of `principal` begins with."""
-    identity = settings.identities.get(principal)
+    identity = settings.policy.identities.get(principal)
     if identity is None:
-        scope = Scope(disabled_for_all=disabled, versions=settings.versions)
-        return {"profile": settings.profile, "mode": settings.mode, "limits": settings.limits, "scope": scope}
+        scope = Scope(disabled_for_all=disabled, versions=settings.disclosure.versions)
+        return {
+            "profile": settings.disclosure.profile,
+            "mode": settings.policy.mode,
+            "limits": settings.limits,
+            "scope": scope,
+        }
     allowed = None if identity.allowed_tools is None else frozenset(identity.allowed_tools)
     return {
-        "profile": identity.profile or settings.profile,
-        "mode": identity.mode or settings.mode,
+        "profile": identity.profile or settings.disclosure.profile,
+        "mode": identity.mode or settings.policy.mode,
         "limits": identity.limits.over(settings.limits),
-        "scope": Scope(allowed=allowed, disabled_for_all=disabled, versions=settings.versions),
+        "scope": Scope(allowed=allowed, disabled_for_all=disabled, versions=settings.disclosure.versions),
     }
 
 
@@ -51,7 +59,7 @@ def hold(state: SessionState, options: SessionOptions, settings: Settings) -> No
 
     Raises `UsageError` for a rule that cannot be read.
     """
-    identity = settings.identities.get(state.principal)
+    identity = settings.policy.identities.get(state.principal)
     if identity is not None and identity.allowed_tools is not None:
         most = frozenset(identity.allowed_tools)
         state.scope.allowed = most if state.scope.allowed is None else state.scope.allowed & most

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ..config.profiles import GivenProfile
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.base import READS, Profile
+from ..disclosure.settings import GivenProfile
 from ..errors import ConfigError
 from .session_table import SessionTable
 

@@ -268,7 +268,7 @@ class Registrations:
                 by=by,
                 persist=persist,
                 registered=time.time(),
-                accepted=self._settings.registration.accept if way == "rest" else accept,
+                accepted=self._settings.http.registration.accept if way == "rest" else accept,
             )
         )
         async with self._lock:
@@ -299,7 +299,7 @@ class Registrations:
 
     def _read(self, instance: str, given: Mapping[str, Any], way: Way) -> Definition:
         is_rest = way == "rest"
-        commands = not is_rest or self._settings.registration.commands
+        commands = not is_rest or self._settings.http.registration.commands
         return read_definition(_source(instance), given, over_rest=is_rest, commands=commands)
 
     def _judged(self, made: Registration) -> Registration:
@@ -360,7 +360,7 @@ class Registrations:
     def _client(self) -> WebClient:
         """Return what all but those with an address of their own send by; the HTTP client is loaded now."""
         if self._net is None:
-            self._net = _web_client(self._settings.registration.private_hosts)
+            self._net = _web_client(self._settings.http.registration.private_hosts)
         return self._net
 
     def _own_client(self, how: Endpoint) -> WebClient:

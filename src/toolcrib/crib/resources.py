@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Unpack
 
-from ..catalog.resources import SHELF, Place, prefixed
+from ..catalog.resources import RESOURCES, Place, prefixed
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
@@ -21,7 +21,7 @@ from ..core.result import ToolResult
 from ..core.server_features import Offer, Offering, Offers, WithSkills
 from ..core.session import SessionState
 from ..core.tool import Annotations, Tool
-from ..disclosure.base import Scene
+from ..disclosure.base import VisibleCatalog
 from ..errors import ToolFailure
 from ..policy.decision import Policy
 from ..results.redact import Redactor
@@ -62,11 +62,11 @@ class ResourceRegistry:
     def tool(self, state: SessionState, name: str) -> Tool | None:
         """Return our own tool of that name when the session may call it."""
         tool = self._views.scene(state).catalog.get(name)
-        if tool is None or tool.source != SHELF or not state.admits(tool) or state.is_disabled(name):
+        if tool is None or tool.source != RESOURCES or not state.admits(tool) or state.is_disabled(name):
             return None
         return tool
 
-    def admits(self, scene: Scene) -> Callable[[str], bool]:
+    def admits(self, scene: VisibleCatalog) -> Callable[[str], bool]:
         """Return which sources a session may know of: one that is cut down to some tools knows only their sources.
 
         A source without any tool is there for whoever may read resources.
@@ -265,13 +265,13 @@ class ResourceTools:
     @property
     def name(self) -> str:
         """Always `shelf`."""
-        return SHELF
+        return RESOURCES
 
     @property
     def state(self) -> SourceState:
         """Ready, once it is open."""
         state = "ready" if self._publish else "closed"
-        return SourceState(source=SHELF, kind="shelf", state=state, tools=len(self._offered))
+        return SourceState(source=RESOURCES, kind="resources", state=state, tools=len(self._offered))
 
     async def open(self, publish: Publish) -> None:
         """Offer what is wanted now."""
@@ -309,7 +309,7 @@ class ResourceTools:
         else:
             listed = {"resources": list(offer.resources), "templates": list(offer.templates)}
         told = ToolResult.of_text(dumps(listed).decode(), structured=listed)
-        return told.with_meta(source=SHELF, trust="untrusted" if untrusted else "local")
+        return told.with_meta(source=RESOURCES, trust="untrusted" if untrusted else "local")
 
 
 def _under(result: ToolResult, source: str) -> ToolResult:
@@ -337,7 +337,7 @@ def _tool(name: str, op: str, description: str, annotations: Annotations, proper
     return Tool(
         name=name,
         local_name=name,
-        source=SHELF,
+        source=RESOURCES,
         op=op,
         description=description,
         input_schema={

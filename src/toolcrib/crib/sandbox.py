@@ -60,7 +60,7 @@ class Shells:
 
     def seek(self) -> None:
         """Begin to look, where there are tools that would use it."""
-        if self._settings.builtins:
+        if self._settings.sources.builtins:
             self._search = Thread(target=self._find, name="toolcrib-sandbox", daemon=True)
             self._search.start()
 

@@ -18,7 +18,7 @@ from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool
-from ..disclosure.base import Scene
+from ..disclosure.base import VisibleCatalog
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
 from ..policy.asking.answers import forget
@@ -127,7 +127,7 @@ class Session:
         return shown
 
     @property
-    def scene(self) -> Scene:
+    def scene(self) -> VisibleCatalog:
         """The profile, the catalog, and what the one calls the tools of the other."""
         return self.parts.views.scene(self.state)
 

@@ -46,8 +46,8 @@ def configure(state: SessionState, options: SessionOptions) -> None:
         state.scope.versions = _versions(state.scope.versions, options["versions"])
     state.user = options.get("user", state.user)
     state.audience.is_client = options.get("for_client", state.audience.is_client)
-    state.clarifier = options.get("clarifier", state.clarifier)
-    if state.clarifier is not None or state.approvals.approver is not None:
+    state.elicitor = options.get("elicitor", state.elicitor)
+    if state.elicitor is not None or state.approvals.approver is not None:
         state.scope.provided |= {"user"}
     state.files.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.files.cwd
     if allowed is not None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import anyio
 
-from ..catalog.embedding.embedder import SharedEmbedder, open_meanings
+from ..catalog.embedding import open_meanings
+from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.registry import Registry
 from ..config import Settings
 from ..config.directories import Directories
@@ -156,7 +157,9 @@ class Ranking:
     def __init__(self, settings: Settings, home: Directories | None) -> None:
         """Without a `home` nothing is kept. Raises `ConfigError` when the extra that the embedder needs is missing."""
         cache = home.cache if home else None
-        self.embedder = SharedEmbedder(settings.embedder) if settings.embedder else None
+        self.embedder = (
+            SharedEmbedder(settings.disclosure.ranking.embedder) if settings.disclosure.ranking.embedder else None
+        )
         self._meanings = (
             open_meanings(self.embedder, cache / "vectors.db" if cache else None) if self.embedder else None
         )

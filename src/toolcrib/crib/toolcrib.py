@@ -12,7 +12,7 @@ A `Toolcrib` lives as long as its tools do; sessions live inside it, one a conve
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
@@ -23,10 +23,11 @@ from ..config import Settings, load
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
-from ..disclosure.meta_tool_source import Counter
+from ..disclosure.meta_tool_source import MetaToolSource
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..plugin import load_entry_points
 from ..sources.python import PythonSource
+from ..sources.source import Source
 from .assembly import assemble, build_pipeline
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_apis
@@ -67,9 +68,10 @@ class Toolcrib:
         `UsageError` for keywords beside settings.
         """
         self.settings = settings_of(settings, keywords)
-        in_memory = memory or (settings is None and "store" not in keywords)
-        home = None if in_memory else self.settings.directories
-        self.parts = parts = assemble(self.settings, home, CustomSteps.of(before, after))
+        by_default = not memory and settings is None and keywords.get("store") is None
+        home = None if memory or by_default else self.settings.directories
+        steps = CustomSteps.of(before, after)
+        self.parts = parts = assemble(self.settings, home, steps, memory_by_default=by_default)
         """All parts, for slices above the root; the attributes below are the public ones."""
         self.tools = parts.tools
         """Sources and tools: mount, unmount, review, switch on and off."""
@@ -160,13 +162,16 @@ class Toolcrib:
         """
         self.tools.add(*things)
 
-    async def mount(self, config: Mapping[str, Any], *, accept: bool = True) -> None:
+    async def mount(
+        self, config: Mapping[str, Any], *, accept: bool = True, through: Callable[[Source], Source] = lambda one: one
+    ) -> None:
         """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
 
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
+        `through` gets each server's source and returns what is mounted in its place: `lambda s: prefixed(s, "crm_")`.
         Raises `UsageError` when the crib is not open.
         """
-        await self.tools.mount(config, accept=accept)
+        await self.tools.mount(config, accept=accept, through=through)
 
     async def load(self, path: str | Path, *, name: str | None = None) -> None:
         """Mount the content of `path`: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.
@@ -201,18 +206,18 @@ class Toolcrib:
     async def _mount_all(self) -> None:
         """Mount the sources of the configuration, in the order in which their tools are listed."""
         parts, tools, settings = self.parts, self.tools, self.settings
-        await tools.mount_source(Counter(parts.calls, parts.artifacts), trusted=True)
+        await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
-        if settings.builtins:
+        if settings.sources.builtins:
             parts.ranking.registry.declare(_GUESTS, prefix=False, yields=True)
             await tools.mount_source(_guests(), prefix=False, trusted=True)
             there = await parts.shells.ready()
             provide(parts.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
             await parts.plugins.open()
-        await tools.mount_servers(settings.servers, accept=settings.accept)
+        await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
         await parts.loader.mount_configured()
         await mount_apis(settings, tools, parts.folders.cache)
-        await parts.workflows.add_all(settings.workflows)
+        await parts.workflows.add_all(settings.sources.workflows)
         await mount_jobs(
             parts.jobs,
             tools,
@@ -220,7 +225,7 @@ class Toolcrib:
             parts.views,
             parts.session_table,
             parts.policy,
-            at_once=settings.builtins,
+            at_once=settings.sources.builtins,
         )
         await self.registrations.restore()
         await tools.mount_source(parts.plans, prefix=False, trusted=True)

@@ -13,7 +13,7 @@ from ..catalog.catalog import Catalog
 from ..catalog.names import nearest
 from ..catalog.pins import Lock
 from ..catalog.registry import Overlay, Registry
-from ..catalog.resources import SHELF
+from ..catalog.resources import RESOURCES
 from ..config import Settings, servers_in
 from ..core.events import CatalogChanged, Problem, SourceState
 from ..core.tool import Tool
@@ -95,10 +95,10 @@ _logger: Final = logging.getLogger(__name__)
 
 FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
-_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", SHELF)
+_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", RESOURCES)
 """Sources of ours that are told of only when they offer something."""
 
-_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "shelf", "agent")
+_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "resources", "agent")
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 
@@ -243,17 +243,20 @@ class ToolRegistry:
             await functions.open(lambda listing: overlay.put(functions.name, listing.tools))
         functions.add(*things)
 
-    async def mount(self, config: Mapping[str, Any], *, accept: bool = True) -> None:
+    async def mount(
+        self, config: Mapping[str, Any], *, accept: bool = True, through: Callable[[Source], Source] = lambda one: one
+    ) -> None:
         """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
 
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
-        Raises `UsageError` when the crib is not open.
+        `through` gets each server's source and returns what is mounted in its place (`sources.combinators`). Raises
+        `UsageError` when the crib is not open.
         """
         self._calls.check_open()
         specs, problems = servers_in(config)
         for problem in problems:
             self._intake.report(problem)
-        await self.mount_servers(specs, accept=accept)
+        await self.mount_servers(specs, accept=accept, through=through)
 
     async def mount_source(
         self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
@@ -321,10 +324,12 @@ class ToolRegistry:
                     if source.state.state == "connecting":
                         group.start_soon(source.ready)
 
-    async def mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
+    async def mount_servers(
+        self, specs: Iterable[ServerSpec], *, accept: bool, through: Callable[[Source], Source] = lambda one: one
+    ) -> None:
         """Mount MCP servers; a server that cannot be reached is a problem, not an error."""
         servers = tuple(specs)
-        prefix = not (self._settings.no_prefix and len(servers) == 1)
+        prefix = not (self._settings.sources.no_prefix and len(servers) == 1)
         cache = self._folders.cache
         for spec in servers:
             source = McpSource(
@@ -333,10 +338,10 @@ class ToolRegistry:
                 cache_dir=cache,
                 spill_dir=self._folders.spill,
                 access=self._logins.access(spec),
-                reviewed=self._settings.guard or self._locking.is_on,
+                reviewed=self._settings.policy.guard or self._locking.is_on,
             )
             self._intake.identify(spec.name, spec.identity)
-            await self.mount_source(source, prefix=prefix, accept=accept)
+            await self.mount_source(through(source), prefix=prefix, accept=accept)
 
     def _all(self) -> Iterable[Tool]:
         return self._registry.catalog.tools.values()

@@ -22,7 +22,7 @@ from ..core.session import SessionState
 from ..core.tool import Annotations, Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.aliases import Labels
-from ..disclosure.base import Profile, Scene, View
+from ..disclosure.base import Profile, View, VisibleCatalog
 from ..disclosure.missing_tools import gaps, op_problems
 from ..disclosure.ops import OpMap
 from ..disclosure.server_instructions import server_instructions
@@ -83,11 +83,11 @@ class Views:
                 groups = groups.joined(brought)
         return groups
 
-    def scene(self, state: SessionState, name: str = "", version: str = "") -> Scene:
+    def scene(self, state: SessionState, name: str = "", version: str = "") -> VisibleCatalog:
         """Return the catalog as the session may know of it, with the tool `name` in `version` where one is given."""
         return self._scene(self._catalog_of(state, name, version), state)
 
-    def scene_of(self, context: Context) -> Scene:
+    def scene_of(self, context: Context) -> VisibleCatalog:
         """Return what the session of a call can see."""
         return self.scene(self._sessions.get(context))
 
@@ -154,9 +154,9 @@ class Views:
         if not used:
             yield OpMap(tool for tool in catalog.tools.values() if tool.op)
 
-    def _scene(self, catalog: Catalog, state: SessionState) -> Scene:
+    def _scene(self, catalog: Catalog, state: SessionState) -> VisibleCatalog:
         profile = self._profiles.get_or_load(state.profile)
-        return Scene(
+        return VisibleCatalog(
             profile=profile,
             catalog=catalog,
             session=state,
@@ -212,7 +212,7 @@ def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "annotations": hints} if hints else rest
 
 
-def _planning(scene: Scene) -> View | None:
+def _planning(scene: VisibleCatalog) -> View | None:
     """Return the view of a session whose plan was not approved yet: what asks the user, and nothing else."""
     if not scene.session.scope.planning:
         return None
@@ -220,7 +220,7 @@ def _planning(scene: Scene) -> View | None:
     return View(tools=tuple(face for tool in asking for face in scene.faces(tool)))
 
 
-def _exact(scene: Scene) -> View | None:
+def _exact(scene: VisibleCatalog) -> View | None:
     """Return the view of an interaction with an exact set of tools, in its order; None without one."""
     session, tools = scene.session, scene.catalog.tools
     if session.scope.exact is None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.catalog import Catalog
 from ..config import Settings
-from ..config.workflows import GivenWorkflow
 from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
 from ..errors import UsageError
+from ..sources.settings import GivenWorkflow
 from ..store.store import Store
 from .calls import CallRunner
 from .session_table import SessionTable
@@ -30,7 +30,7 @@ class Workflows:
         self, settings: Settings, store: Store, tools: ToolRegistry, calls: CallRunner, sessions: SessionTable
     ) -> None:
         """Mount nothing before the first workflow is added."""
-        self._untrusted = settings.untrusted
+        self._untrusted = settings.policy.untrusted
         self._store = store
         self._tools = tools
         self._calls = calls
@@ -76,7 +76,7 @@ class Workflows:
         try:
             from ..sources.workflows.source import WorkflowSource  # needs the extra `workflows`
         except ImportError as error:
-            raise UsageError(f"workflows need more: pip install 'toolcrib[workflows]' ({error})") from error
+            raise UsageError(f"workflows need more: install the extra `workflows` ({error})") from error
         source = WorkflowSource(self, self._store.workflows)
         await self._tools.mount_source(source, prefix=False, trusted=True)
 

@@ -38,7 +38,7 @@ _log = logging.getLogger("toolcrib.daemon.daemon")
 
 
 def summary(crib: Toolcrib) -> str:
-    """Say in a few words what `crib` has now."""
+    """Return a short summary of the crib's contents."""
     waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
     failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
     parts = [f"{len(crib.tools.sources)} sources, {len(crib.catalog.tools)} tools"]
@@ -51,8 +51,8 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
     meeting = Meeting(directory=Path(order.directory), key=order.key)
     async with (
         Toolcrib(settings) as crib,
-        Service(CribBackend(crib), profile=settings.profile, mode=settings.mode) as service,
-        Service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
+        Service(CribBackend(crib), profile=settings.disclosure.profile, mode=settings.policy.mode) as service,
+        Service(WithApprove(crib), profile=settings.disclosure.profile, mode=settings.policy.mode) as desk,
         anyio.create_task_group() as tasks,
     ):
 
@@ -97,7 +97,7 @@ def _run(order: Order, say: Callable[[bytes], None]) -> None:
     os.chdir(settings.directories.home)
     if Meeting.of(settings).key != order.key:
         raise UsageError("the configuration changed while the daemon was starting: start again")
-    _log.info("serving %d servers", len(settings.servers))
+    _log.info("serving %d servers", len(settings.sources.servers))
     anyio.run(_serve, order, settings, lambda: say(b"ready"), backend_options={"use_uvloop": True})
     _log.info("ended")
 

@@ -29,9 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class LocalServer:
-    """Listens at a meeting place and hands every client to `serve`, until it has been idle for long enough.
+    """Listener at a rendezvous: passes every client to `serve`, until it has been idle for long enough.
 
-    Used once: `run` returns when there is no client left to wait for, or after `stop` when those there are have ended.
+    Used once: `run` returns when the last client has left and the idle time is over, or after `stop` when the present
+    clients have ended.
     """
 
     def __init__(
@@ -44,9 +45,9 @@ class LocalServer:
         idle_seconds: float,
         works: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`serves` says in a few words what is behind this server now, or raises `UsageError` to refuse a client.
+        """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
 
-        `works` says whether something goes on for clients that have left.
+        `works` returns whether work continues for clients that have left.
         """
         self.stopping = anyio.Event()
         """Set once the server takes no more clients: every connection finishes its running calls and ends."""
@@ -80,7 +81,7 @@ class LocalServer:
         self._note()
 
     def _listen(self, listener: socket.socket) -> None:
-        """Bind over what a killed daemon left behind; the directory keeps others out until the mode is set."""
+        """Bind over the socket of a killed daemon; the directory keeps others out until the mode is set."""
         self._meeting.socket.unlink(missing_ok=True)
         listener.setblocking(False)
         with self._meeting.address() as address:

@@ -3,9 +3,9 @@
 Standard library and configuration only, because the shim loads it and has to be relaying after a few milliseconds.
 POSIX only.
 
-The lock says who is alive. The starter of a daemon takes the lock first and hands the open file to it, and the daemon
-keeps it until its process ends, however it ends: the kernel lets go of it. So many shims that start together give one
-daemon, and a lock that can be taken means that there is none.
+The lock marks a living daemon. The starter of a daemon takes the lock first and passes the open file to it, and the
+daemon keeps it until its process ends, in any way: the kernel then releases it. So many shims that start together give
+one daemon, and a lock that can be taken means that no daemon runs.
 
 Greeting: the shim sends `Hello` as one line of JSON, the daemon answers `Welcome`; after that both sides of the socket
 carry MCP, one message a line.
@@ -22,7 +22,7 @@ import stat
 import struct
 import sys
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -44,7 +44,7 @@ GREETING_BYTES: Final = 64 * 1024
 """A greeting that is longer is not one."""
 
 _PATH_BYTES: Final = 100
-"""What fits `sun_path` on Linux (108) and macOS (104), the closing zero included."""
+"""Maximum length of `sun_path` on Linux (108) and macOS (104), the closing zero included."""
 
 _PEERCRED: Final = struct.Struct("3i")
 """Linux `struct ucred`: pid, uid, gid."""
@@ -52,7 +52,7 @@ _PEERCRED: Final = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a client wants of the daemon. One for each connection."""
+    """Options of one client for its connection to the daemon."""
 
     key: str
     """The whole digest that the daemon was started for; the socket's name holds only its beginning."""
@@ -62,7 +62,7 @@ class Hello:
     cwd: str
     pid: int
     way: str = "mcp"
-    """What it speaks: `mcp`, `desk` (MCP, with the tool by which Claude Code asks), or `hook` (one event of a hook)."""
+    """Protocol: `mcp`, `desk` (MCP, with the permission prompt tool for Claude Code), or `hook` (one hook event)."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
@@ -82,7 +82,7 @@ class Welcome:
 
     pid: int
     serves: str = ""
-    """What is behind the daemon now, in words for a person: `7 servers, 52 tools`."""
+    """Summary of the daemon's contents for a person: `7 servers, 52 tools`."""
     error: str = ""
 
     def encode(self) -> bytes:
@@ -107,7 +107,7 @@ class Order:
     key: str
     files: tuple[str, ...]
     overrides: Mapping[str, Any]
-    """JSON: the options of the command line that change what is served."""
+    """JSON: the command-line options that change the served tools."""
     project: str
     """The directory that project files and relative paths start from."""
     idle_seconds: float
@@ -117,7 +117,7 @@ class Order:
     lock: int
     """File descriptor of the lock that the daemon keeps."""
     report: int
-    """File descriptor that the daemon says `ready` on, or why it cannot serve."""
+    """File descriptor on which the daemon writes `ready`, or the reason of its failure."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
@@ -137,16 +137,16 @@ class Meeting:
 
     directory: Path
     key: str
-    """Hexadecimal digest of everything that changes what is served."""
+    """Hexadecimal digest of every setting that changes the served tools."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the place for `settings`, whose directory is made if need be.
+        """Return the rendezvous for `settings`; its directory is made if missing.
 
-        Profile and mode are not part of the key: every client chooses its own when it joins. Raises `UsageError` when
-        there is no directory that is this user's alone.
+        Profile and mode are not part of the key: every client chooses its own when it joins. Raises `UsageError`
+        without a directory that only this user can access.
         """
-        key = replace(settings, profile="", mode="").digest()
+        key = settings.with_values(profile="", mode="").digest()
         return cls(directory=private_directory(settings.directories.runtime), key=key)
 
     @property
@@ -156,7 +156,7 @@ class Meeting:
 
     @property
     def socket(self) -> Path:
-        """Where the daemon listens."""
+        """Socket of the daemon."""
         return self.directory / f"{self.name}.sock"
 
     def connect(self) -> socket.socket | None:
@@ -215,7 +215,10 @@ def private_directory(path: Path) -> Path:
 
 
 def is_same_user(link: socket.socket) -> bool:
-    """Say whether the process at the other end runs as this user. Where the kernel cannot tell, the directory does."""
+    """Return whether the process at the other end runs as this user.
+
+    Where the kernel does not know, the directory decides.
+    """
     if not sys.platform.startswith("linux"):
         return True
     credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)

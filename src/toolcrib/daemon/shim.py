@@ -1,10 +1,10 @@
 """Shim: `toolcrib serve` over stdio, as a client starts it; joins or starts the local daemon, and relays bytes.
 
-A client starts one shim for each of its sessions, so the shim loads the standard library and nothing else, holds no
-state, and knows nothing of MCP. It lives as long as the client's pipe and the daemon do. POSIX only.
+A client starts one shim for each of its sessions, so the shim loads the standard library only, holds no state, and does
+not parse MCP. It lives as long as the client's pipe and the daemon do. POSIX only.
 
-The daemon's death ends the session with a message, because the answers to what was asked are lost with it; a daemon
-that goes away before the client has sent anything is simply joined again.
+The daemon's death ends the session with a message, because pending answers are lost with it; a daemon that ends before
+the client has sent anything is simply joined again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .rendezvous import Hello, Meeting, Order, Welcome, receive_line
 __all__ = ["JOIN_SECONDS", "Shim"]
 
 JOIN_SECONDS: Final = 20.0
-"""How long a daemon may take from its start to its first greeting; on a busy machine that is seconds."""
+"""Maximum seconds from a daemon's start to its first greeting; several on a busy machine."""
 
 _CHUNK: Final = 64 * 1024
 _RETRY_SECONDS: Final = 0.02
@@ -42,7 +42,7 @@ class Shim:
     hello: Hello
     order: Order
     say: Callable[[str], None]
-    """Tells the person something, one line."""
+    """Writes one line for the person."""
 
     def run(self, source: int, sink: int) -> int:
         """Relay between the client's pipe and the daemon until either ends; return the exit status.
@@ -124,9 +124,9 @@ class Shim:
 
 
 def _client_speaks(source: int, link: socket.socket) -> bool:
-    """Wait for the client's first bytes, or its end; False when the daemon went away before.
+    """Wait for the client's first bytes, or its end; False when the daemon ended before.
 
-    The daemon says nothing by itself, so what can be read from it is its end.
+    The daemon sends nothing unasked, so a readable daemon has ended.
     """
     ready, _, _ = select.select([source, link], [], [])
     return link not in ready
@@ -147,7 +147,7 @@ def _read_all(source: int, seconds: float) -> bytes:
 def _become_daemon(order: int, keep: tuple[int, ...], log: str) -> NoReturn:
     """Run the daemon's program in this child, out of the client's session and its tree of processes.
 
-    A client that ends kills the group or the tree of what it started, and the daemon serves others too.
+    A client that ends kills the group or the tree of its children, and the daemon serves others too.
     """
     try:
         os.setsid()

@@ -1,1 +1,4 @@
-"""What the model is shown, one file a strategy. Hiding a tool is never security: policy says whether it may run."""
+"""Progressive disclosure: the tools that a model sees, one file a strategy.
+
+Hiding is never security: policy decides.
+"""

@@ -1,7 +1,7 @@
-"""One name of a profile, and how what is said under it becomes a call of the tool that stands behind it.
+"""Aliases of a profile: one name, and the translation of its calls into calls of the tool behind it.
 
-A name has argument names of its own, of the members of objects in lists too; values that are called otherwise; fixed
-values and defaults. Where a seed has one tool for what two of ours do, the arguments say which of them is meant.
+An alias has its own names of arguments, also inside objects in lists, other spellings of values, fixed values and
+defaults. Where a seed has one tool for two of ours, the arguments decide which of them runs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from ..errors import ToolFailure
 __all__ = ["Rename"]
 
 _NOT: Final = "not "
-"""Before the name of a flag: it says the opposite."""
+"""Prefix of a flag's name: the alias has the opposite meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
-    """What stands behind one name of a profile."""
+    """Meaning of one name of a profile: the tool, and the translation of its arguments."""
 
     tool: str
     args: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The profile's argument name → the tool's own: `x`, `not x` of a flag that says the opposite, or `list.x` of the
-    objects in a list. Several names may mean one argument."""
+    """The profile's argument name → the tool's own.
+
+    `not x` is a flag with the opposite meaning, `list.x` is `x` of the objects in a list. Several names may map to one
+    argument.
+    """
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """The tool's own argument (`x` or `list.x`) → the profile's words for its values → the tool's."""
     fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -36,9 +39,9 @@ class Rename:
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values that arguments of the tool get when the model gives none."""
     unused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arguments of the seed that mean nothing here → why. They are taken, and the answer says that they did nothing."""
+    """Arguments of the seed without effect here → the reason. They are accepted, and the answer reports it."""
     description: str = ""
-    """What the model reads instead of the tool's own description: of a name that does a part of what the tool does."""
+    """Description for the model in place of the tool's own: for a name that covers a part of the tool."""
     when: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Arguments of the profile's that choose between this and `instead`, with the values that mean this one."""
     given: str = ""
@@ -49,8 +52,8 @@ class Rename:
     @property
     def is_bare(self) -> bool:
         """Whether it is another name and nothing else."""
-        said = (self.args, self.values, self.fixed, self.defaults, self.unused, self.instead, self.description)
-        return not any(said)
+        parts = (self.args, self.values, self.fixed, self.defaults, self.unused, self.instead, self.description)
+        return not any(parts)
 
     @property
     def all(self) -> tuple[Rename, ...]:
@@ -58,7 +61,7 @@ class Rename:
         return (self, *self.instead)
 
     def fits(self, tool: Tool) -> bool:
-        """Whether the tool has the arguments that this speaks of: one of somebody else's may have the same name."""
+        """Whether the tool has the arguments named here: another source's tool may have the same name."""
         members = _members(tool.input_schema)
         named = (*map(_bare, self.args.values()), *self.values)
         own = tool.input_schema.get("properties", {}).keys()
@@ -74,11 +77,11 @@ class Rename:
         return bool(self.when) and all(given.get(name) == value for name, value in self.when.items())
 
     def arguments(self, given: Mapping[str, Any], filled: Collection[str] = ()) -> dict[str, Any]:
-        """Return what the tool gets for arguments in the profile's words.
+        """Return the tool's arguments for arguments in the profile's words.
 
         `filled` names arguments that have a value without a default of the profile.
 
-        Raises `ToolFailure("invalid_arguments")` for two names of one argument that say different things.
+        Raises `ToolFailure("invalid_arguments")` for two names of one argument with different values.
         """
         own = dict(self._own(given, ""))
         defaults = {name: value for name, value in self.defaults.items() if name not in filled}
@@ -95,7 +98,7 @@ class Rename:
             value = self._value(value, f"{above}{bare}", is_opposite=ours.startswith(_NOT))
             before = taken.setdefault(bare, (name, value))
             if before[1] != value:
-                message = f"{before[0]} and {name} are two names of one argument, and say different things"
+                message = f"{before[0]} and {name} are two names of one argument, with different values"
                 raise ToolFailure("invalid_arguments", message, hint="give one of them")
         yield from ((name, value) for name, (_, value) in taken.items())
 
@@ -116,8 +119,8 @@ class Rename:
     def _has_members(self, ours: str) -> bool:
         return any(name.startswith(f"{ours}.") for name in (*self.args, *self.values))
 
-    def told(self, given: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return what the caller is to be told of arguments that do nothing here."""
+    def notes(self, given: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return notes for the caller on arguments without effect here."""
         return tuple(f"{name} has no effect here: {why}" for name, why in self.unused.items() if given.get(name))
 
     def schema(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -130,7 +133,7 @@ class Rename:
         for name, why in self.unused.items():
             properties[name] = {"type": "string", "description": f"No effect: {why}."}
         shown = {**own, "properties": properties, "required": required}
-        if "$ref" not in dumps(properties).decode():  # members in other words stand in their places
+        if "$ref" not in dumps(properties).decode():  # renamed members are replaced in place
             shown.pop("$defs", None)
         return shown
 
@@ -168,7 +171,7 @@ class Rename:
         return [name for name, one in self.args.items() if _bare(one) == ours] or [ours]
 
     def examples(self, own: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return the tool's examples in the profile's words, without those that this name cannot say."""
+        """Return the tool's examples in the profile's words, without those that this name cannot express."""
         if self.is_bare:
             return own
         fixed = self.fixed

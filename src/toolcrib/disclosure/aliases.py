@@ -1,8 +1,7 @@
-"""What a profile calls the catalog's tools: other names, other argument names, fixed values.
+"""A profile's names for the catalog's tools: other names, other argument names, fixed values.
 
-The seeds give one tool different names and defaults; a profile maps them onto the canonical tool, which is what rules,
-records and limits speak of. A label is only how a tool is shown and asked for; a tool may have several, and is shown
-under each of them.
+The seeds give one tool different names and defaults; a profile maps them onto the canonical tool, which rules, records
+and limits refer to. A label only serves display and calls; a tool may have several, and is listed under each of them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _KINDS: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
 
 
 class Labels:
-    """The names that one profile gives to the tools of one catalog. Immutable; what it computes is kept."""
+    """The names that one profile gives to the tools of one catalog. Immutable; results are cached."""
 
     def __init__(
         self,
@@ -38,8 +37,8 @@ class Labels:
     ) -> None:
         """`mcp_names` is a template of `{server}` and `{tool}` for tools of MCP servers; empty gives them no label.
 
-        `ops` says of tools which op they have, where they do not say it themselves; `taken` are the names of verbs,
-        `ours` those of `names` that mean tools which come with us, and nobody else's of the same name.
+        `ops` are the ops of tools that declare none; `taken` are the names of the meta-tools, `ours` those of `names`
+        that refer to built-in tools, and never to another source's tool of the same name.
         """
         self._catalog = catalog
         self._names = names
@@ -51,19 +50,19 @@ class Labels:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every tool is called what the catalog calls it."""
+        """Whether every tool keeps its catalog name."""
         return not self._names and not self._mcp_names
 
     def name(self, tool: Tool) -> str:
-        """Return what the profile calls `tool`."""
+        """Return the profile's name of `tool`."""
         return tool.name if self.is_plain else self._by_tool.get(tool.name, tool.name)
 
     def real(self, name: str) -> Rename | None:
-        """Return what stands behind a name of the profile; None when it has no such label."""
+        """Return the meaning of a name of the profile; None for a name that is not a label."""
         return None if self.is_plain else self._by_label.get(name)
 
     def called(self, name: str, tool: Tool) -> str:
-        """Return `name` where that is a name of the profile for `tool`, else what the profile calls it first."""
+        """Return `name` if it is a name of the profile for `tool`, else the profile's first name for it."""
         return name if name in self._faces.get(tool.name, ()) else self.name(tool)
 
     def names(self, tool: Tool) -> tuple[str, ...]:
@@ -117,7 +116,7 @@ class Labels:
 
     @cached_property
     def shadowed(self) -> frozenset[str]:
-        """Catalog names of tools that cannot be shown: what the model would call them is a verb or another tool."""
+        """Catalog names of tools that cannot be listed: their name belongs to a meta-tool or another tool."""
         tools = self._catalog.tools
         if self.is_plain:
             return frozenset(name for name in self._taken if name in tools)
@@ -146,14 +145,14 @@ class Labels:
             )
             if label not in tools:
                 labels.setdefault(label, Rename(tool=tool.name))
-        for label, rename in [*labels.items()]:  # as an API wants it: what is asked for by it is the same
+        for label, rename in [*labels.items()]:  # the API's spelling of a name resolves to the same tool
             labels.setdefault(naming.shortened(label, "", label), rename)
         return labels
 
     def _there(self, name: str, label: Rename) -> Rename | None:
-        """Return a label with those of its tools that there are; None where there is none.
+        """Return a label with its existing tools; None without any.
 
-        A tool of somebody else's that is called so keeps its name.
+        Another source's tool of this name keeps it.
         """
         tools = self._catalog.tools
         found = [(one, tools[one.tool]) for one in label.all if one.tool in tools]
@@ -168,13 +167,13 @@ class Labels:
     def _by_tool(self) -> Mapping[str, str]:
         by_tool: dict[str, str] = {}
         for label, rename in self._by_label.items():
-            if rename.tool == label or rename.tool not in by_tool:  # its own name comes first, where it keeps that
+            if rename.tool == label or rename.tool not in by_tool:  # its own name comes first, if it keeps that
                 by_tool[rename.tool] = label
         return by_tool
 
     @cached_property
     def _faces(self) -> Mapping[str, tuple[str, ...]]:
-        """Names by tool, in the order of the profile; a spelling that only an API wants is none of them."""
+        """Names by tool, in the order of the profile, without spellings made for an API."""
         faces: dict[str, tuple[str, ...]] = {}
         for label, rename in self._by_label.items():
             is_spelling = label not in self._names and self._by_tool[rename.tool] != label
@@ -184,7 +183,7 @@ class Labels:
 
 
 def _together(label: Rename, each: list[Tool], tools: list[Tool]) -> Mapping[str, Any]:
-    """Return the schema of a name: that of the tool behind it or, where it may mean several, all their arguments."""
+    """Return the schema of a name: that of the tool behind it or, if it may mean several, all their arguments."""
     schema = each[0].input_schema
     for face in each[1:]:
         more = face.input_schema

@@ -1,7 +1,7 @@
-"""Progressive disclosure: a strategy turns a catalog and a session into what this session's model sees now.
+"""Progressive disclosure: a strategy turns a catalog and a session into the list of tools that its model sees now.
 
-A strategy is a pure function and the verbs that go with it; the profile is its data. The order of the tools in a view
-is stable, later ones are appended, so that a client's prompt cache survives.
+A strategy is a pure function with its meta-tools (verbs); the profile is its data. The order of the tools in a view is
+stable, later ones are appended, so that a client's prompt cache survives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..catalog.catalog import Catalog
-from ..catalog.resources import SHELF
+from ..catalog.resources import RESOURCES
 from ..catalog.skill_groups import SkillGroups
 from ..core.budget import NO_LOOPS, Loops
 from ..core.call import Call
@@ -28,38 +28,38 @@ from .aliases import Labels
 
 __all__ = [
     "READS",
-    "Desk",
     "OnMiss",
     "OptionKind",
     "Profile",
-    "Scene",
     "Strategy",
     "Unwrapped",
     "Verb",
+    "VerbContext",
     "View",
+    "VisibleCatalog",
     "answer",
     "as_object",
     "estimate_tokens",
 ]
 
 READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
-"""What a verb does to the world unless it says otherwise: nothing."""
+"""Default annotations of a meta-tool: no effects."""
 
 OptionKind = type | tuple[type, ...] | frozenset[str]
 
 OnMiss = Literal["run", "refuse", "guide"]
-"""What becomes of a call of a tool that is in scope and was not loaded: run it, refuse it, or say how to get it."""
+"""Handling of a call to a tool that is in scope and was not loaded: run it, refuse it, or explain how to get it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How tools are shown, as data: one YAML file."""
+    """Presentation of tools, as data: one YAML file."""
 
     name: str
     strategy: str
     description: str = ""
     verbs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Verb → the name under which the model sees it."""
+    """Verb → the name under which the model sees this meta-tool."""
     core: tuple[str, ...] = ()
     """Names of tools that are always shown, in this order; a tool that marks itself core follows them."""
     budget_tokens: int = 2000
@@ -67,34 +67,34 @@ class Profile:
     shown_tokens: int = 900
     """Estimated tokens that the shown surface may take above the budget, instructions included."""
     instructions: str = ""
-    """What the model is told; `{verb}` fields stand for the verbs' names."""
+    """Instructions for the model; `{verb}` fields are replaced by the names of the meta-tools."""
     instructions_tokens: int = 1000
     """Estimated tokens that the instructions of the servers may take together in the session of an MCP client."""
     envelope: str = "mcp"
     """The shape in which results reach the model: a key of `envelopes.ENVELOPES`."""
     fence: Literal["none", "untrusted"] = "none"
-    """Whether the text of what strangers wrote stands between tags that say so."""
+    """Whether untrusted text is enclosed in tags that mark it."""
     on_miss: OnMiss = "run"
     lifetime: Literal["interaction", "session"] = "session"
-    """How long what was loaded stays loaded."""
+    """Lifetime of loading."""
     progressive: bool = True
     """False: the strategy is switched off and everything in scope is shown, as in `flat`."""
     parallel: int = 0
-    """Calls of one `call_many` that run at the same time; 0 is no limit, 1 is one after the other."""
+    """Calls of one `call_many` that run at the same time; 0 is unlimited, 1 is sequential."""
     learning: Literal["identity", "global", "off"] = "identity"
-    """Whose past calls move the order of tools: the same principal's, everybody's, or nobody's."""
+    """Scope of the past calls that affect the ranking: the same principal's, all principals', or none."""
     tells_mode: bool = True
-    """Whether an agent's prompt says what the mode asks for: models avoid tools of which that is said (seed 003)."""
+    """Whether an agent's prompt lists the tools for which the mode asks: models avoid such tools (seed 003)."""
     skills: Literal["call", "guide"] = "guide"
-    """What becomes of a skill that is called as a tool: it runs like any, or the model is told what a skill is for."""
+    """Handling of a skill that is called as a tool: it runs, or the model gets guidance on skills."""
     loops: Loops = NO_LOOPS
-    """When the turns of a model are refused because they go round in circles."""
+    """Limits on repeated turns of a model."""
     results: Fit = PLAIN_FIT
-    """How long results may be, and how longer ones are cut."""
+    """Limits on the length of results, and the style of cutting."""
     mcp_names: str = ""
-    """How tools of MCP servers are called, from `{server}` and `{tool}`; empty keeps the catalog's names."""
+    """Template of the names of MCP servers' tools, with `{server}` and `{tool}`; empty keeps the catalog's names."""
     treat_as_write: tuple[str, ...] = ()
-    """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, whatever they say of themselves."""
+    """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, even if they are declared read-only."""
     rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
     """Rules for the sessions that have it, beside those of the configuration."""
     names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
@@ -104,7 +104,7 @@ class Profile:
     placed: Mapping[str, str] = field(default_factory=dict[str, str])
     """A tool or a category, by the catalog's name → the category in which this profile lists it."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The strategy's own settings; it says which there are."""
+    """The strategy's own settings; the strategy defines their keys."""
     ours: frozenset[str] = frozenset()
     """Entries of `names` as a profile that comes with us has them: they mean tools that do. No key of the file."""
     inherited: frozenset[str] = frozenset()
@@ -113,27 +113,27 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What one session's model sees: tools in order, and the prompt part that explains them."""
+    """List of tools that one session's model sees, in order, and the prompt part that explains them."""
 
     tools: tuple[Tool, ...]
     """Under the names and with the schemas that the profile gives them."""
     instructions: str = ""
     spare_tokens: int | None = None
-    """Estimated tokens that instructions of servers may still take; None is what the profile allows."""
+    """Estimated tokens left for instructions of servers; None uses the profile's limit."""
     callable: frozenset[str] | None = None
     """Catalog names that count as loaded, for the profile's `on_miss`; None is every tool in scope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What one session can see of one catalog. Made anew for every question; everything in it is read only."""
+class VisibleCatalog:
+    """One session's visible part of one catalog. Made anew for every question; read only."""
 
     profile: Profile
     catalog: Catalog
     session: SessionState
     labels: Labels
     skill_groups: Callable[[], SkillGroups] = SkillGroups
-    """What an intent may ask for by kind of task: gathered when a selection asks, most calls do not."""
+    """Skill groups by kind of task: computed when a selection asks, since most calls do not."""
     aids: bool = True
     """Whether lists of all tools declare our own aids: reading on in a long result, resources and prompts as tools."""
 
@@ -147,16 +147,16 @@ class Scene:
 
     def listed(self) -> Iterator[Tool]:
         """Yield those of `offered` that a list of all tools declares."""
-        return self.offered() if self.aids else (tool for tool in self.offered() if tool.source != SHELF)
+        return self.offered() if self.aids else (tool for tool in self.offered() if tool.source != RESOURCES)
 
     def is_offered(self, tool: Tool) -> bool:
         """Whether a tool in scope is on, and can be called under the name that it is shown by."""
         return not self.session.is_disabled(tool.name) and self.is_tool(tool)
 
     def is_tool(self, tool: Tool) -> bool:
-        """Whether `tool` runs when it is called: a skill does only where the profile says so.
+        """Whether a call of `tool` runs: a skill does only if the profile permits it.
 
-        Nor does what the profile would call by a name that means a verb or another tool.
+        A tool whose profile name belongs to a meta-tool or another tool does not run.
         """
         is_called = tool.capability.type != "SKILL" or self.profile.skills == "call"
         return is_called and tool.name not in self.labels.shadowed
@@ -194,64 +194,64 @@ class Scene:
 
     @property
     def boost(self) -> Callable[[str], float] | None:
-        """A factor by catalog name for searches, 0.9 to 1.1, from what past calls say; None when they say nothing."""
+        """Return a factor by catalog name for searches, 0.9 to 1.1, from past calls; None without any."""
         learned = self.session.history.learned
         return (lambda name: 1 + learned.get(name, 0) / 100) if learned else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """What a verb that stands for another tool says: which, with what, and how."""
+    """The call behind a meta-tool's arguments: tool, arguments, and options."""
 
     name: str
     arguments: Any
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Fields of `Call` that the verb's own arguments set: `dry_run`, `idempotency_key`."""
+    """Fields of `Call` that the meta-tool's own arguments set: `dry_run`, `idempotency_key`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """What a verb that does something may use. Lives as long as the call."""
+class VerbContext:
+    """Context of a running meta-tool (verb). Lives as long as the call."""
 
     context: Context
     artifacts: Artifacts
     run: Callable[..., Awaitable[ToolResult]]
-    """`run(name, arguments, **options)` makes a call of the same session, through the one door."""
+    """`run(name, arguments, **options)` makes a call of the same session, through the pipeline."""
     memory: MutableMapping[tuple[object, ...], Any]
-    """A bounded cache that lives as long as the crib; keys begin with the verb's name."""
+    """A bounded cache that lives as long as the crib; keys begin with the meta-tool's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """One meta-tool: what the model reads of it, and how it is carried out."""
+    """One meta-tool (verb): its definition for the model, and its implementation."""
 
     description: str
-    """`{verb}` fields stand for the names of verbs."""
+    """`{verb}` fields are replaced by the names of meta-tools."""
     input_schema: Mapping[str, Any]
     annotations: Annotations = READS
-    run: Callable[[Scene, Mapping[str, Any], Desk], Awaitable[ToolResult]] | None = None
-    """Carries it out with validated arguments; None for a verb that is unwrapped."""
+    run: Callable[[VisibleCatalog, Mapping[str, Any], VerbContext], Awaitable[ToolResult]] | None = None
+    """Runs it with validated arguments; None for a meta-tool that is unwrapped."""
     unwrap: Callable[[Any, str], Unwrapped] | None = None
-    """Takes the arguments as the model sent them and the verb's shown name; raises `ToolFailure`."""
+    """Takes the arguments as the model sent them and the meta-tool's shown name; raises `ToolFailure`."""
     only: Kind | None = None
-    """`read`: what it unwraps to must read only."""
+    """`read`: the unwrapped call must be a read."""
     timeout: float | None = None
-    """Seconds, where it takes longer than a tool may."""
+    """Seconds, for a meta-tool that may take longer than a tool."""
     loads: bool = False
-    """True: what it names is shown from then on, so that its profile wants a list that may grow."""
+    """Whether its results join the list of tools, so that its profile needs a list that may grow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """A way to show tools: a pure function, its verbs, and the options that its profiles may set."""
+    """One way to present tools: a pure function, its meta-tools, and the options that its profiles may set."""
 
-    view: Callable[[Scene], View]
-    whole: Callable[[Scene], View] | None = None
-    """What is shown where the profile is not `progressive`; None is what `flat` shows."""
+    view: Callable[[VisibleCatalog], View]
+    whole: Callable[[VisibleCatalog], View] | None = None
+    """View for a profile that is not `progressive`; None is the view of `flat`."""
     verbs: Mapping[str, Verb] = field(default_factory=dict[str, Verb])
     tells_sources: bool = False
     """Whether its instructions hold those of the sources already."""
-    read: Callable[[Scene, Call], Call] | None = None
+    read: Callable[[VisibleCatalog, Call], Call] | None = None
     """Reads a call in this strategy's own words, before the tool is looked up; raises `ToolFailure`."""
     deliver: Callable[[Call, ToolResult], Awaitable[ToolResult]] | None = None
     """Hands over the result of a tool that ran, in this strategy's way; may add to its metadata."""
@@ -260,7 +260,7 @@ class Strategy:
 
 
 def estimate_tokens(tool: Tool) -> int:
-    """Estimate what a definition costs: UTF-8 bytes / 4 (measured: within 8 % of o200k)."""
+    """Estimate the cost of a definition: UTF-8 bytes / 4 (measured: within 8 % of o200k)."""
     return len(dumps(tool.definition)) // 4
 
 

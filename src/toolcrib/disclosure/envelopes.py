@@ -1,4 +1,4 @@
-"""The shapes in which results reach the model: one internal result, five vocabularies, one table of codes.
+"""Envelopes: the shapes in which results reach the model: one internal result, five vocabularies, one table of codes.
 
     mcp        the result as it is: content, structured content, `isError`
     error      seed 000: the tool's own result, or `{"error": text}`
@@ -50,14 +50,14 @@ def _error(call: Call, result: ToolResult) -> ToolResult:
 
 
 def _unknown_command(name: str, failure: ToolError) -> str:
-    """Seed 000's words, and what the name is a misspelling of, when it is one."""
+    """Seed 000's message for an unknown name, with the nearest known one."""
     close = nearest(name, failure.details.get("nearest", ()))
     meant = f". Did you mean {', '.join(close)}?" if close else ""
     return f"Unknown command: {name[:_NAME]}{meant}"
 
 
 def _gateway(call: Call, result: ToolResult) -> ToolResult:
-    """Seed 001: what came through `exec` is wrapped, success and failure; help and batches speak for themselves."""
+    """Seed 001: results of `exec` are wrapped, success and failure; help and batches have their own shape."""
     is_verb = _is_ours(call) and call.route.verb != "exec"
     if is_verb and (result.error is None or result.structured_content is not None):
         return result
@@ -90,32 +90,32 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
 
 
 def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
-    """Return code, message, details and where help is: at the op that was to run, at the root when there is none.
+    """Return code, message, details and help path: the op that was to run, or the root without one.
 
-    The hint of a validation error repeats the schema, which help tells; any other is part of the message.
+    The hint of a validation error repeats the schema, which help returns; any other is part of the message.
     """
     code = CODES[failure.code].gateway
-    told: dict[str, Any] = {"code": code, "message": failure.message}
+    body: dict[str, Any] = {"code": code, "message": failure.message}
     if failure.hint and code != "VALIDATION_ERROR":
-        told["message"] = f"{failure.message}; {failure.hint}"
+        body["message"] = f"{failure.message}; {failure.hint}"
     if failure.details:
-        told["details"] = failure.details
-    told["help_path"] = "root" if call.tool is None or _is_ours(call) else op_name(call)
-    return told
+        body["details"] = failure.details
+    body["help_path"] = "root" if call.tool is None or _is_ours(call) else op_name(call)
+    return body
 
 
 def _text(call: Call, result: ToolResult) -> ToolResult:
-    """Seed 002: an error is a plain sentence; a success is what it was, without structured content beside it."""
+    """Seed 002: an error is a plain sentence; a success stays, without structured content beside it."""
     failure = result.error
     if failure is None:
         return replace(result, structured_content=None) if call.route.verb or _is_ours(call) else result
-    told = _in_words(call, failure) or result.text.removeprefix(f"{failure.code}: ") or _sentence(failure)
+    body = _in_words(call, failure) or result.text.removeprefix(f"{failure.code}: ") or _sentence(failure)
     media = tuple(block for block in result.content if block.get("type") != "text")
-    return replace(result, content=({"type": "text", "text": encodable(told)}, *media), structured_content=None)
+    return replace(result, content=({"type": "text", "text": encodable(body)}, *media), structured_content=None)
 
 
 def _in_words(call: Call, failure: ToolError) -> str:
-    """Return seed 002's sentence for a failure; empty where it has none of its own and the text itself is one."""
+    """Return seed 002's sentence for a failure; empty if it has none of its own and the text itself is one."""
     if failure.code == "not_in_scope" or (failure.code == "not_found" and call.tool is None):
         near = f"\n{failure.hint}" if failure.details.get("nearest") else ""
         name = (call.route.requested or call.name)[:_NAME]
@@ -134,7 +134,7 @@ def _in_words(call: Call, failure: ToolError) -> str:
 
 
 def _outcome(call: Call, result: ToolResult) -> ToolResult:
-    """Seed 003: `(success, result)`, where the result of a failure is an object that says why."""
+    """Seed 003: `(success, result)`, where the result of a failure is an object with the reason."""
     if result.error is None:
         return result
     failure = result.error
@@ -149,18 +149,18 @@ def _outcome(call: Call, result: ToolResult) -> ToolResult:
 
 
 def _typed(call: Call, result: ToolResult) -> ToolResult:
-    """Seed 004: an error has a type, and what to do about it."""
+    """Seed 004: an error has a type, and a recovery hint."""
     if result.error is None:
         return result
     failure = result.error
-    told: dict[str, Any] = {"success": False, "error": failure.message, "error_type": error_type(failure)}
+    body: dict[str, Any] = {"success": False, "error": failure.message, "error_type": error_type(failure)}
     advice = ADVICE.get(result.meta.get("recovery", ""), "")
     hint = "\n".join(part for part in (failure.hint, advice) if part)
-    told |= {"recovery_hint": hint} if hint else {}
+    body |= {"recovery_hint": hint} if hint else {}
     wait = retry_after(failure)
     if wait is not None:
-        told["retry_after_seconds"] = wait
-    return _as_json(result, told)
+        body["retry_after_seconds"] = wait
+    return _as_json(result, body)
 
 
 ENVELOPES: Final[Mapping[str, Envelope]] = MappingProxyType(
@@ -178,10 +178,10 @@ def _is_ours(call: Call) -> bool:
 
 
 def _plain(result: ToolResult) -> Any:
-    """Return a success as one JSON value: the structured content, else the text, else what the blocks are.
+    """Return a success as one JSON value: the structured content, else the text, else a description of the blocks.
 
-    Text that is an array or an object is what it holds: a tool may return one without a typed result. Images and the
-    like stay blocks of their own beside the JSON, which only names them.
+    Text that is a JSON array or object is parsed: a tool may return one without a typed result. Images and the like
+    stay blocks of their own beside the JSON, which only names them.
     """
     if result.structured_content is not None:
         return result.structured_content

@@ -1,7 +1,7 @@
-"""A list that grows: core tools and verbs first, in a fixed order, then what a verb loaded, in the order of loading.
+"""A list that grows: core tools and meta-tools first, in a fixed order, then loaded tools, in the order of loading.
 
-What strategies share whose verbs add tools to the list. Where the list must stand still (MCP 2026-07-28) they show
-the verbs that reach everything else instead; the profile names those under `fixed_list`.
+Shared by strategies whose meta-tools add tools to the list. Where the list is fixed (MCP 2026-07-28) they show the
+meta-tools that reach everything else instead; the profile names those under `fixed_list`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ..core.tool import Tool
-from .base import Scene, View
+from .base import View, VisibleCatalog
 
 __all__ = [
     "OPTIONS",
@@ -25,16 +25,16 @@ __all__ = [
 ]
 
 OPTIONS: Final[Mapping[str, type | tuple[type, ...]]] = {"fixed_list": list}
-"""`fixed_list`: verbs that are declared only where the list stands still; `read` also once there is a long result."""
+"""`fixed_list`: verbs (meta-tools) that are listed only where the list is fixed; `read` also after a long result."""
 
 STANDS_STILL: Final = "The list of tools stands still here: run what is not in it with {call}."
-"""What the model is told besides the profile's instructions where nothing can be added to its list."""
+"""Instructions added to the profile's where the list is fixed."""
 
 
-def core_names(scene: Scene) -> dict[str, Tool]:
-    """Return the profile's core in its order, then what marks itself core: tools of the catalog by shown name.
+def core_names(scene: VisibleCatalog) -> dict[str, Tool]:
+    """Return the profile's core in its order, then tools marked as core: tools of the catalog by shown name.
 
-    What is switched off is left out, and so is a tool whose name a verb has.
+    Disabled tools are left out, and so are tools whose name a meta-tool has.
     """
     taken = frozenset(scene.profile.verbs.values())
     named = ((name, scene.find(name)) for name in scene.profile.core if name not in taken)
@@ -44,15 +44,15 @@ def core_names(scene: Scene) -> dict[str, Tool]:
     return {name: tool for name, tool in found.items() if scene.is_offered(tool)}
 
 
-def core_tools(scene: Scene) -> tuple[Tool, ...]:
+def core_tools(scene: VisibleCatalog) -> tuple[Tool, ...]:
     """Return the core under catalog names."""
     return tuple({tool.name: tool for tool in core_names(scene).values()}.values())
 
 
-def loaded_names(scene: Scene) -> dict[str, Tool]:
-    """Return what was loaded and is still there, in the order of loading: tools of the catalog by shown name.
+def loaded_names(scene: VisibleCatalog) -> dict[str, Tool]:
+    """Return the loaded tools that still exist, in the order of loading: tools of the catalog by shown name.
 
-    No core tool is among them, unless under another of its names.
+    Core tools are not among them, unless under another of their names.
     """
     core = core_names(scene)
     found = {shown: tool for name in scene.session.history.loaded for shown, tool in _meant(scene, name)}
@@ -63,24 +63,24 @@ def loaded_names(scene: Scene) -> dict[str, Tool]:
     }
 
 
-def loaded_tools(scene: Scene) -> tuple[Tool, ...]:
+def loaded_tools(scene: VisibleCatalog) -> tuple[Tool, ...]:
     """Return those of `loaded_names` that are not core, under catalog names."""
     core = {tool.name for tool in core_tools(scene)}
     return tuple({tool.name: tool for tool in loaded_names(scene).values() if tool.name not in core}.values())
 
 
-def _meant(scene: Scene, name: str) -> list[tuple[str, Tool]]:
-    """Return what stands in a session's list under `name`: a tool by its first name, or by another one it has."""
+def _meant(scene: VisibleCatalog, name: str) -> list[tuple[str, Tool]]:
+    """Return the entries of a session's list for `name`: a tool under its first name, or under another one."""
     tools, label = scene.catalog.tools, scene.labels.real(name)
     if name in tools and (label is None or label.tool == name):
         return [(scene.labels.name(tools[name]), tools[name])]
     return [(name, tools[label.tool])] if label is not None else []
 
 
-def load(scene: Scene, tools: Mapping[str, Tool]) -> list[str]:
-    """Add `tools`, by shown name, to the list of this session; return the names of those that were not in it.
+def load(scene: VisibleCatalog, tools: Mapping[str, Tool]) -> list[str]:
+    """Add `tools`, by shown name, to the list of this session; return the names of the new ones.
 
-    Core tools are there already, and what is switched off is not added.
+    Core tools are listed already, and disabled ones are not added.
     """
     known = {*core_names(scene), *loaded_names(scene)}
     added = {name: tool for name, tool in tools.items() if name not in known and scene.is_offered(tool)}
@@ -89,8 +89,8 @@ def load(scene: Scene, tools: Mapping[str, Tool]) -> list[str]:
     return list(added)
 
 
-def grown(scene: Scene, declared: Mapping[str, Tool], instructions: str) -> View:
-    """Return the view of a growing list; `declared` are the profile's verbs by shown name."""
+def grown(scene: VisibleCatalog, declared: Mapping[str, Tool], instructions: str) -> View:
+    """Return the view of a growing list; `declared` are the profile's meta-tools by shown name."""
     core, loaded = core_names(scene), loaded_names(scene)
     shown = [
         *_at_first(scene, declared, core),
@@ -99,21 +99,21 @@ def grown(scene: Scene, declared: Mapping[str, Tool], instructions: str) -> View
     behind = (scene.labels.behind(name, tool) for name, tool in (*core.items(), *loaded.items()))
     return View(
         tools=tuple(shown),
-        instructions=_told(scene, instructions),
+        instructions=_with_fixed_note(scene, instructions),
         callable=frozenset(name for names in behind for name in names),
     )
 
 
-def whole(scene: Scene, declared: Mapping[str, Tool], instructions: str = "") -> View:
-    """Return the view of a profile that is not progressive: everything, then the verbs that still have a use."""
+def whole(scene: VisibleCatalog, declared: Mapping[str, Tool], instructions: str = "") -> View:
+    """Return the view of a profile that is not progressive: all tools, then the meta-tools that are still useful."""
     idle = _fixed_list_names(scene) - {scene.profile.verbs.get("read", "")}
     tools = [face for tool in scene.tools() if scene.is_offered(tool) for face in scene.faces(tool)]
     left = [tool for name, tool in declared.items() if name not in idle]
     return View(tools=(*tools, *left), instructions=instructions)
 
 
-def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Mapping[str, Tool]) -> Iterator[Tool]:
-    """Yield what stands in the list from the start: the profile's core, verbs in their places, then the others."""
+def _at_first(scene: VisibleCatalog, declared: Mapping[str, Tool], core: Mapping[str, Tool]) -> Iterator[Tool]:
+    """Yield the initial list: the profile's core, meta-tools in their places, then the others."""
     left = {name: scene.labels.shown(tool, name) for name, tool in core.items()}
     waiting = _fixed_list_names(scene) if scene.session.audience.grows else frozenset[str]()
     verbs_left = {name: tool for name, tool in declared.items() if name not in waiting}
@@ -126,8 +126,8 @@ def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Mapping[str, Too
     yield from verbs_left.values()
 
 
-def _later(scene: Scene, declared: Mapping[str, Tool], loaded: Mapping[str, Tool]) -> Iterator[Tool]:
-    """Yield what was loaded, in the order of loading, and the verb that reads long results once there is one."""
+def _later(scene: VisibleCatalog, declared: Mapping[str, Tool], loaded: Mapping[str, Tool]) -> Iterator[Tool]:
+    """Yield the loaded tools, in the order of loading, and the meta-tool that reads long results once one exists."""
     reading = {scene.profile.verbs.get("read", "")} & _fixed_list_names(scene)
     for name in scene.session.history.loaded:
         if name in reading:
@@ -135,12 +135,12 @@ def _later(scene: Scene, declared: Mapping[str, Tool], loaded: Mapping[str, Tool
         yield from (scene.labels.shown(tool, shown) for shown, tool in _meant(scene, name) if shown in loaded)
 
 
-def _fixed_list_names(scene: Scene) -> frozenset[str]:
+def _fixed_list_names(scene: VisibleCatalog) -> frozenset[str]:
     profile = scene.profile
     return frozenset(profile.verbs[verb] for verb in profile.options.get("fixed_list", ()) if verb in profile.verbs)
 
 
-def _told(scene: Scene, instructions: str) -> str:
+def _with_fixed_note(scene: VisibleCatalog, instructions: str) -> str:
     if scene.session.audience.grows or "call" not in scene.profile.verbs:
         return instructions
     return f"{instructions}\n{STANDS_STILL.format(**scene.profile.verbs)}".strip()

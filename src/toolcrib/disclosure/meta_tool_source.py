@@ -1,4 +1,4 @@
-"""The source of the verbs: where the model comes to ask for tools. Knows no tools of its own, a view declares them."""
+"""Source that serves the meta-tools (search, describe, call). It lists none: views declare them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
 from ..sources.source import Publish
-from .base import Desk, Scene
+from .base import VerbContext, VisibleCatalog
 from .meta_tools import SOURCE
 from .profiles import VERBS
 
-__all__ = ["Counter", "Host", "Memory"]
+__all__ = ["Host", "Memory", "MetaToolSource"]
 
 _KEPT: Final = 512
 """Answers in memory; an older one is made again when it is asked for."""
 
 
 class Host(Protocol):
-    """What the counter asks of the composition root."""
+    """Services that the composition root provides."""
 
-    def scene_of(self, context: Context) -> Scene:
-        """Return what the session of a call can see."""
+    def scene_of(self, context: Context) -> VisibleCatalog:
+        """Return the tools that the session of a call can see."""
         ...
 
     def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
-        """Return how a verb makes calls of that session."""
+        """Return the function by which a meta-tool makes calls of that session."""
         ...
 
 
 class Memory(OrderedDict[tuple[object, ...], Any]):
-    """A bounded cache: what was put in first goes first."""
+    """A bounded cache: the oldest entry is dropped first."""
 
     def __setitem__(self, key: tuple[object, ...], value: Any) -> None:
         """Keep `value`, and forget the oldest beyond the bound."""
@@ -45,8 +45,8 @@ class Memory(OrderedDict[tuple[object, ...], Any]):
             self.popitem(last=False)
 
 
-class Counter:
-    """Carries out the verbs that run. One for a crib."""
+class MetaToolSource:
+    """Source of the meta-tools that run. One for a crib."""
 
     def __init__(self, host: Host, artifacts: Artifacts) -> None:
         """`host` is asked at every call; `artifacts` holds the long results."""
@@ -65,7 +65,7 @@ class Counter:
         return SourceState(source=SOURCE, kind="verbs", state="ready")
 
     async def open(self, publish: Publish) -> None:
-        """Publish nothing: verbs are declared by views, not by the catalog."""
+        """Publish nothing: meta-tools are declared by views, not by the catalog."""
 
     async def ready(self) -> None:
         """Return at once."""
@@ -74,13 +74,15 @@ class Counter:
         """Do nothing: nothing is held."""
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Carry out the verb that `tool` is in the session's profile."""
+        """Run the meta-tool that `tool` is in the session's profile."""
         scene = self._host.scene_of(context)
         for verb, shown in scene.profile.verbs.items():
             run = VERBS[verb].run
             if shown == tool.name and run is not None:
                 door = self._host.door_of(context)
                 return await run(
-                    scene, arguments, Desk(context=context, artifacts=self._artifacts, run=door, memory=self._memory)
+                    scene,
+                    arguments,
+                    VerbContext(context=context, artifacts=self._artifacts, run=door, memory=self._memory),
                 )
-        raise ToolFailure("not_found", f"{tool.name} is no verb of the profile {scene.profile.name} any more")
+        raise ToolFailure("not_found", f"{tool.name} is no longer a meta-tool of the profile {scene.profile.name}")

@@ -1,8 +1,8 @@
-"""The verbs that any profile may have: a handful of tools that reach all the others.
+"""Meta-tools (verbs) that any profile may have: a handful of tools that reach all the others.
 
 `search`, `describe` and `read` run like any tool, from a source of their own. `call` and its read-only twin never run:
-the `resolve` step unwraps them to the real tool before anything is decided, so that rules, modes and records speak of
-what really happens.
+the `resolve` step unwraps them to the real tool before any decision, so that rules, modes and records refer to the tool
+that runs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import URI_PREFIX, Found
 from . import signatures
-from .base import Desk, Profile, Scene, Unwrapped, Verb, as_object
+from .base import Profile, Unwrapped, Verb, VerbContext, VisibleCatalog, as_object
 
-__all__ = ["RESERVED", "SOURCE", "VERBS", "definitions", "told", "unwrap"]
+__all__ = ["RESERVED", "SOURCE", "VERBS", "definitions", "instructions", "unwrap"]
 
 SOURCE: Final = "toolcrib"
-"""The source of the verbs; no configured source may have this name."""
+"""The source of the meta-tools; no configured source may have this name."""
 
 _WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
 _NAMES: Final = ("tool", "tool_name", "name", "op")
 _TRAILER: Final = 100
-"""Bytes below a page that say where it stands."""
+"""Bytes below a page for its position."""
 _CATEGORIES: Final = 6
 """Categories that a query which nothing fits is pointed to."""
 _HITS: Final = 100
@@ -60,13 +60,13 @@ RESERVED: Final = frozenset(
         "tool_help",
     }
 )
-"""Names that no source gets, whatever the profile calls its verbs: a tool that looks like a verb would be trusted."""
+"""Names that no source gets, in any profile: a tool that looks like a meta-tool would be trusted."""
 
 
 def definitions(profile: Profile, known: Mapping[str, Verb]) -> tuple[Tool, ...]:
-    """Return those verbs of `profile` that `known` has as tools, in the profile's order; it says what each is.
+    """Return those meta-tools of `profile` that are in `known`, as tools, in the profile's order.
 
-    Their `_meta` asks clients that hold definitions back to show these at once: hidden, they would hide everything.
+    Their `_meta` asks clients that defer definitions to show these at once: hidden, they would hide everything.
     """
     return tuple(_definition(shown, known[verb], profile) for verb, shown in profile.verbs.items() if verb in known)
 
@@ -93,15 +93,15 @@ def _fill(text: str, words: Mapping[str, str]) -> str:
     return text
 
 
-def told(profile: Profile) -> str:
-    """Return the profile's instructions with the names of its verbs; any other braces are text."""
+def instructions(profile: Profile) -> str:
+    """Return the profile's instructions with the names of its meta-tools; any other braces are text."""
     return _fill(profile.instructions, profile.verbs).strip()
 
 
 def unwrap(arguments: Any, shown: str) -> Unwrapped:
-    """Return what a `call` verb stands for, from arguments as models really send them.
+    """Return the call behind a `call` meta-tool, from arguments in the shapes that models send.
 
-    Taken: an object, JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
+    Accepted: an object, JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
     as JSON text (also encoded twice) or flat beside the name. Raises `ToolFailure` when no tool is named.
     """
     given = _unwrapped(_as_object(arguments))
@@ -135,7 +135,7 @@ def _inner(rest: dict[str, Any]) -> Any:
 
 
 def _holds_object(value: Any) -> bool:
-    """Whether `value` can be a tool's arguments; else its key is one of them, whatever it is called."""
+    """Whether `value` can be a tool's arguments; else its key is itself an argument."""
     return bool(_as_object(value)) or value == {}
 
 
@@ -159,8 +159,8 @@ def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-async def _read(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
-    session, artifacts = scene.session, desk.artifacts
+async def _read(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    session, artifacts = scene.session, context.artifacts
     if "id" not in arguments:
         kept = await artifacts.recent(session.principal)
         listed = [f"{artifact.id} ({artifact.mime_type}, {artifact.size} bytes)" for artifact in kept]
@@ -193,7 +193,7 @@ def _lines_of(found: Found, room: int) -> str:
     return "\n".join([*lines, f"[{found.total} lines found{shown}; number @offset: line]"])
 
 
-async def _search(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+async def _search(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     query = str(arguments["query"])
     hits = scene.catalog.search(query, int(arguments["limit"]), allowed=scene.admitted, boost=scene.boost)
     if not hits:
@@ -204,13 +204,13 @@ async def _search(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> Too
     return ToolResult.of_text("\n".join(signatures.line(scene.labels.shown(tool)) for tool in found))
 
 
-def _nothing(scene: Scene, query: str) -> str:
+def _nothing(scene: VisibleCatalog, query: str) -> str:
     counts = scene.catalog.nearest_categories(query, _CATEGORIES, allowed=scene.admitted)
     shown = ", ".join(f"{name} ({count})" for name, count in counts.items()) or "no tools yet"
     return f"No tool fits {query[:200]!r}. Say it in other words; nearest: {shown}."
 
 
-async def _describe(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+async def _describe(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     parts: list[str] = []
     for name in arguments["names"]:
         tool = scene.find(name)

@@ -1,4 +1,4 @@
-"""What a profile names and nothing provides, and ops that two tools claim: reported while the profile runs."""
+"""Names in a profile without a tool, and ops that two tools claim: reported while the profile is in use."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Gaps:
     """Categories that no tool is in."""
 
     def problem(self, profile: Profile) -> Problem | None:
-        """Return what is reported of the tools while the profile is used; None when all are there.
+        """Return the problem to report while the profile is in use; None when every tool exists.
 
-        The built-in profiles have names for all tools that come with us, whichever of them a crib has.
+        The built-in profiles name all built-in tools, including those that a crib leaves out.
         """
         missing = self.core if profile.name in BUILT_IN else tuple(dict.fromkeys((*self.core, *self.names)))
         if not missing:
@@ -45,14 +45,14 @@ class Gaps:
             source=profile.name,
             code="not_provided",
             message=message + ", ".join(missing),
-            hint=f"`toolcrib profile check {profile.name}` says which key names them",
+            hint=f"`toolcrib profile check {profile.name}` shows which key names them",
         )
 
 
 def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps:
-    """Return what `profile` names and `catalog` does not have. What it inherited is no mistake of its author's.
+    """Return the names in `profile` that `catalog` does not have. Inherited ones are not reported.
 
-    `held` names tools that are there as soon as a session has what they need.
+    `held` names tools that appear as soon as a session meets their requirements.
     """
 
     def is_there(tool: str) -> bool:
@@ -95,7 +95,7 @@ def _places(tool: Tool, placed: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _groups(profile: Profile, catalog: Catalog) -> frozenset[str]:
-    """Return what the categories of `gateway` describe: how ops begin, and the group of those that nobody named."""
+    """Return the category descriptions of `gateway` that match no tool: op prefixes, and the group of other tools."""
     ops = Labels(catalog, profile.names, profile.mcp_names, profile.options.get("ops"), ours=profile.ours).ops
     return frozenset({"x", *(ops.of(tool).partition(".")[0] for tool in catalog.tools.values())})
 

@@ -26,7 +26,7 @@ __all__ = ["GROUPS", "OUR_SOURCES", "LostOp", "OpMap", "group_of", "parts_of"]
 GROUPS: Final = ("onto", "util", "cal", "x")
 """The groups of seed 001, in its order; a source may name others, which follow."""
 
-OUR_SOURCES: Final = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "shelf", "toolcrib"})
+OUR_SOURCES: Final = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources", "toolcrib"})
 """The sources of the tools that come with Toolcrib or arrive by entry point."""
 
 _PATTERN: Final = re.compile(r"(list|search|get|create|update|delete)_(onto_)?([a-z0-9_]+?)(?:_details)?")
@@ -51,19 +51,19 @@ class OpMap:
     def __init__(
         self,
         tools: Iterable[Tool],
-        said: Mapping[str, str] | None = None,
+        given: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """`labels` gives tools their op by catalog name, before what they declare themselves.
+        """`labels` are the ops of tools by catalog name, before those that they declare themselves.
 
-        `said` gives an op to tools that have none yet: by catalog name or, for tools that no server brings, by the name
-        in their source.
+        `given` assigns an op to tools that have none yet: by catalog name or, for tools that no server brings, by the
+        name in their source.
         """
         self._tools = {tool.name: tool for tool in tools}
         self._by_tool: dict[str, str] = {}
         self._by_op: dict[str, str] = {}
         self._lost: dict[tuple[str, str], LostOp] = {}
-        self._place(said or {}, labels or {})
+        self._place(given or {}, labels or {})
 
     @property
     def lost(self) -> tuple[LostOp, ...]:
@@ -90,18 +90,18 @@ class OpMap:
     def _spelled(self) -> Mapping[str, str]:
         return _spellings(self._tools.values(), self._by_tool)
 
-    def _place(self, said: Mapping[str, str], labels: Mapping[str, str]) -> None:
+    def _place(self, given: Mapping[str, str], labels: Mapping[str, str]) -> None:
         """Settle the claims, the strongest first, then name the tools that have no op by their source."""
         users = [tool for tool in self._tools.values() if tool.source not in OUR_SOURCES]
         guests = [tool for tool in self._tools.values() if tool.source in OUR_SOURCES]
         local = [tool for tool in users if tool.origin not in _ELSEWHERE]
         remote = [tool for tool in users if tool.origin in _ELSEWHERE]
         self._claim(_declared(users, labels))
-        self._claim(_mapped(users, said))
+        self._claim(_mapped(users, given))
         self._claim(_derived(local, is_marked=True))
         self._claim(_derived(local, is_marked=False))
         self._claim_alone(_derived(remote, is_marked=True))
-        self._claim(_mapped(guests, said))  # a profile renames a built-in, whatever op that declares
+        self._claim(_mapped(guests, given))  # a profile renames a built-in, overriding the op that it declares
         self._claim(_declared(guests, labels))
         by_source: dict[str, list[Tool]] = {}
         for tool in self._tools.values():
@@ -160,16 +160,16 @@ def _declared(tools: Iterable[Tool], labels: Mapping[str, str]) -> Iterator[tupl
                 yield tool, op
 
 
-def _mapped(tools: Iterable[Tool], said: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
+def _mapped(tools: Iterable[Tool], given: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
     """Yield the ops of the profile's table."""
-    for tool in tools if said else ():
-        op = said.get(tool.name) or (said.get(tool.local_name) if tool.origin not in _ELSEWHERE else None)
+    for tool in tools if given else ():
+        op = given.get(tool.name) or (given.get(tool.local_name) if tool.origin not in _ELSEWHERE else None)
         if op:
             yield tool, str(op)
 
 
 def _derived(tools: Iterable[Tool], *, is_marked: bool) -> Iterator[tuple[Tool, str]]:
-    """Yield the ops that the names of tools stand for; `is_marked` chooses the names with `_onto_` or the others."""
+    """Yield the ops derived from the names of tools; `is_marked` chooses the names with `_onto_` or the others."""
     for tool in tools:
         if ("_onto_" in tool.local_name) == is_marked and (op := _by_pattern(tool)):
             yield tool, op
@@ -204,7 +204,7 @@ def _singular_parts(asked: str) -> str:
 
 
 def _spellings(tools: Iterable[Tool], ops: Mapping[str, str]) -> dict[str, str]:
-    """Return what is unambiguous; an op itself always means its own tool."""
+    """Return the unambiguous spellings; an op itself always means its own tool."""
     meant: dict[str, str] = {}
     loose: dict[str, str] = {}
     """Spelling → the tool; empty for one that could mean several."""

@@ -1,7 +1,7 @@
 """Profiles from YAML: the built-in ones and the user's own.
 
-A profile that says something unknown is refused when it is loaded, with the nearest names; nothing is guessed. One
-may `extend` another: what it says replaces what the other says, key by key, and name by name inside mappings.
+A profile with an unknown key or value is refused when it is loaded, with the nearest names; nothing is guessed. One may
+`extend` another: its values replace the other's, key by key, and name by name inside mappings.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {**meta_tools.VERBS, **{name: verb for strategy in STRATEGIES.values() for name, verb in strategy.verbs.items()}}
 )
-"""Every verb that a profile may have."""
+"""Every meta-tool (verb) that a profile may have."""
 
 _KEYS: Final = tuple(entry.name for entry in fields(Profile) if entry.name not in ("inherited", "ours"))
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NEEDED: Final = {"batch": ("exec", "help")}
-"""Verb → the verbs that it works through."""
+"""Verb → the meta-tools that it works through."""
 _NAME_KEYS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("tool", "description", "given"), str),
     **dict.fromkeys(("args", "values", "fixed", "defaults", "unused", "when"), dict),
     "instead": list,
 }
-"""What an entry of `names` may say, and of which type."""
+"""Keys of an entry of `names`, with their types."""
 _SAID: Final = {str: "text", dict: "mapping", list: "list"}
 _MERGED: Final = ("categories", "loops", "names", "options", "placed", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
@@ -71,7 +71,7 @@ def load(name: str, *, others: Iterable[str] = ()) -> Profile:
 
 
 def strategy_of(profile: Profile) -> Strategy:
-    """Return the strategy that shows this profile's tools, its view the whole one where it is switched off."""
+    """Return the strategy of this profile, with the whole view where the profile is not progressive."""
     strategy = STRATEGIES[profile.strategy]
     if profile.progressive:
         return strategy
@@ -84,7 +84,7 @@ def strategy_name(profile: Profile) -> str:
 
 
 def envelope_of(profile: Profile) -> str:
-    """Return the shape of this profile's results: `gateway` speaks of ops, and goes with them when it is off."""
+    """Return the envelope of this profile: the one of `gateway` refers to ops, and is off with them."""
     return profile.envelope if profile.progressive or profile.envelope != "gateway" else "mcp"
 
 
@@ -95,7 +95,7 @@ def parse(text: str, *, file: str) -> Profile:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}" if mark else file
-        raise ConfigError(f"is no YAML: {getattr(error, 'problem', error)}", file=where) from error
+        raise ConfigError(f"is not YAML: {getattr(error, 'problem', error)}", file=where) from error
     except RecursionError:
         raise ConfigError("is nested too deeply", file=file) from None
     if not isinstance(data, dict):
@@ -124,8 +124,8 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     for verb, shown in values.get("verbs", {}).items():
         _check_word(f"verbs.{verb}", verb, VERBS, file, what="verb")
         if not isinstance(shown, str) or shortened(shown, "", shown) != shown:
-            said = f"takes a name that every API accepts, 1 to {MAX_NAME} letters, digits, _ and -, not {shown!r}"
-            raise ConfigError(said, file=file, key=f"verbs.{verb}")
+            message = f"takes a name that every API accepts, 1 to {MAX_NAME} letters, digits, _ and -, not {shown!r}"
+            raise ConfigError(message, file=file, key=f"verbs.{verb}")
     _check_options(values, file)
     _check_texts(values, file)
     _check_verbs(values, file)
@@ -144,14 +144,14 @@ def _loaded(name: str) -> Profile:
 
 @cache
 def _built_in(name: str) -> dict[str, Any]:
-    """Return what a file of the package says: read once in a process, so whoever changes it takes a copy."""
+    """Return the content of a file of the package: read once in a process, so callers that change it take a copy."""
     text = resources.files("toolcrib.disclosure").joinpath(name, "profile.yaml").read_text("utf-8")
     return cast("dict[str, Any]", yaml.safe_load(text))
 
 
 @cache
 def _our_names() -> Mapping[str, list[Rename]]:
-    """Return what the profiles that come with us mean by each of their names."""
+    """Return the meanings of each name in the built-in profiles."""
     found: dict[str, list[Rename]] = {}
     for profile in BUILT_IN:
         for name, entry in _built_in(profile).get("names", {}).items():
@@ -177,13 +177,16 @@ def _extended(given: Mapping[str, Any], file: str, others: Mapping[str, Mapping[
 
 
 def _inherited(values: Mapping[str, Any], given: Mapping[str, Any]) -> frozenset[str]:
-    """Return what stands in the lists and mappings of a profile and was not said by the one that extends it."""
+    """Return the entries in lists and mappings of a profile that its own file does not set."""
     keys = ("core", "names", "categories")
     return frozenset(name for key in keys for name in values.get(key, ()) if name not in (given.get(key) or ()))
 
 
 def _base(base: str, file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return everything that the profile `base` says; none is its own base, however long the way round."""
+    """Return all values of the profile `base`.
+
+    A profile that extends itself, through any number of others, is an error.
+    """
     if base in others:
         left = {name: one for name, one in others.items() if name != base}
         return _extended(others[base], file, left)
@@ -221,10 +224,10 @@ def _check_types(values: Mapping[str, Any], file: str) -> None:
 
 
 def _check_texts(values: Mapping[str, Any], file: str) -> None:
-    """Check what the types of the keys leave open: names and descriptions are texts, templates have known fields."""
+    """Check constraints beyond the types of the keys: names and descriptions are texts, templates have known fields."""
     if not _NAME.fullmatch(values["name"]):
-        said = f"takes 1 to 64 letters, digits, . _ and -, for it is part of addresses; not {values['name']!r}"
-        raise ConfigError(said, file=file, key="name")
+        message = f"takes 1 to 64 letters, digits, . _ and -, for it is part of addresses; not {values['name']!r}"
+        raise ConfigError(message, file=file, key="name")
     listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "treat_as_write"))
     mapped = ((key, values.get(key, {}).items()) for key in ("categories", "placed"))
     for key, entries in (*listed, *mapped):
@@ -239,17 +242,19 @@ def _check_texts(values: Mapping[str, Any], file: str) -> None:
 
 
 def _check_verbs(values: Mapping[str, Any], file: str) -> None:
-    """Check that every name means one thing, and that each verb has those that it works through."""
+    """Check that every name has one meaning, and that each meta-tool has those that it works through."""
     seen: dict[str, str] = {}
     for verb, shown in values.get("verbs", {}).items():
         if shown in seen:
             raise ConfigError(f"{shown!r} is the name of {seen[shown]} already", file=file, key=f"verbs.{verb}")
         if shown in values.get("names", {}):
-            raise ConfigError(f"{shown!r} is the name of the verb {verb} already", file=file, key=f"names.{shown}")
+            raise ConfigError(f"{shown!r} is already the name of the meta-tool {verb}", file=file, key=f"names.{shown}")
         seen[shown] = verb
         for other in _NEEDED.get(verb, ()):
             if other not in values["verbs"]:
-                raise ConfigError(f"works through the verb {other}, which has no name", file=file, key=f"verbs.{verb}")
+                raise ConfigError(
+                    f"works through the meta-tool {other}, which has no name", file=file, key=f"verbs.{verb}"
+                )
     for place, verb in enumerate(values.get("options", {}).get("fixed_list", ())):
         _check_word(f"options.fixed_list.{place}", verb, VERBS, file, what="verb")
 
@@ -298,7 +303,7 @@ def _kinds(kinds: type | tuple[type, ...]) -> str:
 
 
 def _rename(name: str, entry: Any, file: str) -> Rename:
-    """Return what an entry of `names` says; raises `ConfigError` with the key."""
+    """Return an entry of `names`; raises `ConfigError` with the key."""
     if isinstance(entry, str):
         return Rename(tool=entry)
     given = _checked_entry(name, entry, file)
@@ -306,7 +311,7 @@ def _rename(name: str, entry: Any, file: str) -> Rename:
     others = tuple(_rename(f"{name}.instead.{place}", other, file) for place, other in listed)
     for place, other in enumerate(others):
         if not (other.when or other.given) or other.instead:
-            message = "takes `when` or `given`, which say when it is meant, and no `instead` of its own"
+            message = "takes `when` or `given`, which select it, and not an `instead` of its own"
             raise ConfigError(message, file=file, key=f"names.{name}.instead.{place}")
     return Rename(instead=others, **given)
 
@@ -327,14 +332,14 @@ def _checked_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
         ("unused", str, "the reason"),
         ("values", dict, "a mapping"),
     )
-    for part, wanted, said in inside:
+    for part, wanted, expected in inside:
         for inner, value in given.get(part, {}).items():
             if not isinstance(value, wanted):
-                raise ConfigError(f"takes {said}, not {value!r}", file=file, key=f"{key}.{part}.{inner}")
+                raise ConfigError(f"takes {expected}, not {value!r}", file=file, key=f"{key}.{part}.{inner}")
     return given
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     close = nearest(name, known)
-    said = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
-    return f"unknown {what} {name!r}; {said}"
+    message = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
+    return f"unknown {what} {name!r}; {message}"

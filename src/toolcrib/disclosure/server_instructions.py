@@ -1,9 +1,9 @@
 """Instructions of the servers behind a gateway, merged for its client within a budget.
 
-A client that is connected to the servers themselves has the `instructions` of every one of them; behind a gateway it
-has only the gateway's. So the gateway's hold those of the servers whose tools the session shows, each between tags with
-the server's name: text of strangers, which was held back already where it gives orders (`catalog.preflight`). Servers
-share the budget: short texts stay whole, long ones get equal parts of the rest and a mark where they are cut.
+A client that is connected to the servers directly gets the `instructions` of each of them; behind a gateway it gets
+only the gateway's. So the gateway includes those of the servers whose tools the session sees, each between tags with
+the server's name: untrusted text, of which instructions to the model were withheld before (`catalog.preflight`).
+Servers share the budget: short texts stay whole, long ones get equal parts of the rest and a mark where they are cut.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..results.structured_content import share_out
-from .base import Scene, View
+from .base import View, VisibleCatalog
 
 __all__ = ["server_instructions"]
 
@@ -22,12 +22,12 @@ _FRAME: Final = '<server_instructions server="{server}">\n{text}\n</server_instr
 _IMITATION: Final = re.compile(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
 _CUT: Final = " […]"
 _LEAST: Final = 80
-"""Bytes of one text below which it is of no use: where there are too many servers, the last ones are left out."""
+"""Minimum useful bytes of one text: with too many servers, the last ones are left out."""
 _BYTES_PER_TOKEN: Final = 4
 
 
-def server_instructions(scene: Scene, view: View) -> str:
-    """Return the instructions of the MCP servers that have tools in `view`; empty where none has any."""
+def server_instructions(scene: VisibleCatalog, view: View) -> str:
+    """Return the instructions of the MCP servers that have tools in `view`; empty without any."""
     about = scene.catalog.about
     sources = dict.fromkeys(tool.source for tool in view.tools if tool.origin == "mcp")
     texts = {name: _IMITATION.sub("&lt;", about[name].instructions.strip()) for name in sources if name in about}
@@ -59,7 +59,7 @@ def _framed(server: str, text: str) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    """Return `text` in `size` bytes, cut between words where that gives up little, with a mark."""
+    """Return `text` in `size` bytes, cut between words if that loses little, with a mark."""
     data = text.encode()
     if len(data) <= size:
         return text

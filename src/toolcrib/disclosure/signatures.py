@@ -31,7 +31,7 @@ def signature(tool: Tool) -> str:
 
 
 def line(tool: Tool) -> str:
-    """Return one line of a search: signature, what it may do to the world, summary."""
+    """Return one line of a search: signature, effects, summary."""
     mark = "" if tool.kind == "read" else f" [{tool.kind}]"
     summary = tool.summary if len(tool.summary) <= _SUMMARY else tool.summary[: _SUMMARY - 1].rstrip() + "…"
     return f"{signature(tool)}{mark} {summary}".rstrip()

@@ -1,1 +1,1 @@
-"""How one call runs: a list of steps, and the one place where a tool's body is entered."""
+"""Dispatch of one call: a list of steps, and the only place where a tool's body is entered."""

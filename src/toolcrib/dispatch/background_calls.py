@@ -1,7 +1,7 @@
-"""Who waits for what: a call that may go on in the background is carried out as a job, and its caller waits a while.
+"""Background calls: a call that may outlive its caller runs as a job, for which the caller waits a while.
 
 The permission was given before, and the job finishes the call (enrich, redact, limit, record) once, when it ends. A
-caller that leaves while it waits takes the call with it, as without a job.
+caller that leaves while it waits cancels the call, as without a job.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class InBackground:
         self._envelope = envelope
 
     def __call__(self, call: Call) -> Awaitable[Callable[[], Awaitable[ToolResult]]] | None:
-        """Return how to start `call` as a job; None for a call that runs in front of its caller.
+        """Return the function that starts `call` as a job; None for a call that runs in the foreground.
 
-        A call that only waits too long runs in front where there is no room for a job; one that was to be in the
-        background from the beginning is refused then.
+        A call that only exceeds its waiting time stays in the foreground if the limit of jobs is reached; one that was
+        requested in the background is refused then.
         """
         if call.options.job_seconds is not None:  # it is made as a job already
             return None
@@ -68,7 +68,7 @@ class InBackground:
             return await self._wait(call, id, math.inf)
         if not call.options.takes_task:  # the model did not have the task tool before; now it has one task to ask for
             call.session.history.loaded.setdefault(LOOK)
-        return await self._envelope(call, _told(call, id, threshold))
+        return await self._envelope(call, _job_notice(call, id, threshold))
 
 
 def _has_to_wait(call: Call) -> bool:
@@ -84,7 +84,7 @@ def _has_to_wait(call: Call) -> bool:
     return call.origin == "mcp" and not call.route.verb and call.target.output_schema is not None
 
 
-def _told(call: Call, id: str, threshold: float) -> ToolResult:
+def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:
     """Return the interim answer to the caller of a job, in seed 003's form."""
     name = requested_name(call)
     answer: dict[str, Any] = {"background": True} if call.options.background else {"auto_backgrounded": True}

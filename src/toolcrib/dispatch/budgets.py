@@ -1,10 +1,10 @@
-"""What sessions and identities have used of their budgets. One for a crib.
+"""Usage of budgets by sessions and identities. One for a crib.
 
-A call takes its share before anybody is asked for it, so that calls at the same moment cannot overdraw, and gives it
-back when it did not run: denied, refused, a dry run, a repeat that was answered from the record.
+A call reserves its share before approval is requested, so that simultaneous calls cannot overdraw, and returns it when
+it did not run: denied, refused, a dry run, a repeat that was answered from the record.
 
-Days are those of UTC. Several processes of one store see what the others have used some seconds late; rates are those
-of one process.
+Days are those of UTC. Several processes of one store see the usage of the others some seconds late; rates are those of
+one process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OTHER: Final = "try another tool or ask the user"
 
 @dataclass(slots=True)
 class _Used:
-    """What one identity has used on one day."""
+    """Usage of one identity on one day."""
 
     day: int
     calls: int = 0
@@ -51,7 +51,7 @@ class _Used:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """One budget that a call draws on, and what was drawn before."""
+    """One budget of a call, and its earlier usage."""
 
     budget: Budget
     whose: str
@@ -63,7 +63,10 @@ class _Share:
 
 
 class Spending:
-    """Takes and gives back. Used from the crib's event loop; between a check and what it takes nothing waits."""
+    """Reservations on budgets.
+
+    Used from the crib's event loop; check and reservation happen without a pause between.
+    """
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class Spending:
         return call.evolve(charged=True)
 
     def settle(self, call: Call, result: ToolResult) -> None:
-        """Give the share of a call back that did not run; count what the model saw of one that did."""
+        """Return the share of a call that did not run; count the tokens that the model saw of one that did."""
         if not call.charged and call.grant is None:
             return
         session, name = call.session, call.target.name
@@ -125,7 +128,7 @@ class Spending:
                 self._add(session.principal, 0, tokens)
 
     def check(self, session: SessionState, name: str) -> None:
-        """Raise `ToolFailure` when there is no further call of the tool `name` left; takes nothing."""
+        """Raise `ToolFailure` when no further call of the tool `name` is left; reserves nothing."""
         self._check(tuple(self._shares(session, name)), session, name)
 
     def _check(self, shares: tuple[_Share, ...], session: SessionState, name: str) -> None:
@@ -185,7 +188,7 @@ class Spending:
             self._rows.add(principal, used.day, calls, tokens)
 
     async def _refresh(self, principal: str) -> None:
-        """Ask the store now and then. Where it cannot be read, nothing is let through that a budget is for."""
+        """Refresh usage from the store periodically. While it cannot be read, calls with a budget are refused."""
         used = self._of(principal)
         if self._rows is None or self._monotonic() - used.read_at < _REFRESH:
             return
@@ -216,7 +219,7 @@ def _sum(counted: Counter[str], pattern: str) -> int:
 
 
 def _tokens(result: ToolResult) -> int:
-    """Estimated tokens of what the model sees: the text, else the structure; and the images and sounds."""
+    """Estimated tokens that the model sees: the text, else the structure; and the images and sounds."""
     media = sum(_MEDIA for block in result.content if block.get("type") in ("image", "audio"))
     texts = [text for block in result.content if isinstance(text := block.get("text"), str)]
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)

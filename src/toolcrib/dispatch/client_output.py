@@ -1,4 +1,4 @@
-"""The client at the far end, as tools and sources reach it: what goes there has no secrets in it."""
+"""Clients as tools and sources reach them: output without secrets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from ..core.context import Cleaner, Peer
 
-__all__ = ["Outward"]
+__all__ = ["RedactedPeers"]
 
 _PROTOCOL: Final = frozenset(
     {
@@ -27,10 +27,10 @@ _PROTOCOL: Final = frozenset(
 """Members of MCP messages that belong to the protocol, not to the words of a tool: they stay as they are."""
 
 
-class Outward:
-    """Puts a clean peer before each client. One for a crib.
+class RedactedPeers:
+    """Wraps each client in a redacting peer. One for a crib.
 
-    A client has the same clean peer in all its calls: who asks back tells clients apart by it.
+    A client has the same wrapper in all its calls: callers tell clients apart by its identity.
     """
 
     def __init__(self, cleaner: Cleaner) -> None:
@@ -39,7 +39,7 @@ class Outward:
         self._peers: WeakValueDictionary[int, _CleanPeer] = WeakValueDictionary()
 
     def to(self, peer: Peer | None) -> Peer | None:
-        """Return what a call may have of `peer`; a peer that is clean already comes back as it is."""
+        """Return the redacting peer for `peer`; an already wrapped one comes back as it is."""
         if peer is None or isinstance(peer, _CleanPeer):
             return peer
         clean = self._peers.get(id(peer))  # which is its own as long as its clean peer holds it
@@ -49,14 +49,14 @@ class Outward:
 
 
 class _CleanPeer:
-    """A peer that hears nothing secret. Lives as long as the calls that have it."""
+    """A peer whose output is redacted. Lives as long as the calls that have it."""
 
     def __init__(self, peer: Peer, cleaner: Cleaner) -> None:
         self._peer = peer
         self._cleaner = cleaner
 
     def __eq__(self, other: object) -> bool:
-        """It stands for the real one."""
+        """Equal to the wrapped peer."""
         return self is other or other is self._peer or (isinstance(other, _CleanPeer) and other._peer is self._peer)
 
     def __hash__(self) -> int:

@@ -57,7 +57,7 @@ class Deadlines:
         self._timer = asyncio.get_running_loop().call_later(max(0.0, end - time.monotonic()), self._ring)
 
     def _ring(self) -> None:
-        """Cancel what has ended, and set the timer for what comes next."""
+        """Cancel expired calls, and set the timer for the next one."""
         self._timer, self._rings = None, math.inf
         now = time.monotonic()
         for scope, (end, signal) in self._ends.items():

@@ -21,7 +21,7 @@ from ..store.store import Store
 from ..telemetry.otel import Telemetry
 from .background_calls import InBackground
 from .budgets import Spending
-from .client_output import Outward
+from .client_output import RedactedPeers
 from .pipeline import Pipeline
 from .steps.arguments import Expand, migrate_arguments, repair_arguments, validate_arguments
 from .steps.content import Enrich, Examine, Provenance, Redact, tell_version
@@ -37,7 +37,7 @@ __all__ = ["Parts", "build"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the steps work with; each lives as long as the crib."""
+    """Services of the steps; each lives as long as the crib."""
 
     surroundings: Callable[[SessionState], Surroundings]
     profile_of: Callable[[SessionState], Profile]
@@ -64,7 +64,7 @@ def build(parts: Parts) -> Pipeline:
     wrap = Wrap(parts.profile_of)
     expand, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Decide(parts.policy)
 
-    before = [CustomBefore(step) for step in parts.custom.before]
+    before = [CustomBefore(step, validate_arguments) for step in parts.custom.before]
 
     async def revise(call: Call) -> Call:
         call = await validate_arguments(await expand(call))
@@ -89,7 +89,7 @@ def build(parts: Parts) -> Pipeline:
             parts.sources,
             parts.store.calls,
             parts.policy.permissions,
-            Outward(Cleaning(parts.redactor)),
+            RedactedPeers(Cleaning(parts.redactor)),
             parts.host,
         ),
         after=[

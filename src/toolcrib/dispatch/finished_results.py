@@ -1,6 +1,6 @@
-"""A result that went through the after-steps before: a job's, fetched by the tool that looks after jobs.
+"""Results that already passed the after-steps: a job's result, fetched by the tool that reads jobs.
 
-It was limited and put into words when the job ended. To do so again would cut what was cut and wrap what was wrapped.
+It was limited and put into its envelope when the job ended; doing so again would cut and wrap it twice.
 """
 
 from __future__ import annotations

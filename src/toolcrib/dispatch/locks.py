@@ -25,13 +25,13 @@ __all__ = ["Locks", "lock_keys"]
 _RESOURCE_ARGUMENTS: Final = frozenset(
     {"path", "file", "file_path", "filepath", "filename", "source", "destination", "uri", "repo_path"}
 )
-"""Argument names that say what a write touches when the tool does not declare it; the usual ones of MCP servers."""
+"""Argument names for the targets of a write when the tool does not declare them; the usual ones of MCP servers."""
 
 
 def lock_keys(tool: Tool, arguments: Mapping[str, Any], cwd: Path | None = None) -> tuple[str, ...]:
-    """Return the keys of what this call writes, and of its tool if that is serial; none for any other read.
+    """Return the lock keys of this call's writes, and of its tool if that is serial; empty for any other read.
 
-    A text is a key as it stands, and as the path that it is from `cwd`: one file has many names.
+    A text is a key as it is, and as the path relative to `cwd`: one file has many names.
     """
     own = (f"tool:{tool.source}/{tool.local_name}",) if tool.execution.serial else ()
     if tool.annotations.read_only:
@@ -42,7 +42,7 @@ def lock_keys(tool: Tool, arguments: Mapping[str, Any], cwd: Path | None = None)
 
 
 def _values(value: Any, steps: Sequence[str]) -> Iterator[Any]:
-    """Yield what stands at a dotted name, in lists too: `operations.path` is the path of every operation."""
+    """Yield the values at a dotted name, in lists too: `operations.path` is the path of every operation."""
     if isinstance(value, list):
         for item in cast("list[Any]", value):
             yield from _values(item, steps)

@@ -41,7 +41,7 @@ class Lag:
         self._ended: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._waited = 0.0
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
     def enter(self, tool: Tool) -> None:
         """A call of `tool` begins."""
@@ -52,7 +52,7 @@ class Lag:
             self._set()
 
     def leave(self, tool: Tool) -> None:
-        """It ended. It may be what the loop stood still for, so it is remembered until the next look."""
+        """Record the end of a call. It may have blocked the loop, so it is remembered until the next check."""
         if tool.origin in _ELSEWHERE:
             return
         self._running[tool.name] -= 1
@@ -68,18 +68,18 @@ class Lag:
         self._running = +self._running
         late = time.monotonic() - due - (_waited() - self._waited)
         if late > _STANDS:
-            self._tell(late, sorted({*self._running, *self._ended}))
+            self._report(late, sorted({*self._running, *self._ended}))
         self._ended.clear()
         if self._running:
             self._set()
 
-    def _tell(self, late: float, names: list[str]) -> None:
+    def _report(self, late: float, names: list[str]) -> None:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         shown, now = ", ".join(names[:_NAMED]) + more, time.monotonic()
-        self._told = {said: when for said, when in self._told.items() if now - when < _QUIET}
-        if shown in self._told:
+        self._reported = {line: when for line, when in self._reported.items() if now - when < _QUIET}
+        if shown in self._reported:
             return
-        self._told[shown] = now
+        self._reported[shown] = now
         _logger.warning(
             "the event loop stood still for %.2f s while these tools ran: %s; "
             "one that blocks belongs in `def` instead of `async def`",

@@ -31,7 +31,7 @@ Before = Callable[[Call], Awaitable[Call | ToolResult]]
 Execute = Callable[[Call], Awaitable[ToolResult]]
 After = Callable[[Call, ToolResult], Awaitable[ToolResult]]
 _Waiting = Callable[[], Awaitable[ToolResult]]
-"""What the caller of a job waits for: its result, or the news that it goes on."""
+"""The caller's wait for a job: its result, or the notice that it continues."""
 Background = Callable[[Call], Awaitable[_Waiting] | None]
 """Starts a call as a job that comes back to `Pipeline.work`; None for a call that runs in front of its caller."""
 
@@ -41,17 +41,17 @@ _TAKEN_BACK = ToolResult.failed("cancelled", "the job was cancelled before it en
 _BROKEN_OFF = ToolResult.failed(
     "cancelled",
     "the tool broke off its own work; it may have run in part",
-    hint="check what it did before calling it again",
+    hint="check its effects before calling it again",
 )
 
 _logger = logging.getLogger("toolcrib.dispatch")
 
 
 class Refused(ToolFailure):
-    """A failure that says how far the call had been read: what is recorded is what was meant, not what wrapped it."""
+    """A failure with the call as far as it was resolved: the record shows the real call, not its wrapper."""
 
     def __init__(self, failure: ToolFailure, call: Call) -> None:
-        """`failure` is what the model reads."""
+        """`failure` is the part for the model."""
         super().__init__(failure.code, failure.message, hint=failure.hint, details=failure.details)
         self.call = call
 
@@ -70,7 +70,7 @@ class Pipeline:
     ) -> None:
         """Take the steps; they are called in this order, `after` included.
 
-        `background` takes a call that every before-step has let through, instead of `execute`, where it is a job.
+        `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
         `telemetry` holds a span open around each walk, with a listener only.
         """
         self._telemetry = telemetry or Telemetry()
@@ -134,7 +134,7 @@ class Pipeline:
         return await self._execute(seen[-1])
 
     async def _guarded(self, seen: list[Call], walk: Callable[[list[Call]], Awaitable[T]]) -> T | ToolResult:
-        """Return what `walk` returns, or the result of what it raises."""
+        """Return the result of `walk`, or the result for its exception."""
         try:
             return await walk(seen)
         except ToolFailure as failure:

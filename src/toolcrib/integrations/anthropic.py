@@ -27,13 +27,13 @@ from .turns import Turn, parts, run
 __all__ = ["Request", "answer", "request"]
 
 _IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""What the Messages API takes as images."""
+"""Image types that the Messages API accepts."""
 _CUT: Final = ("max_tokens", "model_context_window_exceeded")
-"""Why an answer may end in the middle of a call."""
+"""Stop reasons of an answer that may end in the middle of a call."""
 
 
 class Request(TypedDict, total=False):
-    """What goes into `client.messages.create` beside the model and the limit."""
+    """Parameters for `client.messages.create` beside the model and the token limit."""
 
     messages: Required[list[MessageParam]]
     tools: list[ToolUnionParam]
@@ -49,15 +49,15 @@ def request(session: Session, messages: Iterable[Any], *, system: str = "", defe
     wanted: Request = {"messages": list(messages)}
     if tools := session.definitions("anthropic", defer=defer):
         wanted["tools"] = cast("list[ToolUnionParam]", list(tools))
-    if told := "\n\n".join(part for part in (system, session.instructions) if part):
-        wanted["system"] = told
+    if instructions := "\n\n".join(part for part in (system, session.instructions) if part):
+        wanted["system"] = instructions
     return wanted
 
 
 async def answer(session: Session, message: Message | BetaMessage) -> Turn:
-    """Make the calls of the model's message, all at once, and return what to send back.
+    """Make the calls of the model's message, all at once, and return the next messages.
 
-    A message that was cut off at its limit does not run the call that it was in the middle of.
+    Of a message that was cut off at its limit, the unfinished call does not run.
     """
     uses = [block for block in message.content if block.type == "tool_use"]
     is_cut = message.stop_reason in _CUT and bool(uses) and message.content[-1] is uses[-1]
@@ -87,7 +87,7 @@ def _block(id: str, result: ToolResult) -> dict[str, Any]:
 
 
 def _other(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an image or a PDF as the API takes it, and of anything else what it is."""
+    """Return an image or a PDF in the API's form, and a description of any other block."""
     resource: Mapping[str, Any] = block.get("resource") or {}
     kind = str(block.get("mimeType") or resource.get("mimeType") or block.get("type"))
     data = block.get("data") or resource.get("blob")

@@ -3,15 +3,16 @@
     agent = create_agent("openai:gpt-5.6", middleware=[ToolcribMiddleware(crib.session())])
     await agent.ainvoke({"messages": [...]})
 
-Before every request the model is given what the session shows then, and every call is a call of the session: what it
-loads is there in the next request. What fails is a `ToolMessage` with `status="error"` and Toolcrib's words; the rest
-of a result (structured content, metadata) is its `artifact`. Sessions are async: use `ainvoke` and `astream`.
+Every request to the model has the tools that the session shows then, and every call is a call of the session: tools
+that it loads are in the next request. A failed call is a `ToolMessage` with `status="error"` and Toolcrib's error; the
+rest of a result (structured content, metadata) is its `artifact`. Sessions are async: use `ainvoke` and `astream`.
 
 In a graph of your own, bind `session_tools(session)` anew before every request, and let `tool_node(session)` run calls.
 
-Approvals: a session with an approver asks it while the graph waits. A session with `defer_approval` interrupts the graph; `Command(resume=...)` goes on with an answer, and the stored approval is what runs the call. It wants a
-checkpointer, as every interrupt does. The interrupt's value is what LangChain's own human-in-the-loop asks with in its
-mode `per_call`, and its decisions are taken, as are Toolcrib's verdicts.
+Approvals: a session with an approver asks it while the graph waits. A session with `defer_approval` interrupts the
+graph; `Command(resume=...)` continues with an answer, and the stored approval makes the call. It needs a checkpointer,
+as every interrupt does. The interrupt's value has the form of LangChain's own human-in-the-loop in its mode `per_call`;
+its decisions are accepted, as are Toolcrib's verdicts.
 """
 
 from __future__ import annotations
@@ -58,19 +59,19 @@ _Handle = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
 
 _ORIGIN: Final = "langchain"
 _BY: Final = "LangGraph"
-"""Who answered, where the answer does not say."""
+"""Name of the decider, if the answer has none."""
 _STEPS: Final = "toolcrib.integrations.langchain"
-"""Where a session's runtime keeps the calls of steps that a graph may begin again."""
+"""Key in the session's runtime for the calls of steps that a graph may begin again."""
 _KEPT: Final = 256
 """Calls of one session whose results are kept for a step that is begun again."""
 _call: ContextVar[ToolCall | None] = ContextVar("toolcrib_langchain_call", default=None)
 """The call of this task as the model made it."""
 _turn: ContextVar[CallOptions] = ContextVar("toolcrib_langchain_turn")
-"""Which of the calls of the model's message the call of this task is."""
+"""Position of this task's call among the calls of the model's message."""
 
 
 _Reply = bool | Verdict | Answer | ApproveDecision | EditDecision | RejectDecision
-"""What a graph may be resumed with. LangGraph refuses anything else, and the interrupt can be answered again."""
+"""Types with which a graph may be resumed. LangGraph refuses any other, and the interrupt can be answered again."""
 
 
 class SessionTool(BaseTool):
@@ -127,22 +128,22 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT]]],
     ) -> ModelResponse[ResponseT] | AIMessage:
-        """Give the model what the session shows now, and tell it the instructions of the profile."""
+        """Give the model the session's present tools, and the instructions of the profile."""
         session = self.session()
         tools: list[BaseTool | dict[str, Any]] = [
             *request.tools,
             *session_tools(session, defer=self._search is not None),
         ]
-        told = request.override(tools=tools, system_message=_with(request.system_message, session.instructions))
+        prepared = request.override(tools=tools, system_message=_with(request.system_message, session.instructions))
         if self._search is not None:
-            return await self._search.awrap_model_call(told, handler)
-        return await handler(told)
+            return await self._search.awrap_model_call(prepared, handler)
+        return await handler(prepared)
 
     @hook_config(can_jump_to=["model"])
     async def aafter_model(self, state: AgentState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, Any] | None:
-        """Make the calls whose arguments LangChain could not read: they are repaired, or the model gets the error.
+        """Make the calls whose arguments LangChain could not parse: they are repaired, or the model gets the error.
 
-        Of an answer that was cut off at its limit the last call does not run: LangChain completes what it can read.
+        Of an answer that was cut off at its limit the last call does not run: LangChain completes a truncated one.
         """
         last = state["messages"][-1]
         if not isinstance(last, AIMessage):
@@ -168,10 +169,10 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
 
 
 def session_tools(session: Session, *, defer: bool = False) -> list[BaseTool]:
-    """Return what the session shows now as LangChain tools, in its order.
+    """Return the session's present tools as LangChain tools, in its order.
 
-    `defer` adds all other tools, marked for LangChain's `ProviderToolSearchMiddleware`; the verbs that search are left
-    out then. Raises `UsageError` where the profile cannot have that.
+    `defer` adds all other tools, marked for LangChain's `ProviderToolSearchMiddleware`; the meta-tools that search are
+    then left out. Raises `UsageError` if the profile does not permit that.
     """
     found = session.definitions("openai-responses" if defer else "openai", defer=defer)
     flat = [inner for one in found for inner in (one["tools"] if one["type"] == "namespace" else [one])]
@@ -208,7 +209,7 @@ async def _handled(session: Session, request: ToolCallRequest, handler: _Handle)
 
 @contextmanager
 def _placed(state: Any, call: ToolCall) -> Generator[None]:
-    """Say of the call in here which one of its message it is, so that the profile sees turns that go in circles."""
+    """Set the position of a call in its message, so that the profile's limits on repeated turns apply."""
     messages: Any = getattr(state, "messages", None) or (state.get("messages", ()) if hasattr(state, "get") else state)
     answer = next((message for message in reversed(messages) if isinstance(message, AIMessage)), AIMessage(""))
     made = [one["id"] for one in (*answer.invalid_tool_calls, *answer.tool_calls)]  # in the order in which they run
@@ -229,10 +230,10 @@ class _Step:
 
 
 async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResult:
-    """Make the call; where it needs an approval, interrupt the graph and go on with the answer.
+    """Make the call; if it needs an approval, interrupt the graph and continue with the answer.
 
-    An interrupt ends the step, and LangGraph begins it again from its start with the answer. What the step has done by
-    then is not done again: it is found by its place in the graph.
+    An interrupt ends the step, and LangGraph begins it again from its start with the answer. Calls that the step made
+    before are not repeated: they are found by their position in the graph.
     """
     place, turn = _place(call), _turn.get({"origin": _ORIGIN})
     if place is None:
@@ -243,8 +244,8 @@ async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResul
     result = await _once(steps, place, lambda: session.call(call["name"], arguments, **options))
     question = pending_approval(result)
     if question is not None:
-        said = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))
-        result = steps[place].result = await session.resume(question.approval, _answer(said))
+        reply = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))
+        result = steps[place].result = await session.resume(question.approval, _answer(reply))
     return result
 
 
@@ -267,9 +268,9 @@ async def _once(steps: dict[str, _Step], place: str, make: Callable[[], Awaitabl
 
 def _was_cut(message: AIMessage) -> bool:
     """Whether an answer reached its limit, in the words of the APIs."""
-    told = message.response_metadata
-    details: dict[str, Any] = told.get("incomplete_details") or {}
-    reasons = (told.get("finish_reason"), told.get("stop_reason"), details.get("reason"))
+    metadata = message.response_metadata
+    details: dict[str, Any] = metadata.get("incomplete_details") or {}
+    reasons = (metadata.get("finish_reason"), metadata.get("stop_reason"), details.get("reason"))
     return not {"length", "max_tokens", "model_context_window_exceeded", "max_output_tokens"}.isdisjoint(reasons)
 
 
@@ -294,15 +295,15 @@ def _asked(question: PendingApproval, call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _answer(said: Any) -> Answer:
+def _answer(reply: Any) -> Answer:
     """Read what LangGraph has checked."""
-    if isinstance(said, bool):
-        return Answer(verdict="yes" if said else "no", by=_BY)
-    if isinstance(said, str):
-        return Answer(verdict=cast("Verdict", said), by=_BY)
-    if isinstance(said, Answer):
-        return said if said.by else replace(said, by=_BY)
-    decision = cast("dict[str, Any]", said)
+    if isinstance(reply, bool):
+        return Answer(verdict="yes" if reply else "no", by=_BY)
+    if isinstance(reply, str):
+        return Answer(verdict=cast("Verdict", reply), by=_BY)
+    if isinstance(reply, Answer):
+        return reply if reply.by else replace(reply, by=_BY)
+    decision = cast("dict[str, Any]", reply)
     if decision["type"] == "approve":
         return Answer(verdict="yes", by=_BY)
     if decision["type"] == "edit":
@@ -322,7 +323,7 @@ def _message(call: ToolCall, result: ToolResult) -> ToolMessage:
 
 
 def _content(result: ToolResult) -> Any:
-    """Return the text, or content blocks where there is more than text."""
+    """Return the text, or content blocks if there is more than text."""
     text, others = parts(result)
     if not others:
         return text
@@ -340,7 +341,7 @@ def _block(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _artifact(result: ToolResult) -> dict[str, Any]:
-    """Return what the model does not read, as plain JSON, which every checkpointer can keep."""
+    """Return the part of a result that the model does not read, as plain JSON, which every checkpointer can store."""
     error = result.error.to_json() if result.error is not None else None
     return loads(dumps({"structured_content": result.structured_content, "error": error, "meta": dict(result.meta)}))
 

@@ -41,14 +41,14 @@ _NOT_SENT: Final = ("annotations", "audio", "parsed", "parsed_arguments")
 
 
 class ChatRequest(TypedDict, total=False):
-    """What goes into `client.chat.completions.create` beside the model."""
+    """Parameters for `client.chat.completions.create` beside the model."""
 
     messages: Required[list[ChatCompletionMessageParam]]
     tools: list[ChatCompletionToolUnionParam]
 
 
 class ResponsesRequest(TypedDict, total=False):
-    """What goes into `client.responses.create` beside the model."""
+    """Parameters for `client.responses.create` beside the model."""
 
     input: Required[list[ResponseInputItemParam]]
     tools: list[ToolParam]
@@ -61,8 +61,8 @@ def chat(session: Session, messages: Iterable[Any], *, system: str = "") -> Chat
     A system message comes first: your own `system`, then the profile's instructions.
     """
     wanted: ChatRequest = {"messages": list(messages)}
-    if told := "\n\n".join(part for part in (system, session.instructions) if part):
-        wanted["messages"].insert(0, {"role": "system", "content": told})
+    if instructions := "\n\n".join(part for part in (system, session.instructions) if part):
+        wanted["messages"].insert(0, {"role": "system", "content": instructions})
     if tools := session.definitions("openai"):
         wanted["tools"] = cast("list[ChatCompletionToolUnionParam]", list(tools))
     return wanted
@@ -75,18 +75,18 @@ def responses(session: Session, items: Iterable[Any], *, system: str = "", defer
     cannot have that.
     """
     wanted: ResponsesRequest = {"input": list(items)}
-    if told := "\n\n".join(part for part in (system, session.instructions) if part):
-        wanted["instructions"] = told
+    if instructions := "\n\n".join(part for part in (system, session.instructions) if part):
+        wanted["instructions"] = instructions
     if tools := session.definitions("openai-responses", defer=defer):
         wanted["tools"] = cast("list[ToolParam]", list(tools))
     return wanted
 
 
 async def answer(session: Session, reply: ChatCompletion | Response) -> Turn:
-    """Make the calls of the model's answer, all at once, and return what to send back.
+    """Make the calls of the model's answer, all at once, and return the next messages.
 
-    Of several choices the first one counts. An answer that was cut off at its limit does not run the call that it was
-    in the middle of.
+    Of several choices the first one counts. Of an answer that was cut off at its limit, the unfinished call does not
+    run.
     """
     return await (_of_chat(session, reply) if isinstance(reply, ChatCompletion) else _of_response(session, reply))
 
@@ -148,7 +148,7 @@ def _output(result: ToolResult) -> Any:
 
 
 def _other(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an image or a PDF as the API takes it, and of anything else what it is."""
+    """Return an image or a PDF in the API's form, and a description of any other block."""
     resource: Mapping[str, Any] = block.get("resource") or {}
     kind, data = _kind(block), block.get("data") or resource.get("blob")
     if data and kind.startswith("image/"):

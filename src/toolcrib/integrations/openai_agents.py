@@ -3,11 +3,12 @@
     agent = ToolcribAgent(name="Assistant", instructions="Be brief.", session=crib.session())
     result = await Runner.run(agent, "How many tickets are open?")
 
-In every turn the model is given what the session shows then, beside the agent's own tools, and every call is a call of
-the session. What fails is a tool output in Toolcrib's words. A model that calls a tool by a name that it was not given
-ends the run, unless `RunConfig(tool_not_found_behavior="return_error_to_model")` says otherwise.
+In every turn the model gets the session's present tools, beside the agent's own, and every call is a call of the
+session. A failed call is a tool output with Toolcrib's error. A call by an unknown name ends the run, unless
+`RunConfig(tool_not_found_behavior="return_error_to_model")` is set.
 
-Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` interrupts the run, which goes on from its `RunState`:
+Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` interrupts the run,
+which continues from its `RunState`:
 
     while result.interruptions:
         state = result.to_state()
@@ -16,8 +17,8 @@ Approvals: a session with an approver asks it while the run waits. A session wit
             await agent.answer(state, item, Answer(verdict="yes"))
         result = await Runner.run(agent, state)
 
-`state.approve(item)` and `state.reject(item)` do as well. `always_approve` counts for what was asked in that pause and
-no more, since it would cover all calls through a meta-tool; `Answer(verdict="always")` covers one tool.
+`state.approve(item)` and `state.reject(item)` work as well. `always_approve` covers only the questions of that pause,
+since it would otherwise cover all calls through a meta-tool; `Answer(verdict="always")` covers one tool.
 """
 
 from __future__ import annotations
@@ -59,38 +60,38 @@ _Opens = Callable[[RunContextWrapper[Any]], Session]
 
 _ORIGIN: Final = "openai_agents"
 _BY: Final = "OpenAI Agents SDK"
-"""Who answered, where all that is known is that the SDK approved a call."""
+"""Name of the decider for an approval through the SDK's own API."""
 _HELD: Final = "toolcrib.integrations.openai_agents"
-"""Where a session's runtime keeps what runs share."""
+"""Key in the session's runtime for state that its runs share."""
 _REMEMBERED: Final = 1000
 """Calls of one session whose runs did not come back for them."""
 _NO_CALL: Final = "toolcrib"
-"""The id of no call: what the SDK says is approved for it, is approved for every call."""
+"""A call id that never occurs: if the SDK approves it, it approves every call."""
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """What the runs of one session share."""
+    """State that the runs of one session share."""
 
     made: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     """Results by call id that the SDK has still to fetch: of calls that ran when it asked whether they need approval,
     and of those whose questions stand."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
-    """What was answered, by call id."""
+    """Answers by call id."""
     given: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """What those were called with, by call id: there are models that give later calls the same ids."""
+    """Arguments of those calls by call id: some models reuse ids."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     """The tools of calls whose questions stand, by call id."""
     tools: dict[str, tuple[dict[str, Any], FunctionTool]] = field(
         default_factory=dict[str, tuple[dict[str, Any], FunctionTool]]
     )
-    """By name, with what each was made of: a tool that stays is the same object in every turn."""
+    """Tools by name, each with its definition: an unchanged tool is the same object in every turn."""
     turn: dict[str, int] = field(default_factory=dict[str, int])
     """Calls of the model's last answer by id, each with its place in it, from 1."""
     begun: WeakSet[RunContextWrapper[Any]] = field(default_factory=WeakSet[RunContextWrapper[Any]])
     """Runs that have begun their interaction."""
 
-    def told(self, call_id: str) -> CallOptions:
+    def call_options(self, call_id: str) -> CallOptions:
         """Return which call of the model's answer this is, so that the profile sees turns that go in circles."""
         return {"origin": _ORIGIN, "place": self.turn.setdefault(call_id, len(self.turn) + 1)}
 
@@ -134,11 +135,11 @@ class ToolcribAgent(Agent[TContext]):
     async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
         """Return the agent's own instructions, and those of the session's profile after them."""
         own = await super().get_system_prompt(run_context)
-        told = self.session_of(run_context).instructions
-        return "\n\n".join(part for part in (own, told) if part) or None
+        instructions = self.session_of(run_context).instructions
+        return "\n\n".join(part for part in (own, instructions) if part) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
-        """Return the agent's own tools and what the session shows now, in its order."""
+        """Return the agent's own tools and the session's present ones, in its order."""
         session = self.session_of(run_context)
         held = _held(session)
         held.turn.clear()
@@ -211,7 +212,7 @@ def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any]
             return False
         held, given = _held(session), canonical([name, arguments])
         if call_id not in held.names or held.given[call_id] != given:
-            held.remember(call_id, name, given, await session.call(name, arguments, **held.told(call_id)))
+            held.remember(call_id, name, given, await session.call(name, arguments, **held.call_options(call_id)))
         return call_id in held.names
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
@@ -238,7 +239,7 @@ async def _invoked(session: Session, context: ToolContext[Any], name: str, argum
     is_known = held.given.get(call_id) == _read(name, arguments)
     known, answer = (held.made[call_id], held.answers.get(call_id)) if is_known else (None, None)
     held.forget(call_id)
-    result = known or await session.call(name, arguments, **held.told(call_id))
+    result = known or await session.call(name, arguments, **held.call_options(call_id))
     question = pending_approval(result)
     if question is None:
         return result
@@ -249,7 +250,7 @@ async def _invoked(session: Session, context: ToolContext[Any], name: str, argum
 
 
 def _read(name: str, arguments: str) -> bytes:
-    """Return what a call was made with, in one spelling."""
+    """Return the canonical arguments of a call."""
     try:
         return canonical([name, read_json(arguments)])
     except ValueError:
@@ -267,7 +268,7 @@ async def _settle_rejected(session: Session, context: RunContextWrapper[Any]) ->
 
 
 def _output(result: ToolResult) -> Any:
-    """Return the text, or a list of outputs where there is more than text."""
+    """Return the text, or a list of outputs if there is more than text."""
     text, others = parts(result)
     return [*([ToolOutputText(text=text)] if text else []), *map(_other, others)] if others else text
 

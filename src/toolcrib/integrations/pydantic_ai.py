@@ -3,15 +3,16 @@
     toolset = ToolcribToolset(crib.session())
     agent = Agent("openai:gpt-5.6", toolsets=[toolset])
 
-In every step the model sees what the session shows then, so tools that it finds or loads are there in the next one.
-Every call is a call of the session. What fails is a failed tool result (`ToolFailed`) with Toolcrib's words, arguments
-that do not fit included: none of it takes from the agent's retries, which bound what the model says, not what tools do.
+In every step the model sees the session's present tools, so tools that it finds or loads are in the next one. Every
+call is a call of the session. A failed call is a failed tool result (`ToolFailed`) with Toolcrib's error, including
+invalid arguments: none of it counts against the agent's retries, which limit the model's output, not the tools.
 
-Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` ends the run with Pydantic AI's `DeferredToolRequests`; `questions` has what to show, `answered` makes the results that the next run
-is given. In both the stored approval is what runs the call.
+Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` ends the run with
+Pydantic AI's `DeferredToolRequests`; `questions` returns the questions, `answered` makes the results for the next run.
+In both cases the stored approval makes the call.
 
-Tool search: with `deferred=` the tools that are not core are handed over as deferred ones, and `tool_search()` finds
-them with Toolcrib's ranking: through the model API's own deferral where it has one, else through a `search_tools`.
+Tool search: with `deferred=` the tools outside the core are passed as deferred ones, and `tool_search()` finds them
+with Toolcrib's ranking: through the model API's own deferral if it has one, else through a `search_tools`.
 """
 
 from __future__ import annotations
@@ -54,24 +55,24 @@ _KEY: Final = "toolcrib"
 _REMEMBERED: Final = 1000
 """Questions whose calls may be resumed without their metadata."""
 _BY: Final = "Pydantic AI"
-"""Who gave an answer that has come as its `ToolApproved` or `ToolDenied`."""
+"""Name of the decider for an answer by `ToolApproved` or `ToolDenied`."""
 _NOT_DEFERRED: Final = "search_tools"
-"""What Pydantic AI calls its own search."""
+"""Name of Pydantic AI's own search tool."""
 
 
 class ToolcribToolset(AbstractToolset[AgentDepsT]):
-    """What a session shows, as tools of an agent. Lives as long as the agent; each run works on a copy.
+    """Tools of a session as a toolset of an agent. Lives as long as the agent; each run works on a copy.
 
-    Given a session, it is one conversation: a run that brings a prompt begins its next interaction, one that only
-    brings results of deferred calls goes on with the last. Given a function, every run has the session that it returns;
-    one agent then serves many users over one crib.
+    With a session, it is one conversation: a run with a prompt begins its next interaction, one with only the results
+    of deferred calls continues the last. With a function, every run has the session that it returns; one agent then
+    serves many users over one crib.
     """
 
     def __init__(self, session: Session | _Opens[AgentDepsT], *, id: str = "toolcrib", deferred: int = 0) -> None:
-        """`deferred` is how many tools that are not core are handed over to be searched for; 0 shows what is shown.
+        """`deferred` is the number of non-core tools that are passed for searching; 0 passes the shown ones only.
 
-        It wants a profile that shows all its tools (`flat`), and `tool_search` among the agent's capabilities. Of more
-        tools than that a run gets those that fit its prompt best, and what its searches find beyond them.
+        It needs a profile that shows all its tools (`flat`), and `tool_search` among the agent's capabilities. Of more
+        tools than that a run gets those that match its prompt best, and those that its searches find.
         """
         self._session = session if isinstance(session, Session) else None
         self._opens = None if isinstance(session, Session) else session
@@ -83,7 +84,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
 
     @property
     def id(self) -> str:
-        """What tells it from other toolsets of the agent."""
+        """Identifier among the toolsets of the agent."""
         return self._id
 
     @property
@@ -117,7 +118,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         return run
 
     async def for_run_step(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
-        """Write down what the user has refused by Pydantic AI's own `ToolDenied`: it never comes to a call."""
+        """Record refusals by Pydantic AI's own `ToolDenied`, which never reach a call."""
         last = ctx.messages[-1].parts if ctx.messages else ()
         for part in last:
             if isinstance(part, ToolReturnPart) and part.outcome == "denied":
@@ -127,12 +128,12 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         return self
 
     async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> InstructionPart | None:
-        """Return what the session's profile and mode have to say."""
+        """Return the instructions of the session's profile and mode."""
         text = self.session.instructions
         return InstructionPart(text) if text else None
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """Return what the session shows now, in its order."""
+        """Return the session's present tools, in its order."""
         return {
             tool.name: ToolsetTool(
                 toolset=self,
@@ -148,9 +149,9 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
     ) -> ToolReturn:
         """Make the call, or go on with the one that the user was asked about."""
         arguments = tool_args[_UNREAD] if tool_args.keys() == {_UNREAD} else tool_args
-        told = self._told(ctx)
-        if ctx.tool_call_approved and told:
-            result = await self.session.resume(str(told["approval"]), self._answer(told, name, arguments))
+        earlier = self._question(ctx)
+        if ctx.tool_call_approved and earlier:
+            result = await self.session.resume(str(earlier["approval"]), self._answer(earlier, name, arguments))
         else:
             result = await self.session.call(name, arguments, **_turn(ctx))
         question = pending_approval(result)
@@ -161,7 +162,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         return _returned(result)
 
     def _shown(self) -> list[tuple[Tool, bool]]:
-        """Return what is shown, and of each tool whether it is deferred."""
+        """Return the shown tools, each with whether it is deferred."""
         shown = self.session.tools
         if not self._deferred:
             return [(tool, False) for tool in shown]
@@ -218,7 +219,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
             raise ModelRetry(f"found {', '.join(beyond)}; search once more to get them")
         return [name for name in found if name in known]
 
-    def _told(self, ctx: RunContext[AgentDepsT]) -> Mapping[str, Any]:
+    def _question(self, ctx: RunContext[AgentDepsT]) -> Mapping[str, Any]:
         """Return the question about this call and its answer, as they came with the results or are remembered."""
         given = _as_mapping(ctx.tool_call_metadata)
         return _as_mapping(given.get(_KEY)) or self._asked.get((ctx.conversation_id, ctx.tool_call_id), {})
@@ -228,12 +229,12 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         for oldest in tuple(self._asked)[:-_REMEMBERED]:
             del self._asked[oldest]
 
-    def _answer(self, told: Mapping[str, Any], name: str, arguments: Any) -> Answer:
-        """Return what the user said: by `answered`, or as Pydantic AI's own yes, perhaps with other arguments."""
-        said: Mapping[str, Any] | None = told.get("answer")
-        if said is not None:
-            return Answer(**said)
-        if _digest(arguments) == told.get("given"):
+    def _answer(self, question: Mapping[str, Any], name: str, arguments: Any) -> Answer:
+        """Return the user's answer: from `answered`, or Pydantic AI's own approval, perhaps with other arguments."""
+        answer: Mapping[str, Any] | None = question.get("answer")
+        if answer is not None:
+            return Answer(**answer)
+        if _digest(arguments) == question.get("given"):
             return Answer(verdict="yes", by=_BY)
         changed = _as_mapping(arguments)
         if name in self.session.scene.profile.verbs.values():
@@ -242,30 +243,31 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
 
 
 def questions(requests: DeferredToolRequests) -> dict[str, PendingApproval]:
-    """Return what the user is to be asked, by the id of the tool call; calls of other toolsets are left out."""
+    """Return the questions to the user, by the id of the tool call; calls of other toolsets are left out."""
     names = PendingApproval.__slots__
-    told = {id: said[_KEY] for id, said in requests.metadata.items() if _KEY in said}
-    return {id: PendingApproval(**{name: said[name] for name in names}) for id, said in told.items()}
+    asked = {id: entry[_KEY] for id, entry in requests.metadata.items() if _KEY in entry}
+    return {id: PendingApproval(**{name: entry[name] for name in names}) for id, entry in asked.items()}
 
 
 def answered(requests: DeferredToolRequests, answers: Mapping[str, Answer]) -> DeferredToolResults:
-    """Return what a run is given to go on with these answers, by the id of the tool call.
+    """Return the results with which a run continues after these answers, by the id of the tool call.
 
-    A no goes the same way as a yes: Toolcrib writes it down and tells the model. Pydantic AI's own `ToolApproved` and
-    `ToolDenied` work as well, in the process that asked. Raises `UsageError` for an answer to what was not asked.
+    A refusal takes the same way as an approval: Toolcrib records it and informs the model. Pydantic AI's own
+    `ToolApproved` and `ToolDenied` work as well, in the process that asked. Raises `UsageError` for an answer without a
+    question.
     """
     asked = questions(requests)
     for id in answers:
         if id not in asked:
             raise UsageError(f"no question of Toolcrib's is about the call {id!r}, only {', '.join(asked) or 'none'}")
-    metadata = {id: {_KEY: {**requests.metadata[id][_KEY], "answer": _plain(said)}} for id, said in answers.items()}
-    by = {id: said.by for id, said in answers.items() if said.by}
+    metadata = {id: {_KEY: {**requests.metadata[id][_KEY], "answer": _plain(answer)}} for id, answer in answers.items()}
+    by = {id: answer.by for id, answer in answers.items() if answer.by}
     return DeferredToolResults(approvals=dict.fromkeys(answers, True), metadata=metadata, answered_by=by)
 
 
 def _plain(answer: Answer) -> dict[str, Any]:
-    said = {"verdict": answer.verdict, "by": answer.by, "comment": answer.comment}
-    return said if answer.arguments is None else {**said, "arguments": dict(answer.arguments)}
+    plain = {"verdict": answer.verdict, "by": answer.by, "comment": answer.comment}
+    return plain if answer.arguments is None else {**plain, "arguments": dict(answer.arguments)}
 
 
 def _turn(ctx: RunContext[Any]) -> CallOptions:
@@ -277,13 +279,13 @@ def _turn(ctx: RunContext[Any]) -> CallOptions:
 
 
 def _goes_on(ctx: RunContext[Any]) -> bool:
-    """Whether a run continues what the one before it was at: it brings no prompt, or the results of calls."""
+    """Whether a run continues the interaction of the one before: it has no prompt, or the results of calls."""
     last = ctx.messages[-1] if ctx.messages else None
     return last is not None and (ctx.prompt is None or (isinstance(last, ModelResponse) and bool(last.tool_calls)))
 
 
 def _as_mapping(value: object) -> Mapping[str, Any]:
-    """Return `value` where it is a mapping, else an empty one."""
+    """Return `value` if it is a mapping, else an empty one."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
@@ -315,7 +317,7 @@ def _entry(tool: ToolDefinition) -> Entry:
 
 
 def _returned(result: ToolResult) -> ToolReturn:
-    """Return what the model reads, and beside it what only the application sees. Raises `ToolFailed`."""
+    """Return the content for the model, and beside it the part for the application alone. Raises `ToolFailed`."""
     text, blocks = parts(result)
     if result.is_error:
         raise ToolFailed(text)

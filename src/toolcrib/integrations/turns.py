@@ -1,7 +1,7 @@
-"""One turn of a model in a loop of your own: the calls that it made, what came of them, and what to send next.
+"""One turn of a model in a loop of your own: its calls, their results, and the next messages.
 
-What the integrations share, the plain loops (`anthropic`, `openai`) above all. Each API says how its answers are read
-and how results are sent.
+Shared by the integrations, mainly the plain loops (`anthropic`, `openai`). Each API module parses answers and builds
+result messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..results.artifacts import URI_PREFIX
 __all__ = ["CUT", "Send", "Turn", "begin", "parts", "run"]
 
 _BEGUN: Final = "toolcrib.integrations.begun"
-"""Where a session's runtime keeps which interaction the last run was."""
+"""Key in the session's runtime for the interaction of the last run."""
 
 Send = Callable[[Sequence[tuple[str, ToolResult]]], list[dict[str, Any]]]
 """From results, each with the id of its call, to messages."""
@@ -30,9 +30,9 @@ Send = Callable[[Sequence[tuple[str, ToolResult]]], list[dict[str, Any]]]
 CUT: Final = ToolResult.failed(
     "invalid_arguments",
     "your answer reached its limit inside this call: its arguments are not whole, and it did not run",
-    hint="make it again with shorter arguments, in several calls where it must be",
+    hint="make it again with shorter arguments, in several calls if necessary",
 )
-"""What becomes of the call that an answer was cut off in."""
+"""Result for the call in which an answer was cut off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +62,18 @@ class Turn:
 
     @property
     def messages(self) -> list[Any]:
-        """What to append to the conversation: the model's answer, and the results of its calls."""
+        """Messages to append to the conversation: the model's answer, and the results of its calls."""
         return [*self.reply, *self.outputs]
 
     @property
     def questions(self) -> tuple[PendingApproval, ...]:
-        """What the user is to be asked before some of the calls run; empty unless the session asks later."""
+        """Questions to the user before some of the calls run; empty unless the session defers approvals."""
         return tuple(question for question in map(pending_approval, self.results) if question is not None)
 
     async def resume(self, answers: Mapping[str, Answer]) -> Turn:
-        """Return the turn with what came of the calls whose questions are answered; `answers` are by approval.
+        """Return the turn with the results of the calls whose questions are answered; `answers` are by approval.
 
-        Calls that need no answer are not made again. Raises `UsageError` for an answer to what is not asked here.
+        Calls without a question are not made again. Raises `UsageError` for an answer without a question here.
         """
         asked = {
             question.approval: place
@@ -99,8 +99,7 @@ async def run(
 ) -> tuple[ToolResult, ...]:
     """Make the calls of one answer at once; one result a call, in their order. Records name their `origin`.
 
-    `is_cut` says that the answer reached its limit: what it was in the middle of does not run, however whole the
-    arguments look.
+    `is_cut`: the answer reached its limit, and its last call does not run, even if the arguments look whole.
     """
     whole = calls[:-1] if is_cut else calls
     results = await session.call_many(whole, origin=origin) if whole else []
@@ -108,9 +107,9 @@ async def run(
 
 
 def begin(session: Session) -> None:
-    """Begin the interaction of a run, unless the application has: in opening the session, or since the last run.
+    """Begin the interaction of a run, unless the application has begun it since the last run or by opening the session.
 
-    So `session.begin(intent=...)` before a run says what that run needs, where a framework has no place for it.
+    So `session.begin(intent=...)` before a run sets the requirements of that run, if a framework has no place for them.
     """
     state = session.state
     if state.history.interactions == state.runtime.get(_BEGUN):
@@ -119,10 +118,10 @@ def begin(session: Session) -> None:
 
 
 def parts(result: ToolResult) -> tuple[str, list[Mapping[str, Any]]]:
-    """Return the text of a result, and the blocks beside it that are not text: images, audio, files.
+    """Return the text of a result, and its blocks that are not text: images, audio, files.
 
-    Links and texts of embedded resources are part of the text. The link to the whole of an output that was cut is left
-    out: the text says where that is.
+    Links and texts of embedded resources are part of the text. The link to the whole of a shortened output is left out:
+    the text contains it.
     """
     texts, others = list[str](), list[Mapping[str, Any]]()
     for block in result.content:

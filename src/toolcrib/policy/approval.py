@@ -99,6 +99,10 @@ def _nothing(settled: Approval) -> None:
     """Notify no one."""
 
 
+def _no_notice(id: str) -> None:
+    """Notify no one."""
+
+
 async def _no_diff(call: Call) -> str:
     return ""
 
@@ -116,6 +120,8 @@ class Ways:
     channels: tuple[Channel, ...] = ()
     settled: Callable[[Approval], None] = _nothing
     """Callback for the end of each question, for channels that asked it; it must not block."""
+    outlives: Callable[[str], None] = _no_notice
+    """Callback with the id of each question that is left for an answer after its call, from any process."""
     diff: Callable[[Call], Awaitable[str]] = _no_diff
     """Returns the file changes of a call as a unified diff; empty for a call that edits no file."""
 
@@ -428,6 +434,8 @@ class Approvals:
         except ToolFailure as failure:
             _LOG.warning("approval %s could not be taken back: %s", id, failure)
         else:
+            if keep:
+                self._ways.outlives(id)
             if left is not None:
                 self._ways.board.notify(left)
                 if left.state == "cancelled":

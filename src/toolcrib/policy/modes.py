@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, Self
+
+from pydantic import model_validator
 
 from ..core.permission import Decision, Effect
+from ..core.settings import Flag, Section, Text, conflicts, setting
 from ..core.tool import Kind, Tool
-from ..errors import ConfigError
+from ..errors import ConfigError, ConfigErrors
 from .argument_conditions import glob
-from .rules import check_rules, names_of
+from .rules import RuleTexts, broken_rules, names_of
 
-__all__ = ["MODES", "Files", "Mode", "permitted", "read_permissions", "resolve_modes"]
+__all__ = ["MODES", "Files", "Mode", "ModeSettings", "Permissions", "permitted", "resolve_modes"]
 
-_EFFECTS: Final = get_args(Effect)
-
-
-def read_permissions(given: Any, *, key: str) -> dict[str, Effect]:
-    """Return `given` as permissions; raises `ConfigError` with the key of the wrong entry."""
-    if not isinstance(given, Mapping):
-        raise ConfigError("a mapping from a tool's name to allow, ask or deny was expected", key=key)
-    entries = cast("Mapping[object, object]", given)
-    for name, effect in entries.items():
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"{name!r} is not a tool name; * stands for every tool", key=key)
-        if effect not in _EFFECTS:
-            near = get_close_matches(str(effect), _EFFECTS, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"the effects are {', '.join(_EFFECTS)}, not {effect!r}{meant}", key=f"{key}.{name}")
-    return cast("dict[str, Effect]", dict(entries))
+Permissions = Mapping[Text, Effect]
+"""allow, ask or deny by a tool's name or pattern; `*` is every tool."""
 
 
 def permitted(tool: Tool, by_mode: Mapping[str, Effect], by_all: Mapping[str, Effect], mode: str) -> Decision | None:
@@ -73,10 +62,37 @@ Files = Literal["direct", "review", "audit"]
 """Destination of changes by tools with the trait `file_writer`: the disk, or a review queue."""
 
 
-_KINDS: Final = get_args(Kind)
-_FILES: Final = get_args(Files)
-_FLAGS: Final = ("plan", "shadow")
-_KEYS: Final = (*_KINDS, "tools", "extends", "prompt", "files", "rules", *_FLAGS)
+class ModeSettings(Section):
+    """One entry of `modes`; keys without a value are those of the mode that it extends."""
+
+    extends: str | None = None
+    """Another mode, which it changes."""
+    read: Effect | None = None
+    """Effect for tools that only read."""
+    write: Effect | None = None
+    """Effect for tools that change something."""
+    destructive: Effect | None = None
+    """Effect for tools that destroy something."""
+    tools: Permissions = setting({})
+    """Permissions of single tools, by name or pattern."""
+    prompt: str | None = None
+    """Instructions to the model, added to the profile's."""
+    files: Files | None = None
+    """Where changes of files go: to the disk, or to where they wait for review."""
+    plan: Flag | None = None
+    """Whether no tool runs until a plan is approved."""
+    shadow: Flag | None = None
+    """Whether the session works in a git worktree of its own."""
+    rules: RuleTexts = setting({})
+    """Rules beside those of the configuration."""
+    file: str = setting("", in_code=True)
+    """Where it stands: `file:line`."""
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        if found := list(broken_rules(self.rules)):
+            raise conflicts([(("rules", effect, place), str(error)) for effect, place, error in found])
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,17 +114,14 @@ class Mode:
     """Rules as they are written, beside those of the configuration (`layers`)."""
 
     @classmethod
-    def from_mapping(cls, name: str, values: Mapping[str, Any], known: Mapping[str, Mode] | None = None) -> Mode:
-        """Read the keys of a mode; `known` are those that it may extend, the built-in ones when none are given.
+    def of(cls, name: str, given: ModeSettings, known: Mapping[str, Mode] | None = None) -> Mode:
+        """Return the mode of these settings; `known` are those that it may extend, by default the built-in ones.
 
-        Raises `ConfigError` with the key.
+        Raises `ConfigError` for another one.
         """
-        for key, value in values.items():
-            _check(f"modes.{name}.{key}", key, value)
-        base = _base(name, values.get("extends"), MODES if known is None else known)
-        own = {key: value for key, value in values.items() if key not in ("extends", "tools")}
-        tools = read_permissions(values.get("tools") or {}, key=f"modes.{name}.tools")
-        return replace(base, name=name, tools={**base.tools, **tools}, **own)
+        base = _base(name, given, MODES if known is None else known)
+        changed = {key: getattr(given, key) for key in given.model_fields_set - {"extends", "tools", "file"}}
+        return replace(base, name=name, tools={**base.tools, **given.tools}, **changed)
 
     @property
     def diverts(self) -> bool:
@@ -152,58 +165,50 @@ class Mode:
 _DONE: Final[Mapping[str, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
 
 
-def resolve_modes(given: Mapping[str, Mapping[str, Any]]) -> dict[str, Mode]:
+def resolve_modes(given: Mapping[str, ModeSettings]) -> dict[str, Mode]:
     """Return the built-in modes and those of `given`, which may extend one another in any order.
 
-    Raises `ConfigError` with the key of the wrong entry; a circle is one.
+    Raises `ConfigError`, or `ConfigErrors` with every error, for modes that extend an unknown one or form a circle.
     """
-    modes = dict(MODES)
-    waiting = dict(given)
+    modes, waiting, errors = dict(MODES), dict(given), list[ConfigError]()
     while waiting:
-        ready = [name for name, values in waiting.items() if _extends(name, values, waiting) is None]
+        ready = [name for name, one in waiting.items() if _extends(name, one, waiting) is None]
         if not ready:
-            circle = ", ".join(waiting)
-            raise ConfigError(f"these modes extend one another: {circle}", key=f"modes.{next(iter(waiting))}.extends")
+            name, circle = next(iter(waiting)), ", ".join(waiting)
+            errors.append(_error(name, waiting[name], f"these modes extend one another: {circle}"))
+            break
         known = {**MODES, **modes}
-        modes |= {name: Mode.from_mapping(name, waiting.pop(name), known) for name in ready}
+        for name in ready:
+            one = waiting.pop(name)
+            try:
+                modes[name] = Mode.of(name, one, known)
+            except ConfigError as error:
+                errors.append(error)
+                modes[name] = Mode.of(name, one.model_copy(update={"extends": None}))  # for those that extend it
+    if errors:
+        raise ConfigErrors.of(errors)
     return modes
 
 
-def _extends(name: str, values: Mapping[str, Any], waiting: Mapping[str, Any]) -> str | None:
+def _extends(name: str, given: ModeSettings, waiting: Mapping[str, Any]) -> str | None:
     """Return the mode that has to be built before; one that changes a built-in mode extends that."""
-    base = values.get("extends")
+    base = given.extends
     return base if base in waiting and not (base == name and name in MODES) else None
 
 
-def _base(name: str, extends: Any, known: Mapping[str, Mode]) -> Mode:
-    if extends is None:
+def _base(name: str, given: ModeSettings, known: Mapping[str, Mode]) -> Mode:
+    if given.extends is None:
         return Mode(name=name, read="ask", write="ask", destructive="ask")
-    if extends not in known or (extends == name and name not in MODES):
-        message = f"unknown mode {extends!r} to extend (known: {', '.join(known)}){_meant(str(extends), known)}"
-        raise ConfigError(message, key=f"modes.{name}.extends")
-    return known[extends]
+    if given.extends not in known or (given.extends == name and name not in MODES):
+        near = get_close_matches(given.extends, list(known), n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        message = f"unknown mode {given.extends!r} to extend (known: {', '.join(known)}){meant}"
+        raise _error(name, given, message)
+    return known[given.extends]
 
 
-def _check(place: str, key: str, value: Any) -> None:
-    if key in _KINDS and value not in _EFFECTS:
-        message = f"the effects are {', '.join(_EFFECTS)}, not {value!r}{_meant(str(value), _EFFECTS)}"
-        raise ConfigError(message, key=place)
-    if key == "files" and value not in _FILES:
-        raise ConfigError(f"files is {', '.join(_FILES)}, not {value!r}{_meant(str(value), _FILES)}", key=place)
-    if key in _FLAGS and not isinstance(value, bool):
-        raise ConfigError(f"true or false was expected, not {value!r}", key=place)
-    if key == "rules":
-        check_rules(value, key=place)
-    if key in ("prompt", "extends") and not isinstance(value, str):
-        raise ConfigError(f"a text was expected, not {value!r}", key=place)
-    if key not in _KEYS:
-        other = _meant(key, _KEYS) or f"; other keys are {', '.join(_KEYS[len(_KINDS) :])}"
-        raise ConfigError(f"the kinds are {', '.join(_KINDS)}{other}", key=place)
-
-
-def _meant(word: str, options: Iterable[str]) -> str:
-    near = get_close_matches(word, list(options), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+def _error(name: str, given: ModeSettings, message: str) -> ConfigError:
+    return ConfigError(message, file=given.file, key=f"modes.{name}.extends")
 
 
 _PLAN: Final = (

@@ -43,6 +43,7 @@ from typing import Any, Final, cast, get_args
 
 from ..core.permission import Decision, Effect
 from ..core.session import SessionState
+from ..core.settings import Texts
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
@@ -52,12 +53,13 @@ from .shell.command_tools import runs_shell, scripts_of
 from .shell.pattern import ShellPattern, covering
 
 __all__ = [
-    "GivenRules",
     "Layers",
     "Mentions",
     "Rule",
+    "RuleTexts",
     "Rules",
     "Written",
+    "broken_rules",
     "check_rules",
     "names_of",
     "parse_rule",
@@ -168,6 +170,22 @@ def parse_rule(effect: Effect, text: str, *, layer: str = "config", home: str = 
 def parse_rules(texts: Mapping[Effect, Iterable[str]], *, layer: str = "config", home: str = "") -> tuple[Rule, ...]:
     """Read the rules of one layer, by effect; raises `ConfigError` for the first that is broken."""
     return tuple(parse_rule(effect, text, layer=layer, home=home) for effect, rules in texts.items() for text in rules)
+
+
+RuleTexts = Mapping[Effect, Texts]
+"""Rules as they are written, by effect."""
+
+
+def broken_rules(
+    texts: Mapping[Effect, Sequence[str]], *, home: str = "/"
+) -> Iterator[tuple[Effect, int, ConfigError]]:
+    """Yield effect, place and error of the rules that cannot be read."""
+    for effect, rules in texts.items():
+        for place, text in enumerate(rules):
+            try:
+                parse_rule(effect, text, home=home)
+            except ConfigError as error:
+                yield effect, place, error
 
 
 def check_rules(given: Any, *, key: str, layer: str = "config") -> None:

@@ -1,1 +1,1 @@
-"""The ways in: MCP over HTTP and over lines. Light to import; each module loads what it needs."""
+"""Ways in: MCP over HTTP and over lines. Light to import; each module loads its dependencies on demand."""

@@ -101,7 +101,10 @@ class McpApp:
             raise Refusal(404, "Not found: MCP is served at /mcp")
 
     async def _readiness(self) -> Mapping[str, Any]:
-        """Return the body of `/readyz`: parts that fail by name only, their reasons are in the log; anybody may ask."""
+        """Return the body of `/readyz`: names of failing parts.
+
+        Their reasons are in the log, since the page is public.
+        """
         if self._service.stopping.is_set():
             return {"status": "stopping"}
         if failing := await self._service.failing():

@@ -1,7 +1,7 @@
-"""Asking the client's user whether a call may run, where the client can be asked (`elicitation`).
+"""Approval by the client's user, for clients that support it (`elicitation`).
 
-The session has one approver for all its calls; which client is at the far end of the call that asks, a context
-variable says, which is set for the time of that call.
+The session has one approver for all its calls; a context variable, set for the time of a call, holds the client of the
+call that asks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _CHOICES: Final[Mapping[Verdict, str]] = {
     "idle": "Run it, and every call until the session rests",
     "all": "Run it, and every call of this session",
     "no": "Do not run it",
-    "comment": "Do not run it, and tell the model why (in `comment`)",
+    "comment": "Do not run it, and give the model the reason (in `comment`)",
     "never": "Refuse it, and every later call of this tool in this session",
     "edit": "Run it with the arguments below instead (in `arguments`)",
 }
 _ONE_CALL: Final[tuple[Verdict, ...]] = ("yes", "no", "comment", "edit")
-"""Verdicts allowed where several clients share one conversation: an answer of one must not speak for the others."""
+"""Verdicts permitted where several clients share one conversation: one client's answer must not cover the others."""
 _USER: Final = "the client's user"
 
 
@@ -86,18 +86,18 @@ def _message(question: Question) -> str:
 
 
 def _answer(result: Mapping[str, Any], choices: Collection[Verdict]) -> Answer:
-    """Read what the client sent; a form that was not accepted, or that says nothing clear, is a no."""
+    """Parse the client's answer; a form that was not accepted, or is unclear, is a refusal."""
     content = result.get("content")
     if result.get("action") != "accept" or not isinstance(content, dict):
         return Answer(verdict="no", by=_USER)
-    said = cast("dict[str, Any]", content)
-    decision, comment = said.get("decision"), said.get("comment")
+    form = cast("dict[str, Any]", content)
+    decision, comment = form.get("decision"), form.get("comment")
     if decision not in choices:
         return Answer(verdict="no", by=_USER)
-    told = comment if isinstance(comment, str) else ""
+    reason = comment if isinstance(comment, str) else ""
     if decision != "edit":
-        return Answer(verdict=cast("Verdict", decision), by=_USER, comment=told)
-    arguments = _arguments(said.get("arguments"))
+        return Answer(verdict=cast("Verdict", decision), by=_USER, comment=reason)
+    arguments = _arguments(form.get("arguments"))
     if arguments is None:
         return Answer(verdict="no", by=_USER, comment="the changed arguments were no JSON object")
     return Answer(verdict="edit", by=_USER, arguments=arguments)

@@ -1,4 +1,4 @@
-"""Who is calling over HTTP: the bearer token, the principal that it makes, and what that may do."""
+"""Authentication over HTTP: the bearer token, its principal, and that principal's rights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ..config.serving import Scope, TokenSpec
+from ..config.http import Scope, TokenSpec
 from ..core.session import LOCAL
 from ..errors import UsageError
 
@@ -31,7 +31,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request. Lives as long as the request."""
+    """Sender of a request. Lives as long as the request."""
 
     principal: str
     scope: Scope = "call"
@@ -44,15 +44,15 @@ class Caller:
 
     @property
     def own(self) -> str:
-        """The instance of a caller who says none: the only one that they may be, else none."""
+        """The default instance of a caller: the only permitted one, else empty."""
         return self.instances[0] if len(self.instances) == 1 and self.instances[0] != _ANY else ""
 
 
 class Authority:
-    """Tells callers by their bearer tokens.
+    """Authentication of callers by their bearer tokens.
 
-    Without a token for calls everybody is the local user, and only loopback is served. Administration always takes a
-    token of its own.
+    Without a configured token every caller is the local user, and only loopback is served. Administration always needs
+    a token of its own.
     """
 
     def __init__(self, token: str, *, host: str, admin_token: str = "", tokens: Iterable[TokenSpec] = ()) -> None:
@@ -86,9 +86,9 @@ class Authority:
         return LOCAL if self._anybody else self._known[0][1].principal
 
     def caller_of(self, authorization: bytes | None) -> Caller | None:
-        """Return the caller with this `Authorization` header, None for a stranger.
+        """Return the caller with this `Authorization` header, None for an unknown one.
 
-        Where anybody may call, a header without one of our tokens says nothing, unless it tries to be a token.
+        Without configured tokens, a header is ignored unless it has the form of one of ours.
         """
         if authorization is None or (self._anybody and not self._known):
             return self._anybody
@@ -96,7 +96,7 @@ class Authority:
             return self._anybody
         given = _digest(authorization[len(_SCHEME) :].strip())
         found: Caller | None = None
-        for digest, caller in self._known:  # all of them: the time it takes tells nothing
+        for digest, caller in self._known:  # all of them, so that the time taken reveals nothing
             if hmac.compare_digest(given, digest):
                 found = caller
         return found

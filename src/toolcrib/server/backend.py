@@ -50,7 +50,7 @@ class CribBackend:
         return self.serve(session)
 
     def serve(self, session: Session) -> CribSession:
-        """Return what the server sees of an open session; a subclass may add to it."""
+        """Return the server's view of an open session; a subclass may extend it."""
         return CribSession(session)
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 
-from ..config.serving import TokenSpec
+from ..config.http import TokenSpec
 from ..crib.registration import Registrations
 from ..mcp.server.backend import Backend
 from ..mcp.server.service import Service, ServiceLimits
@@ -24,12 +24,12 @@ from .rest import RestApi
 __all__ = ["HttpOptions", "serve_http"]
 
 _CLOSE_SECONDS: Final = 0.5
-"""What connections get to end by themselves after the drain, before they are cut."""
+"""Seconds for connections to end after the drain, before they are cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """Where and how to serve. `port` 0 takes a free one."""
+    """Address and options of the server. `port` 0 takes a free one."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -38,7 +38,7 @@ class HttpOptions:
     token: str = ""
     """Bearer token that every request must carry; without one only loopback is served."""
     admin_token: str = ""
-    """Bearer token with admin scope; without one, and none in `tokens`, there is no administration over HTTP."""
+    """Bearer token with admin scope; without one, also in `tokens`, administration over HTTP is off."""
     tokens: tuple[TokenSpec, ...] = ()
     """Further tokens, each with its scope."""
     hosts: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""uvicorn, with what it lacks at the edge: a limit on headers in size and time, and signals left to the caller."""
+"""uvicorn with additions: limits on headers in size and time, and signals left to the caller."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Listener(uvicorn.Server):
         self._stopping = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin, and tell."""
+        """Start, and notify the waiter."""
         await super().startup(sockets)
         self._begun()
 
@@ -120,7 +120,7 @@ class Listener(uvicorn.Server):
             task.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close what listens and what is idle, give requests the time of the drain, then cut them."""
+        """Close listeners and idle connections, give requests the time of the drain, then cut them."""
         for server in self.servers:
             server.close()
         for connection in tuple(self.server_state.connections):

@@ -1,6 +1,6 @@
-"""The log of a serving process: one JSON object a line, short, without secrets, without control characters.
+"""Log of a serving process: one JSON object a line, short, without secrets or control characters.
 
-What a server or a client wrote may be in a record, so nothing in it may move a cursor, end a line, or fill a disk
+A record may contain text of a server or a client, so nothing in it may move a cursor, end a line, or fill a disk
 (security.md T8, T33). On a terminal the same facts are one plain line.
 """
 
@@ -84,7 +84,7 @@ class DaemonLog(RotatingFileHandler):
 
 
 def log_to(target: TextIO | logging.Handler, level: str, clean: _Clean) -> None:
-    """Send what every logger has to say, from `level` on, to `target`."""
+    """Send the records of every logger, from `level` on, to `target`."""
     handler = logging.StreamHandler(target) if not isinstance(target, logging.Handler) else target
     plain = not isinstance(target, logging.Handler) and target.isatty()
     handler.setFormatter(LineFormatter(clean, plain=plain))

@@ -1,4 +1,4 @@
-"""The client's pipe: standard input and output taken out of everybody else's reach, and copied to and from a socket.
+"""The client's pipe: standard input and output, made unreachable for other code, and copied to and from a socket.
 
 Standard library only, with threads that block: the descriptors belong to the client too, and making them non-blocking
 would change them for it.
@@ -17,16 +17,16 @@ from typing import Final
 __all__ = ["LISTENER", "relay", "take_stdio"]
 
 LISTENER: Final = "toolcrib client's input"
-"""Name of the thread that reads what the client says. It may outlive `relay`, until the client's end is closed."""
+"""Name of the thread that reads the client's input. It may outlive `relay`, until the client's end is closed."""
 
 _CHUNK: Final = 64 * 1024
 
 
 def take_stdio() -> tuple[int, int]:
-    """Return private copies of standard input and output; what is printed or inherited from now on goes elsewhere.
+    """Return private copies of standard input and output; later prints and inherited descriptors go elsewhere.
 
-    Descriptor 0 reads nothing and 1 is standard error, so neither a stray `print` nor a child process can put
-    anything between the messages of the protocol (security.md T36).
+    Descriptor 0 reads nothing and 1 is standard error, so neither a stray `print` nor a child process can write between
+    the messages of the protocol (security.md T36).
     """
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -37,13 +37,13 @@ def take_stdio() -> tuple[int, int]:
 
 
 def relay(source: int, sink: int, link: socket.socket) -> bool:
-    """Copy from `source` to `link` and from `link` to `sink` until there is nothing more to copy.
+    """Copy from `source` to `link` and from `link` to `sink` until both have ended.
 
-    Reading waits for writing, so a slow side slows the other down instead of filling memory. Returns whether the
-    client ended first: it closed its end, or it no longer reads the answers.
+    Reading waits for writing, so a slow side slows the other down instead of filling memory. Returns whether the client
+    ended first: it closed its end, or it no longer reads the answers.
 
-    The process ends soon after, or keeps `source` open until the thread `LISTENER` has ended: nothing can wake a thread
-    that waits for the client, and a descriptor that is closed under it is another file's number by the time it reads.
+    The process must end soon after, or keep `source` open until the thread `LISTENER` has ended: a thread that waits
+    for the client cannot be woken, and a closed descriptor may belong to another file by the time it reads.
     """
     ended = threading.Event()
     threading.Thread(target=_copy_in, args=(source, sink, link, ended), name=LISTENER, daemon=True).start()
@@ -58,11 +58,11 @@ def relay(source: int, sink: int, link: socket.socket) -> bool:
 
 
 def _copy_in(source: int, sink: int, link: socket.socket, ended: threading.Event) -> None:
-    """Copy what the client says; its end is passed on, so that what it asked is still answered.
+    """Copy the client's input; its end is passed on, so that pending requests are still answered.
 
-    Unless it is gone altogether: then closing the link tells the daemon to cancel.
+    If the client has gone altogether, closing the link makes the daemon cancel.
     """
-    # A link that the other thread has closed by now is an OSError, or a ValueError where it is registered.
+    # A link that the other thread has closed is an OSError, or a ValueError where it is registered.
     with contextlib.suppress(OSError, ValueError):
         while chunk := os.read(source, _CHUNK):
             link.sendall(chunk)

@@ -1,4 +1,4 @@
-"""The edge of the HTTP server: what is refused before a body is read.
+"""Checks of an HTTP request before its body is read.
 
 A page in the operator's browser can send requests here (DNS rebinding, CSRF). It cannot choose the `Host` and `Origin`
 headers, nor set a JSON content type without asking first: these three are checked by exact parsed match.
@@ -30,7 +30,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 INSTANCE_HEADER: Final = b"toolcrib-instance"
 """Names the instance that a client works as."""
 INSTANCE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""How an instance is named over HTTP."""
+"""Pattern of instance names over HTTP."""
 _INSTANCE: Final = re.compile(INSTANCE)
 
 _SINGLE: Final = frozenset(

@@ -99,7 +99,7 @@ class RestApi:
         )
 
     def serves(self, path: str) -> bool:
-        """Whether a path is ours, if only to say that there is nothing."""
+        """Whether a path belongs to this API, including unknown resources."""
         return path in (_DOCUMENT, _PREFIX[:-1]) or path.startswith(_PREFIX)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -113,7 +113,7 @@ class RestApi:
             await _tell(send, _Problem(refusal.status, code, refusal.message, headers=refusal.headers), receive)
         except Exception:
             _logger.exception("a request to %s failed", scope["path"][:200])
-            await _tell(send, _Problem(500, "internal", "Something went wrong here; the log says what"), receive)
+            await _tell(send, _Problem(500, "internal", "Internal error; the log has the cause"), receive)
         else:
             if answer.body is None:
                 await send_status(send, answer.status, headers=answer.headers)
@@ -144,15 +144,15 @@ class RestApi:
                 receive=receive,
             )
             return await self._handled(handlers[method], asked)
-        raise _Problem(404, "not_found", "There is no such resource; /openapi.json lists those there are")
+        raise _Problem(404, "not_found", "Unknown resource; /openapi.json lists the known ones")
 
     def _check_scope(self, caller: Caller, method: str, found: Mapping[str, str]) -> None:
         """Raise for a caller who may only call tools, even for unknown paths; the attempt is recorded."""
         if caller.scope == "admin":
             return
         refused = ToolFailure("denied", "a token of admin scope is needed")
-        told = {"instance": found["instance"], "name": found.get("name", ""), "method": method}
-        self._registrations.journal("administer", told, by=caller.principal, way="rest", failed=refused)
+        details = {"instance": found["instance"], "name": found.get("name", ""), "method": method}
+        self._registrations.journal("administer", details, by=caller.principal, way="rest", failed=refused)
         raise _Problem(
             403, "denied", "This needs a token of admin scope: `admin_token` or `tokens` in the configuration"
         )
@@ -196,7 +196,7 @@ class RestApi:
         if list(given) != ["hash"] or not isinstance(hash, str) or not _HASH.fullmatch(hash):
             message = "64 hexadecimal digits were expected, those that GET shows, and nothing beside it"
             errors = [{"path": "hash", "message": message}]
-            raise _Problem(422, "invalid_arguments", "What is accepted is named by its hash", errors=errors)
+            raise _Problem(422, "invalid_arguments", "An acceptance names the hash of the definition", errors=errors)
         by = asked.caller.principal
         accepted = await self._registrations.accept(asked.instance, asked.name, hash=hash, way="rest", by=by)
         return _Answer(status=200, body=_whole(accepted))

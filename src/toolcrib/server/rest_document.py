@@ -1,4 +1,4 @@
-"""The OpenAPI description of the REST routes: what is taken, and every answer there is."""
+"""OpenAPI description of the REST routes: bodies, parameters, and every answer."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .request_limits import INSTANCE
 __all__ = ["BODY_BYTES", "NAME", "document"]
 
 BODY_BYTES: Final = 64 << 10
-"""What the body of a request may weigh."""
+"""Maximum bytes of a request body."""
 NAME: Final = r"[A-Za-z0-9_-]{1,64}"
-"""How a registered tool is named."""
+"""Pattern of names of registered tools."""
 
 _PROBLEMS: Final = {
     400: "The body is not a JSON object, or the request is malformed.",
     401: "The token is unknown.",
     403: "The token is not of admin scope, or the Origin is not accepted.",
-    404: "There is no such resource.",
+    404: "Unknown resource.",
     405: "The resource does not have this method.",
     408: "The body did not arrive in time.",
     409: "The name means something else already, there are too many, or the hash is of another definition.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     421: "The server does not answer to this Host.",
-    422: "What was sent cannot be taken; `errors` says where and why.",
+    422: "Invalid request; `errors` has paths and reasons.",
     503: "It could not be written down now.",
 }
 _ALWAYS: Final = (400, 401, 403, 404, 405, 421)

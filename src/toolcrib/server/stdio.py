@@ -33,7 +33,7 @@ _TOO_LONG: Final = error_message(
 _CHUNK: Final = 64 * 1024
 _LOOK_SECONDS: Final = 0.1
 _FLUSH_SECONDS: Final = 2.0
-"""What a client gets to read the last answers before the process ends."""
+"""Seconds for the client to read the last answers before the process ends."""
 
 
 class Link:
@@ -58,7 +58,7 @@ class Link:
         self.socket.close()
 
     async def receive(self) -> bytes:
-        """Return what has arrived, at most 64 KiB; empty at the end."""
+        """Return the received bytes, at most 64 KiB; empty at the end."""
         while True:
             try:
                 return self.socket.recv(_CHUNK)
@@ -98,10 +98,10 @@ class Link:
 
 
 async def converse(service: Service, link: Link, *, received: bytes = b"", profile: str = "", mode: str = "") -> None:
-    """Serve MCP to the client at the other end until it has left or the service stops.
+    """Serve MCP to the connected client until it has left or the service stops.
 
-    `received` arrived before. When the client has no more to say, what it asked is still answered; when it is gone
-    altogether, or the service's drain is over, what still runs is cancelled.
+    `received` arrived before. When the client closes its input, pending requests are still answered; when it has gone
+    altogether, or the service's drain is over, running calls are cancelled.
     """
     sending = anyio.Lock(fast_acquire=True)
 
@@ -140,7 +140,7 @@ def _relay(source: int, sink: int, link: socket.socket) -> None:
 
 
 async def _stop_in_time(service: Service, reading: anyio.CancelScope, whole: anyio.CancelScope) -> None:
-    """Once the service stops, hear nothing new, and give what runs the service's drain to end."""
+    """Once the service stops, accept no further requests, and give running ones the service's drain to end."""
     await service.stopping.wait()
     whole.deadline = anyio.current_time() + service.limits.drain
     reading.cancel()

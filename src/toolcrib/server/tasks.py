@@ -79,7 +79,7 @@ class JobTasks(_JobTasks):
         self._stamp = stamp
 
     async def created(self, id: str) -> bytes:
-        """Return the body that tells a client of the task its call has become."""
+        """Return the response body for a call that has become a task."""
         job = await self._find(id)
         return dumps({"resultType": "task", **self._shown(job), "_meta": self._stamp})
 
@@ -101,10 +101,10 @@ class JobTasks(_JobTasks):
         return {"taskId": job.id, "status": status, **_message_of(job), **_times(job), **ttl}
 
     def _detailed(self, job: Job) -> bytes:
-        """Return how far it is, with the result once there is one.
+        """Return the state, with the result once it exists.
 
-        A call that went wrong has `completed`: its result says that it is an error. `failed` is for an error of the
-        protocol: ours, or one that the tool's own server answered with.
+        A failed call has `completed`: its result is an error. `failed` is for an error of the protocol: ours, or one of
+        the tool's own server.
         """
         shown = {"resultType": "complete", **self._shown(job), "_meta": self._stamp}
         if shown["status"] != "completed":
@@ -138,7 +138,7 @@ class JobSessionTasks(_JobTasks):
         return dumps(self._shown(job))
 
     async def created(self, id: str) -> bytes:
-        """Return the body that tells the client of the task its call has become."""
+        """Return the response body for a call that has become a task."""
         return dumps({"task": self._shown(await self._find(id))})
 
     async def follow(self, id: str, progress_token: str | int | None) -> None:
@@ -172,7 +172,7 @@ class JobSessionTasks(_JobTasks):
             self._notify(message)
 
     async def _result(self, job: Job, exchange: Exchange) -> bytes:
-        """Wait for the end, and return what the call is answered with."""
+        """Wait for the end, and return the answer to the call."""
         self._waiting[job.id] = exchange
         try:
             while job.result is None:
@@ -203,18 +203,18 @@ class JobSessionTasks(_JobTasks):
         return dumps(shown)
 
     def _shown(self, job: Job) -> dict[str, Any]:
-        # One that ended with a question is over: `input_required` would tell a client to wait for it.
+        # A job that ended with a question is over: `input_required` would make a client wait for it.
         status = "failed" if job.status == "input_required" else job.status
         ttl = {"ttl": round(self._jobs.age * 1000), "pollInterval": _POLL_MS}
         return {"taskId": job.id, "status": status, **_message_of(job), **_times(job), **ttl}
 
 
-def _progress(token: str | int, told: Progress) -> dict[str, Any]:
-    params: dict[str, Any] = {"progressToken": token, "progress": told.progress}
-    if told.total is not None:
-        params["total"] = told.total
-    if told.message:
-        params["message"] = told.message
+def _progress(token: str | int, report: Progress) -> dict[str, Any]:
+    params: dict[str, Any] = {"progressToken": token, "progress": report.progress}
+    if report.total is not None:
+        params["total"] = report.total
+    if report.message:
+        params["message"] = report.message
     return params
 
 
@@ -230,7 +230,7 @@ def _times(job: Job) -> dict[str, str]:
 
 
 def _result_of(job: Job) -> ToolResult:
-    """Return what the call of an ended job is answered with: what it would have been answered with at once."""
+    """Return the answer to the call of an ended job: the same as in the foreground."""
     result = job.result
     assert result is not None, "the job has ended"
     return _NEEDS_INPUT if result.input_required is not None else result
@@ -238,12 +238,12 @@ def _result_of(job: Job) -> ToolResult:
 
 def _message_of(job: Job) -> dict[str, str]:
     """Return the message of the status, if any: the last one that the tool reported."""
-    told = job.progress.message if job.progress is not None else ""
-    return {"statusMessage": told} if told else {}
+    message = job.progress.message if job.progress is not None else ""
+    return {"statusMessage": message} if message else {}
 
 
 def _protocol_error(result: ToolResult) -> dict[str, Any]:
-    """Return the JSON-RPC error that stands for `result`; empty for one that is a result."""
+    """Return the JSON-RPC error behind `result`; empty for an ordinary result."""
     if missing := missing_downstream(result):
         error = missing_capability(missing)
         return {"code": error.code, "message": str(error), "data": error.data}

@@ -1,1 +1,1 @@
-"""Where tools come from, one file or folder a kind. Kinds do not see one another."""
+"""Sources of tools, one file or folder a kind. Kinds do not import one another."""

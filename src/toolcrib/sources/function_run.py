@@ -1,4 +1,4 @@
-"""Running a function: on the loop, in a thread, as a stream; whatever it raises becomes a failure."""
+"""Execution of functions: on the loop, in a thread, as a stream; every exception becomes a failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Body", "body_of", "is_stream"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MESSAGE: Final = 500
-"""Characters of an exception's text that are told."""
+"""Characters of an exception's text that reach the model."""
 
 Body = Callable[[Mapping[str, Any], Context, Threads], Any]
 """Runs the function with keyword arguments; awaited for its result. Raises `ToolFailure` and nothing else."""
@@ -48,7 +48,7 @@ def body_of(function: Callable[..., Any], name: str) -> Body:
             raise
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and run is _await:
-                raise  # that may be a person's; what comes from a thread is the function's own
+                raise  # that may be a person's interrupt; an exception from a thread is the function's own
             _LOG.exception("tool %s failed in call %s", name, context.call_id)
             raise ToolFailure("tool_error", f"{name} failed: {_short(error)}") from error
 

@@ -1,7 +1,7 @@
 """One skill: a folder with a SKILL.md, by the Agent Skills format (agentskills.io), read leniently and judged strictly.
 
-A loader takes what it can use and says what is wrong with it; `violations` answers as the format's own validator does
-(`agentskills validate`, PyPI `skills-ref`). The body and the other files are read when they are asked for.
+The loader takes the usable parts and reports the others; `violations` gives the answers of the format's own validator
+(`agentskills validate`, PyPI `skills-ref`). The body and the other files are read on demand.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PRIORITIES: Final[Mapping[str, int]] = {"low": 30, "medium": 50, "high": 80, "cr
 """The words that a priority may be written with (seed 004)."""
 
 READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
-"""What calling a skill does: its text is read."""
+"""Effect of calling a skill: reading its text."""
 
 SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -46,7 +46,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
     },
     "additionalProperties": False,
 }
-"""What a skill takes when it is called."""
+"""Arguments of a skill."""
 
 _MAX_NAME: Final = 64
 _MAX_DESCRIPTION: Final = 1024
@@ -61,7 +61,7 @@ _PLAIN: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{].*)$", re.MUL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    """What the frontmatter of one skill says. Lives until its file changes."""
+    """Frontmatter of one skill. Lives until its file changes."""
 
     name: str
     description: str
@@ -74,7 +74,7 @@ class Skill:
     file: str = FILE
     """The name of the file itself."""
     warnings: tuple[str, ...] = ()
-    """What is not as the format wants it and may mislead, each with the file. Fields of one's own do not."""
+    """Violations of the format that may mislead, each with the file. Unknown fields are none."""
 
     @property
     def body(self) -> str:
@@ -88,45 +88,45 @@ class Skill:
 
     @property
     def priority(self) -> int:
-        """0 to 100, 50 when nothing usable is said."""
-        said = str(self._said("priority")).strip().lower()
-        number = int(said) if re.fullmatch(r"[0-9]{1,3}", said) else PRIORITIES.get(said, PRIORITIES["medium"])
+        """0 to 100, 50 without a usable value."""
+        value = str(self._raw("priority")).strip().lower()
+        number = int(value) if re.fullmatch(r"[0-9]{1,3}", value) else PRIORITIES.get(value, PRIORITIES["medium"])
         return min(number, 100)
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The capability tags: a list, or words with commas between."""
-        said = self._said("capabilities")
-        items = said.split(",") if isinstance(said, str) else said
+        value = self._raw("capabilities")
+        items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, list):
             return ()
         return tuple(item.strip() for item in cast("list[Any]", items) if isinstance(item, str) and item.strip())
 
     @property
     def category(self) -> str:
-        """What it says of its group; empty when it says nothing."""
-        said = self._said("category")
-        return said if isinstance(said, str) else ""
+        """Its category; empty without one."""
+        value = self._raw("category")
+        return value if isinstance(value, str) else ""
 
     @property
     def version(self) -> str:
-        """Its version; empty when it says none."""
-        said = self._said("version")
-        return str(said) if isinstance(said, str | int | float) else ""
+        """Its version; empty without one."""
+        value = self._raw("version")
+        return str(value) if isinstance(value, str | int | float) else ""
 
     @property
     def allowed_tools(self) -> tuple[str, ...]:
-        """The tools that it says it needs: words such as `Bash(git:*)`. Advice, never a permission."""
-        said = self.frontmatter.get("allowed-tools")
-        if isinstance(said, list):
-            return tuple(str(item) for item in cast("list[Any]", said))
-        return tuple(re.findall(r"[^\s(,]+(?:\([^)]*\))?", said)) if isinstance(said, str) else ()
+        """The tools that it declares as needed: words such as `Bash(git:*)`. Advice, never a permission."""
+        value = self.frontmatter.get("allowed-tools")
+        if isinstance(value, list):
+            return tuple(str(item) for item in cast("list[Any]", value))
+        return tuple(re.findall(r"[^\s(,]+(?:\([^)]*\))?", value)) if isinstance(value, str) else ()
 
     def read(self, relative: str) -> bytes:
         """Return a file of the folder; raises `ValueError` with a reason that may be shown."""
         return read_beneath(self.folder, relative, _MAX_FILE)
 
-    def _said(self, key: str) -> Any:
+    def _raw(self, key: str) -> Any:
         metadata = self.frontmatter.get("metadata")
         inner: Any = cast("Mapping[str, Any]", metadata).get(key) if isinstance(metadata, Mapping) else None
         return self.frontmatter.get(key, inner)
@@ -146,10 +146,10 @@ def answer(skill: Skill, arguments: Mapping[str, Any]) -> ToolResult:
             hint = f"its files: {', '.join(files[:50])}" if files else "it has no other files"
             raise ToolFailure("not_found", f"{skill.name}: {error}", hint=hint, details={"files": files}) from None
     files = list(skill.files)
-    said = {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}
+    content = {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}
     listed = "".join(f"\n- {name}" for name in files)
     more = f'\n\nFiles of this skill, read with {{"reference": "…"}}:{listed}' if files else ""
-    return ToolResult.of_text(skill.body + more, structured=said)
+    return ToolResult.of_text(skill.body + more, structured=content)
 
 
 def skill_file(folder: Path) -> str:
@@ -159,34 +159,34 @@ def skill_file(folder: Path) -> str:
 
 def read_skill(folder: Path) -> Skill:
     """Return the skill in `folder`. Raises `ConfigError` with file and line when it cannot be used at all."""
-    name = skill_file(folder)
-    where = str(folder / (name or FILE))
-    if not name:
-        raise ConfigError("there is no such file", file=where)
+    file = skill_file(folder)
+    where = str(folder / (file or FILE))
+    if not file:
+        raise ConfigError("the file does not exist", file=where)
     try:
-        content = read_beneath(folder, name, MAX_BYTES)
+        content = read_beneath(folder, file, MAX_BYTES)
     except ValueError as error:
         raise ConfigError(str(error), file=where) from None
     warnings: list[str] = []
     node = _frontmatter(_text(content), where, warnings)
     frontmatter = cast("dict[str, Any]", node.plain())
-    said = _scalar(node, "name").strip()
+    name = _scalar(node, "name").strip()
     description, hidden = clean_text(_scalar(node, "description").strip())
     if not description:
-        raise ConfigError("has no `description`: nobody can know when to use it", file=where)
+        raise ConfigError("has no `description`, which a model needs to choose it", file=where)
     if hidden:
         warnings.append(f"{where}: {hidden} invisible characters were removed from the description")
-    if said and not re.fullmatch(r"[^\s\x00-\x1f\x7f/]{1,128}", said):
-        warnings.append(f"{where}: the name {said[:80]!r} cannot be used; the folder's name stands for it")
-        said = ""
-    if clean_text(said or folder.name)[1]:
+    if name and not re.fullmatch(r"[^\s\x00-\x1f\x7f/]{1,128}", name):
+        warnings.append(f"{where}: the name {name[:80]!r} cannot be used; the folder's name replaces it")
+        name = ""
+    if clean_text(name or folder.name)[1]:
         raise ConfigError("its name has invisible characters", file=where, key="name")
     warnings += [f"{where}: {wrong}" for wrong in _wrong(node, folder)]
     return Skill(
-        name=said or folder.name,
+        name=name or folder.name,
         description=description[:_MAX_DESCRIPTION],
         folder=folder,
-        file=name,
+        file=file,
         frontmatter=frontmatter,
         content=content,
         warnings=tuple(warnings),
@@ -209,14 +209,14 @@ def violations(folder: Path) -> tuple[str, ...]:
     except ConfigError as error:
         return (str(error),)
     if node.kind != "mapping" or not node.members:
-        return ("the frontmatter is no mapping",)
+        return ("the frontmatter is not a mapping",)
     extra = sorted(member.key for member in node.members if member.key not in _FIELDS)
-    said = (f"fields that the format does not have: {', '.join(extra)}; `metadata` is the place for one's own",)
-    return (*_not_strict(node, parts[1]), *(said if extra else ()), *_wrong(node, folder))
+    unknown = (f"fields that the format does not have: {', '.join(extra)}; `metadata` is the place for one's own",)
+    return (*_not_strict(node, parts[1]), *(unknown if extra else ()), *_wrong(node, folder))
 
 
 def _frontmatter(text: str, where: str, warnings: list[str]) -> Node:
-    """Parse leniently: what a person meant by `description: Use when: …` is clear."""
+    """Parse leniently: the meaning of `description: Use when: …` is clear."""
     frontmatter, _ = _split(text)
     if not frontmatter.strip():
         raise ConfigError("has no frontmatter: `---`, `name:`, `description:`, `---` at its beginning", file=where)
@@ -230,12 +230,12 @@ def _frontmatter(text: str, where: str, warnings: list[str]) -> Node:
             raise error from None
         warnings.append(f"{error}; read as if its values were quoted")
     if node.kind != "mapping":
-        raise ConfigError("the frontmatter is no mapping", file=where)
+        raise ConfigError("the frontmatter is not a mapping", file=where)
     return node
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the frontmatter and the body; all is body when there is no frontmatter."""
+    """Return the frontmatter and the body; without frontmatter, all is body."""
     fences = list(_FENCE.finditer(text))
     if len(fences) < 2 or text[: fences[0].start()].strip():
         return "", text
@@ -243,7 +243,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _wrong(node: Node, folder: Path) -> list[str]:
-    """Return what the format says against these fields."""
+    """Return the violations of the format in these fields."""
     wrong = _wrong_name(node, folder)
     description = node.member("description")
     if description is None or description.node.kind != "scalar" or not description.node.text.strip():
@@ -278,7 +278,7 @@ def _wrong_name(node: Node, folder: Path) -> list[str]:
 
 
 def _not_strict(node: Node, text: str) -> list[str]:
-    """Return what the validator's YAML does not have: flow collections, anchors, tags, uneven indentation."""
+    """Return the YAML features that the validator's parser lacks: flow collections, anchors, tags."""
     wrong: list[str] = []
     loader = yaml.CSafeLoader(text)
     while (event := loader.get_event()) is not None:

@@ -52,9 +52,9 @@ def database_at(place: Path | str | None) -> Database:
 
         database: Database = PostgresDatabase(place)
     except ModuleNotFoundError as error:
-        raise UsageError("a store in PostgreSQL needs the extra: pip install 'toolcrib[postgres]'") from error
+        raise UsageError("a store in PostgreSQL needs the extra `postgres`") from error
     except ImportError as error:  # psycopg is there and its C library is not
-        raise UsageError(f"PostgreSQL cannot be used: {error}; pip install 'toolcrib[postgres]'") from error
+        raise UsageError(f"PostgreSQL cannot be used: {error}; install the extra `postgres`") from error
     return database
 
 

@@ -85,7 +85,7 @@ def exporting(options: TelemetryOptions) -> Exporting | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        message = "needs the extra `otel`, which is not installed: pip install 'toolcrib[otel]'"
+        message = "needs the extra `otel`, which is not installed"
         raise ConfigError(message, key="telemetry.otlp") from error
     resource = _resource(options)
     base = options.otlp.rstrip("/") if isinstance(options.otlp, str) else None

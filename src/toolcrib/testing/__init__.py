@@ -25,7 +25,7 @@ class RecordingApprover:
     """Answers with the given verdicts, or whole answers, in turn, the last one for ever; keeps every question."""
 
     def __init__(self, *verdicts: Verdict | Answer) -> None:
-        """Without verdicts it says yes."""
+        """Without verdicts it approves every call."""
         self.questions: list[Question] = []
         self._verdicts: list[Verdict | Answer] = list(verdicts) or ["yes"]
 
@@ -102,7 +102,7 @@ class ScriptedSource:
         return await self._bodies[tool.local_name](arguments, context)
 
     def set(self, name: str, body: ToolBody, tool: Tool | None = None) -> None:
-        """Add or replace a tool, and say so."""
+        """Add or replace a tool, and publish the listing."""
         self._bodies[name] = body
         if tool is not None:
             self._listed[name] = tool

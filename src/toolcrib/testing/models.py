@@ -38,7 +38,7 @@ __all__ = ["Call", "Hold", "Reply", "ScriptedModel", "Seen", "Step", "calls"]
 
 
 class Hold:
-    """Where a reply stops in the middle: the test waits until it is `reached`, and lets it `go_on` or never does."""
+    """Point in a reply at which it stops: the test waits until it is `reached`, and calls `go_on` or never does."""
 
     def __init__(self) -> None:
         """One for a reply."""
@@ -65,12 +65,12 @@ class Reply:
     calls: tuple[Call, ...] = ()
     thinking: str = ""
     error: Exception | None = None
-    """Raised after all of it was sent: as an API would, before anything where there is nothing else."""
+    """Raised after the whole reply was sent; without content, at once, as an API would."""
     hold: Hold | None = None
-    """Where it waits after the text, before the calls."""
+    """Point to wait at after the text, before the calls."""
     finish_reason: FinishReason | None = None
     usage: RequestUsage = field(default_factory=RequestUsage)
-    """What the API says that the request used; nothing, as some local servers say, unless it is given."""
+    """Usage that the API reports for the request; empty by default, as with some local servers."""
 
     def __add__(self, other: Reply) -> Reply:
         """Return both as one: the text and the calls of each."""
@@ -107,16 +107,16 @@ class Seen:
 
 
 Step = str | Reply | Exception | Callable[[Seen], "str | Reply | Exception"]
-"""What the model does at one request: say a text, reply, fail, or decide by what it has seen."""
+"""Behaviour of the model at one request: a text, a reply, an exception, or a function of the seen request."""
 
 _WORDS: Final = 3
 """Words of one piece of a text."""
 
 
 class ScriptedModel(Model):
-    """Answers request after request as the script says, and keeps what it saw.
+    """Model that answers request after request from a script, and records the requests.
 
-    A request after the last step is an `AssertionError`: the script says how often the model may be asked.
+    A request after the last step is an `AssertionError`: the script limits the number of requests.
     """
 
     supported_tool_deferral_modes = frozenset({"standalone", "with_tool_search"})
@@ -137,7 +137,7 @@ class ScriptedModel(Model):
         self._name = name
         self._system = system
         self.steps = list(steps)
-        """What is left of the script."""
+        """Remaining steps of the script."""
         self.seen: list[Seen] = []
         """Every request so far, those that failed included."""
 
@@ -148,7 +148,7 @@ class ScriptedModel(Model):
 
     @property
     def system(self) -> str:
-        """Whose API it poses as."""
+        """Name of the imitated API."""
         return self._system
 
     async def request(
@@ -171,7 +171,7 @@ class ScriptedModel(Model):
         model_request_parameters: ModelRequestParameters,
         run_context: Any = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Stream the next reply; raises what the script says."""
+        """Stream the next reply; raises the exception of the script."""
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         parts = self._get_instruction_parts(messages, parameters) or []
         tools = parameters.declared_function_tools
@@ -190,10 +190,10 @@ class ScriptedModel(Model):
         if not self.steps:
             raise AssertionError(f"the script of {self._name} ends after {len(self.seen) - 1} requests")
         step = self.steps.pop(0)
-        said = step(seen) if callable(step) else step
-        if isinstance(said, Exception):
-            raise said
-        reply = Reply(text=said) if isinstance(said, str) else said
+        reply_step = step(seen) if callable(step) else step
+        if isinstance(reply_step, Exception):
+            raise reply_step
+        reply = Reply(text=reply_step) if isinstance(reply_step, str) else reply_step
         if reply.error is not None and not (reply.text or reply.thinking or reply.calls or reply.hold):
             raise reply.error
         return reply
@@ -230,7 +230,7 @@ class _Speech(StreamedResponse):
             raise reply.error
 
     async def close_stream(self) -> None:
-        """Nothing is open."""
+        """Without effect: nothing is open."""
 
     @property
     def model_name(self) -> str:

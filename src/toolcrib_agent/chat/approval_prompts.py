@@ -52,7 +52,7 @@ _SHORT: Final[Mapping[str, str]] = {"y": "yes", "n": "no", "a": "always", "t": "
 
 
 class Asker:
-    """Approver and clarifier of a chat's session: asks at the keyboard, one question at a time."""
+    """Approver and elicitor of a chat's session: asks at the keyboard, one question at a time."""
 
     def __init__(self, screen: Screen, keyboard: Keyboard, interrupt: Callable[[], None]) -> None:
         """`interrupt` ends the turn: what Ctrl-C means at a question, besides no."""

@@ -182,13 +182,13 @@ def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Sessi
     if saved.mode:
         options["mode"] = saved.mode
     if asker is not None:
-        options["approver"], options["clarifier"] = asker, asker.clarify
+        options["approver"], options["elicitor"] = asker, asker.clarify
     return crib.session(**options)
 
 
 def next_mode(chat: ChatSession) -> str:
     """Return the mode that follows the one of the session."""
-    modes = chat.settings.modes
+    modes = chat.settings.policy.modes
     own = [name for name in modes if name not in _ORDER]
     order = [*(name for name in _ORDER[:-1] if name in modes), *own, _ORDER[-1]]
     place = order.index(chat.session.mode) if chat.session.mode in order else -1

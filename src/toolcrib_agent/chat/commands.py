@@ -151,7 +151,7 @@ def _values(chat_session: ChatSession, command: str) -> Iterable[tuple[str, str]
         verbs = [tool for tool in chat_session.session.tools if chat_session.session.scene.find(tool.name) is None]
         return ((tool.name, tool.summary) for tool in (*chat_session.session.scene.offered(), *verbs))
     if command == "mode":
-        return ((name, "") for name in chat_session.settings.modes)
+        return ((name, "") for name in chat_session.settings.policy.modes)
     if command == "profile":
         return ((name, one.description) for name, one in chat_session.crib.profiles.items())
     if command == "resume":

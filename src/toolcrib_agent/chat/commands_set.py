@@ -48,7 +48,7 @@ async def mode(chat: ChatSession, rest: str) -> None:
         chat.screen.say(Text.assemble("mode ", (rest, f"bold {mode_style(rest)}")))
         return
     table = Table.grid(padding=(0, 2))
-    for name, one in chat.settings.modes.items():
+    for name, one in chat.settings.policy.modes.items():
         mark = "●" if name == chat.session.mode else " "
         table.add_row(
             Text(mark, style="cyan"), Text(name, style=f"bold {mode_style(name)}"), plain(_describe_mode(one), "dim")

@@ -126,7 +126,7 @@ class Loop:
             self._scope = self._cancel = None
         if view.outcome is not None:
             await keep(chat, text, view.outcome)
-        if chat.settings.modes[chat.session.mode].diverts:
+        if chat.settings.policy.modes[chat.session.mode].diverts:
             await tell_pending(chat)
 
     async def _answered(self, text: str, view: TurnView, group: TaskGroup) -> None:

@@ -76,7 +76,7 @@ async def load_agent(chat: ChatSession) -> ChatAgent:
     except UsageError:
         raise
     except ImportError as error:
-        raise UsageError(f"what talks to models is not installed ({error}): pip install 'toolcrib[chat]'") from error
+        raise UsageError(f"what talks to models is not installed ({error}): install the extra `chat`") from error
     except Exception as error:  # what a model's client makes of its variables is its own business
         raise UsageError(f"model {named!r} cannot be used: {error}") from error
     local = [] if named.startswith(_LOCAL) else await local_models(chat.settings.environment)
@@ -107,11 +107,9 @@ def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settin
     settings = replace(settings, workspace=settings.workspace.model_copy(update={"roots": (folder,)}))
     if not asks:
         return settings
-    return replace(
-        settings,
-        approvals=settings.approvals.model_copy(update={"expires": max(settings.approvals.expires, _PATIENCE)}),
-        approval_timeout=max(settings.approval_timeout, _PATIENCE),
-    )
+    asking = settings.approvals
+    patient = {"expires": max(asking.expires, _PATIENCE), "timeout": max(asking.timeout, _PATIENCE)}
+    return replace(settings, approvals=asking.model_copy(update=patient))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

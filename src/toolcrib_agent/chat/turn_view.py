@@ -288,7 +288,11 @@ def _written(chat: ChatSession, event: CallBegun) -> str:
     if tool is None or tool.kind == "read" or workspace is None or isinstance(arguments, str):
         return ""
     path, content = arguments.get("path"), arguments.get("content")
-    if not isinstance(path, str) or not isinstance(content, str) or chat.settings.modes[chat.session.mode].diverts:
+    if (
+        not isinstance(path, str)
+        or not isinstance(content, str)
+        or chat.settings.policy.modes[chat.session.mode].diverts
+    ):
         return ""
     place = workspace.root / path
     try:

@@ -52,7 +52,7 @@ def no_model(environ: Mapping[str, str]) -> Group:
     others = [key for key in KEYS if not is_usable(key)]
     lines = [Text("no model was found", style="bold yellow")]
     if find_spec("pydantic_ai") is None:
-        lines.append(Text("what talks to models is not installed: pip install 'toolcrib[chat]'", style="yellow"))
+        lines.append(Text("what talks to models is not installed: install the extra `chat`", style="yellow"))
     advice = "{0.variable} is set, and needs: pip install '{0.extra}'"
     lines += [Text(advice.format(key), style="yellow") for key in others if environ.get(key.variable)]
     ways = _rows(

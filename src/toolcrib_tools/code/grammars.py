@@ -260,7 +260,7 @@ def grammar(name: str) -> Grammar:
         raise ToolFailure(
             "unavailable",
             f"the grammar of {name} is not installed",
-            hint="the operator can: pip install toolcrib[code]",
+            hint="the operator can install the extra `code`",
         )
     # The table names the module: one grammar a wheel, and a missing wheel must not break the other languages.
     pointer: object = getattr(import_module(spoken.module), spoken.function)()

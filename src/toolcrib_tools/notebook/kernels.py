@@ -36,7 +36,7 @@ __all__ = [
 _HERE: Final = Path(__file__).parent
 _LIBRARY: Final = "ipykernel"
 _kernels_KEY: Final = "tools.notebook.python"
-NEEDED: Final = "the operator can install it: pip install 'toolcrib[notebook]'"
+NEEDED: Final = "the operator can install the extra `notebook`"
 _NO_GPU: Final = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 
 

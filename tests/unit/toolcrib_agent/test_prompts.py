@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.crib import Session, Toolcrib
-from toolcrib.policy.modes import MODES, Mode
+from toolcrib.policy.modes import MODES, Mode, ModeSettings
 from toolcrib.testing import ScriptedSource
 from toolcrib_agent.prompts import PROJECT_BYTES, Facts, Part, Project, compose, project_of, text_of
 
@@ -52,7 +51,7 @@ def a_tool(name: str, source: str = "shed", category: str = "", **more: Any) -> 
 @asynccontextmanager
 async def having(*tools: Tool, **settings: Any) -> AsyncGenerator[Toolcrib]:
     """Open a crib with these tools, each in its source."""
-    async with Toolcrib(replace(bare(), builtins=False, **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=False, **settings), memory=True) as crib:
         for source in dict.fromkeys(tool.source for tool in tools):
             listed = [tool for tool in tools if tool.source == source]
             bodies = {tool.local_name: _done for tool in listed}
@@ -185,8 +184,8 @@ async def test_what_the_mode_asks_for_is_told(mode: str, told: str) -> None:
 
 
 async def test_a_mode_of_ones_own_is_told_as_it_is() -> None:
-    from_user = {"extends": "cautious", "destructive": "deny", "prompt": "Work in small steps."}
-    modes = {**MODES, "careful": Mode.from_mapping("careful", from_user)}
+    from_user = ModeSettings(extends="cautious", destructive="deny", prompt="Work in small steps.")
+    modes = {**MODES, "careful": Mode.of("careful", from_user)}
     async with having(*shed(), modes=modes) as crib:
         session = crib.session(mode="careful")
         parts = said(session, mode=crib.policy.mode("careful"))

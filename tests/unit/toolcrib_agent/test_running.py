@@ -182,7 +182,7 @@ async def test_an_agent_asks_the_user_where_there_is_somebody_to_ask() -> None:
         asked.append(question)
         return "Postgres" if question.options else None
 
-    async with opened(clarifier=answers) as (session, _):
+    async with opened(elicitor=answers) as (session, _):
         both = calls("ask_user", question="Which?", options=list("abcdefg")) + calls("ask_user", question="Why?")
         model = ScriptedModel(both, "Fine.")
         events: list[AgentEvent] = []

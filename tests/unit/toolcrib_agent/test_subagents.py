@@ -386,7 +386,7 @@ async def test_a_spawned_agent_asks_the_same_user() -> None:
     async def answers(question: Clarification) -> str | None:
         return "blue"
 
-    async with opened(clarifier=answers) as (session, _, _crib):
+    async with opened(elicitor=answers) as (session, _, _crib):
         model = ScriptedModel(
             calls("spawn_agent", task="Paint"), calls("ask_user", question="Which colour?"), "Blue.", "Blue."
         )

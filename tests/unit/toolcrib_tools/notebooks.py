@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ async def session_of(folder: Path, *, mode: str = "autonomous", **settings: Any)
     rules = settings.pop("rules", {})
     settings = {"builtins": True, "workspace": WorkspaceSpec(roots=(folder,)), **settings}
     async with (
-        Toolcrib(replace(bare(), **settings), memory=True) as crib,
+        Toolcrib(bare().with_values(**settings), memory=True) as crib,
         crib.session(profile="flat", mode=mode, rules=rules) as session,
     ):
         yield session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -55,7 +55,7 @@ async def online(
         host = server.origin.removeprefix("http://")
         said = _placed({"web": {}, **(tools or {})}, server.origin)
         said["web"] = {"private_hosts": [host], "robots": "ignore", **said["web"]}
-        async with Toolcrib(replace(bare(), tools=said, untrusted=untrusted), memory=True) as crib:
+        async with Toolcrib(bare().with_values(tools=said, untrusted=untrusted), memory=True) as crib:
             crib.add(*things)
             options = {"profile": "flat", "mode": "autonomous"} | options
             yield Online(crib=crib, session=crib.session(**options), server=server)

@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,7 +75,7 @@ def without_sandbox(tmp_path: Path) -> dict[str, str]:
 async def session_of(*roots: Path, mode: str = "autonomous", **settings: Any) -> AsyncGenerator[Session]:
     spec = WorkspaceSpec(roots=roots)
     async with (
-        Toolcrib(replace(bare(), builtins=True, workspace=spec, **settings), memory=True) as crib,
+        Toolcrib(bare().with_values(builtins=True, workspace=spec, **settings), memory=True) as crib,
         crib.session(profile="flat", mode=mode) as session,
     ):
         yield session

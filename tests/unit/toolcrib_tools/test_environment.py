@@ -7,7 +7,6 @@ import platform
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ ASPECTS = [
 @asynccontextmanager
 async def opened(folder: Path, **options: Any) -> AsyncGenerator[Session]:
     given: dict[str, Any] = {"profile": "flat", "mode": "autonomous", **options}
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
     async with Toolcrib(settings, memory=True) as crib, crib.session(**given) as session:
         yield session
 
@@ -158,7 +157,7 @@ async def test_what_cannot_be_told_hides_nothing_else(ctx: Context, folder: Path
 
 
 async def test_a_session_is_described_once_more_and_no_other_with_it(folder: Path) -> None:
-    settings = replace(bare(), builtins=True)
+    settings = bare().with_values(builtins=True)
     async with Toolcrib(settings, memory=True) as crib:
         session, other, guest = (crib.session(profile="flat", principal=name) for name in ("local", "local", "guest"))
         first = await told(session, "session_describe", description="Login")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -56,7 +55,7 @@ async def crib() -> AsyncGenerator[Toolcrib]:
 
 def of(crib: Toolcrib, *answers: str | None) -> tuple[Session, Person]:
     person = Person(*answers)
-    return crib.session(profile="flat", mode="cautious", clarifier=person), person
+    return crib.session(profile="flat", mode="cautious", elicitor=person), person
 
 
 async def test_only_sessions_with_somebody_to_ask_have_the_tools(crib: Toolcrib) -> None:
@@ -173,7 +172,7 @@ async def test_a_form_that_nobody_answers_in_time_says_so(crib: Toolcrib) -> Non
     async def never(asked: Clarification) -> str | None:
         await anyio.sleep_forever()
 
-    session = crib.session(profile="flat", clarifier=never)
+    session = crib.session(profile="flat", elicitor=never)
     result = await session.call("hitl", {**FORM, "timeout": 0.05})
 
     assert result.structured_content == {
@@ -244,8 +243,8 @@ async def test_an_agent_has_one_tool_to_ask_the_user_with_whether_or_not_the_bui
     builtins: bool,
 ) -> None:
     person = Person("blue")
-    async with Toolcrib(replace(bare(), builtins=builtins), memory=True) as crib:
-        session = crib.session(profile="flat", mode="autonomous", clarifier=person)
+    async with Toolcrib(bare().with_values(builtins=builtins), memory=True) as crib:
+        session = crib.session(profile="flat", mode="autonomous", elicitor=person)
         await Agent(ScriptedModel(), session).ready()
 
         asking = [tool.name for tool in crib.catalog.tools.values() if tool.local_name == "ask_user"]

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,7 @@ async def peer_at(folder: Path, *, mode: str = "autonomous", servers: Any = None
         "writes": True,
         **said,
     }
-    settings = replace(
-        bare(),
+    settings = bare().with_values(
         builtins=True,
         workspace=WorkspaceSpec(roots=(folder,)),
         tools={"lsp": {"servers": servers or {"peer": own}}},
@@ -231,7 +230,7 @@ async def test_one_that_says_nothing_of_a_file_is_not_taken_for_praise(folder: P
 
 
 async def test_without_a_server_the_tools_are_not_offered_and_why_says_what_to_do(folder: Path) -> None:
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
     async with Toolcrib(settings, memory=True) as crib, crib.session(profile="flat", mode="autonomous") as session:
         result = await session.call("lsp_hover", {"symbol": "x"})
         why = crib.explainer.why("lsp_hover", session)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +69,7 @@ def plain(folder: Path) -> str:
 @asynccontextmanager
 async def session_of(folder: Path, *names: str, mode: str = "autonomous", **more: Any) -> AsyncGenerator[Session]:
     servers = {name: {"command": list(COMMANDS[name]), "files": ["*.py"], "seconds": 120, **more} for name in names}
-    settings = replace(
-        bare(),
+    settings = bare().with_values(
         builtins=True,
         workspace=WorkspaceSpec(roots=(folder,)),
         tools={"lsp": {"servers": servers}},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -388,7 +387,7 @@ async def test_the_statistics_say_what_there_is(session: Session) -> None:
 
 
 async def test_the_seeds_names_stand_for_the_same_memory() -> None:
-    async with Toolcrib(replace(bare(), builtins=True), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=True), memory=True) as crib:
         session = crib.session(profile="flat", mode="autonomous")
         await told(session, "store_memory", content="likes tea", description="drinks", tags=["user"], scope="global")
         await told(session, "store_memory", content="tea at four", description="time", tags=["user"], scope="global")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def embedders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def crib_with(embedder: str, **more: Any) -> Toolcrib:
-    return Toolcrib(replace(bare(), embedder=embedder, **more), memory=True)
+    return Toolcrib(bare().with_values(ranking={"embedder": embedder}, **more), memory=True)
 
 
 @pytest.fixture
@@ -105,13 +104,13 @@ async def test_what_is_older_than_the_embedder_is_told_and_found_once_it_is_inde
     folder: Path, tmp_path: Path
 ) -> None:
     home = Directories.of({"HOME": str(tmp_path / "home")})
-    async with Toolcrib(replace(bare(), directories=home)) as crib:
+    async with Toolcrib(bare().with_values(directories=home)) as crib:
         crib.add(memory)
         session = crib.session(profile="flat", mode="autonomous", workspace=folder)
         await store(session, "Outlook", "weather")
         await told(session, "write_note", title="Funds", content="balance")
         assert await found(session, "umbrella") == []
-    async with Toolcrib(replace(bare(), directories=home, embedder=CONCEPTS)) as crib:
+    async with Toolcrib(bare().with_values(directories=home, ranking={"embedder": CONCEPTS})) as crib:
         crib.add(memory)
         session = crib.session(profile="flat", mode="autonomous", workspace=folder)
         before = await told(session, "memory_stats")

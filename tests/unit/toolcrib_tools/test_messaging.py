@@ -150,7 +150,7 @@ async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.Mon
     async with online(messaging, tools=channels(team="json://{host}/a")) as at:
         refused = await at.refused("send_message", content="x")
 
-    assert refused.hint == "the operator can install it: pip install 'toolcrib[messaging]'"
+    assert refused.hint == "the operator can install the extra `messaging`"
 
 
 async def test_what_the_configuration_says_of_channels_and_services_is_masked_wherever_it_turns_up(

@@ -6,7 +6,6 @@ import json
 import platform
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ async def session_of(folder: Path, **options: Any) -> AsyncGenerator[Session]:
     given: dict[str, Any] = {"profile": "flat", "mode": "autonomous", **options}
     spec = WorkspaceSpec(roots=(folder,))
     async with (
-        Toolcrib(replace(bare(), builtins=True, workspace=spec), memory=True) as crib,
+        Toolcrib(bare().with_values(builtins=True, workspace=spec), memory=True) as crib,
         crib.session(**given) as session,
     ):
         yield session
@@ -185,7 +184,7 @@ async def test_rules_for_commands_hold_and_what_cannot_be_taken_back_is_asked_fo
 
 
 async def test_without_a_workspace_there_is_no_node() -> None:
-    async with Toolcrib(replace(bare(), builtins=True), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=True), memory=True) as crib:
         result = await crib.session(profile="flat").call("nodes", {"action": "status"})
 
     assert result.error is not None

@@ -7,7 +7,6 @@ import json
 import struct
 import sys
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -368,7 +367,7 @@ async def test_the_kernels_end_with_the_session(folder: Path) -> None:
 
 
 async def test_another_session_does_not_see_them(folder: Path) -> None:
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
     async with (
         Toolcrib(settings, memory=True) as crib,
         crib.session(profile="flat", mode="autonomous", key="one") as one,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -304,7 +303,7 @@ async def test_a_plan_is_left_as_it_is_by_what_makes_no_sense(
 
 
 async def test_the_seeds_names_stand_for_the_same_plan() -> None:
-    async with Toolcrib(replace(bare(), builtins=True), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=True), memory=True) as crib:
         jaato = crib.session(profile="introspection", mode="autonomous", key="seed")
         declared = [tool.name for tool in jaato.tools]
         await told(jaato, "createPlan", title="Paging", steps=["Read"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ SOURCES = [
 
 
 def crib_with(said: Any, **more: Any) -> Toolcrib:
-    return Toolcrib(replace(bare(), tools={"references": said}, **more), memory=True)
+    return Toolcrib(bare().with_values(tools={"references": said}, **more), memory=True)
 
 
 @pytest.fixture
@@ -159,7 +158,7 @@ async def test_a_reference_is_found_by_its_meaning(
         {"id": "sky", "name": "Sky", "content": "weather forecast"},
         {"id": "post", "name": "Post", "content": "letter to a recipient"},
     ]
-    async with crib_with({"sources": sources}, embedder=CONCEPTS) as crib:
+    async with crib_with({"sources": sources}, ranking={"embedder": CONCEPTS}) as crib:
         crib.add(references)
         session = crib.session(profile="flat", mode="autonomous", workspace=folder)
 

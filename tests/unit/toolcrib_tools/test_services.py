@@ -286,7 +286,7 @@ async def test_a_body_is_sent_as_the_description_has_it(at: Online, body: object
         ),
         ({"method": "POST", "path": "/orders", "body": {"itm": "x"}}, "body.itm is not known; did you mean item?"),
         ({"method": "POST", "path": "/orders", "body": ["x"]}, "body: an object is needed, with item, count"),
-        ({"method": "POST", "path": "/orders", "body": "{"}, "body: it is no JSON: "),
+        ({"method": "POST", "path": "/orders", "body": "{"}, "body: not JSON: "),
         ({"method": "GET", "path": "/orders/7", "body": {}}, "body: GET /orders/{id} takes none"),
         ({"method": "GET", "path": "/orders/seven"}, "GET /orders/{id} was not sent: {id} in path: must be integer"),
         ({"method": "GET", "path": "/orders/7", "query": {"ful": 1}}, "query.ful is not known; did you mean full?"),
@@ -311,7 +311,7 @@ async def test_a_place_of_the_path_that_is_left_open_is_told_with_where_its_valu
     assert refused.message == "GET /orders/{id} was not sent: {id} in path: is required"
     assert (
         refused.hint
-        == "values for {places} stand in the path itself or in query; get_endpoint_schema shows what it takes"
+        == "values for {places} are in the path itself or in query; get_endpoint_schema shows its parameters"
     )
 
 

@@ -234,7 +234,9 @@ async def test_a_header_that_a_description_sends_by_itself_makes_no_other_method
 
 
 async def test_a_mode_that_lets_write_and_not_destroy_tells_them_apart(tmp_path: Path) -> None:
-    settings = replace(bare(), modes={"writer": Mode(name="writer", read="allow", write="allow", destructive="deny")})
+    settings = bare().with_values(
+        modes={"writer": Mode(name="writer", read="allow", write="allow", destructive="deny")}
+    )
     async with Toolcrib(settings, memory=True) as crib:
         crib.add(services)
         decide = crib.policy.decide
@@ -416,7 +418,7 @@ async def test_services_outlast_a_restart(tmp_path: Path, at: Online) -> None:
     home = tmp_path / "home"
     directories = replace(bare().directories, data=home / "data", cache=home / "cache")
     tools = {"web": {"private_hosts": [at.server.origin]}}
-    settings = replace(bare(), tools=tools, directories=directories, untrusted=Taint(ask=False))
+    settings = bare().with_values(tools=tools, directories=directories, untrusted=Taint(ask=False))
     for attempt in range(2):
         async with Toolcrib(settings) as crib:
             crib.add(services)

@@ -85,7 +85,7 @@ def test_every_key_of_the_file_is_shown_fixed_or_secret_and_a_secret_one_is_noth
 
 def test_nothing_that_decides_what_is_allowed_is_for_tools_to_change() -> None:
     policy = {
-        *("accept", "approval_timeout", "approvals", "budgets", "identities", "limits", "lock", "mode", "modes"),
+        *("accept", "approvals", "budgets", "identities", "limits", "lock", "mode", "modes"),
         *("no_prefix", "rules", "shell", "tool_permissions", "untrusted", "workspace"),
         *("catalogs", "host", "openapi", "plugins", "port", "profiles", "servers", "skills", "telemetry", "workflows"),
     }
@@ -154,7 +154,7 @@ async def test_a_setting_is_written_where_it_stands_and_comments_stay(desk: Desk
         + "jobs:\n  retries:\n    attempts: 5\n"
     )
     again = load((), environ=desk.environ, cwd=desk.home)
-    assert (again.profile, again.results.keep, again.jobs.retries.attempts) == ("gateway", 2_592_000, 5)
+    assert (again.disclosure.profile, again.results.keep, again.jobs.retries.attempts) == ("gateway", 2_592_000, 5)
 
 
 async def test_the_user_is_asked_each_time_also_where_everything_runs_by_itself(desk: Desk) -> None:

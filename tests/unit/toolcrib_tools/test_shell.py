@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ NAMES = {
 @asynccontextmanager
 async def crib_of(folder: Path, **settings: Any) -> AsyncGenerator[Toolcrib]:
     spec = WorkspaceSpec(roots=(folder,))
-    async with Toolcrib(replace(bare(), builtins=True, workspace=spec, **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=True, workspace=spec, **settings), memory=True) as crib:
         yield crib
 
 

@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +40,7 @@ def price(item: str) -> str:
 
 @asynccontextmanager
 async def opened(**settings: Any) -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**settings), memory=True) as crib:
         crib.add(system, price)
         yield crib
 
@@ -109,7 +108,7 @@ async def test_without_the_library_the_extra_is_named(ctx: Context, monkeypatch:
         await system_monitor(ctx)
 
     assert failure.value.code == "unavailable"
-    assert "pip install 'toolcrib[system]'" in (failure.value.hint or "")
+    assert "install the extra `system`" in (failure.value.hint or "")
 
 
 # Toolcrib itself

@@ -179,11 +179,11 @@ async def test_where_the_user_decides_he_is_asked_and_what_he_refuses_is_not_cha
     asked: list[str] = []
     answers = ["no", "yes", "not yet", "yes"]
 
-    async def clarifier(question: Clarification) -> str:
+    async def elicitor(question: Clarification) -> str:
         asked.append(question.question)
         return answers.pop(0)
 
-    session = crib.session(profile="flat", mode="autonomous", clarifier=clarifier)
+    session = crib.session(profile="flat", mode="autonomous", elicitor=elicitor)
     task = await made(session, "Ship it", requires_approval=True)
     await edited(session, task, verification_type="human")
 
@@ -207,7 +207,7 @@ async def test_where_the_user_decides_and_nobody_can_be_asked_nothing_is_changed
     task = await made(session, "Ship it", requires_approval=True)
 
     failure = await refused(session, "edit_task", task_id=task, status="IN_PROGRESS")
-    assert "no user to ask" in failure.text
+    assert failure.error is not None and failure.error.code == "unavailable"
     assert await status(session, task) == "READY"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +147,7 @@ async def test_the_configuration_says_where_the_index_is(folder: Path) -> None:
     (folder / "index.yaml").write_text("templates:\n  note:\n    source_path: note.tpl\n    description: A note\n")
     (folder / "note.tpl").write_text("{{text}}")
     put(folder, other="not looked at")
-    async with Toolcrib(replace(bare(), tools={"templates": {"index": "index.yaml"}}), memory=True) as crib:
+    async with Toolcrib(bare().with_values(tools={"templates": {"index": "index.yaml"}}), memory=True) as crib:
         crib.add(memory)
         session = crib.session(profile="flat", mode="autonomous", workspace=folder)
         listed = await told(session, "list_templates")

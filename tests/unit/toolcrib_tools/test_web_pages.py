@@ -273,7 +273,7 @@ async def test_without_the_extra_a_page_says_what_to_install_and_json_is_read_al
 
     assert (refused.code, refused.hint) == (
         "unavailable",
-        "the operator can install it: pip install 'toolcrib[web]'",
+        "the operator can install the extra `web`",
     )
     assert '"path":"/api"' in await at.said("web_fetch", url=f"{at.server.origin}/api")
 

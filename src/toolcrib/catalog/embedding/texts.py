@@ -5,7 +5,7 @@
     texts.cosines("when do we ship?", [("3", held)])                             # {"3": 0.41}
 
 A long text is read by its passages, and is as near to a question as the nearest of them. Everything here blocks and is
-for threads; nothing is locked. Needs the extra `embed` (numpy): `embedder.open_texts` imports this module.
+for threads; nothing is locked. Needs the extra `embed` (numpy): `embedding.open_texts` imports this module.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .vectors import Floats, connected, keys_of, read, through, unit
 __all__ = ["TextVectors", "passages"]
 
 _PASSAGE: Final = 700
-"""Characters of a passage: about what a model reads of one text."""
+"""Characters of a passage: about the part of a text that a model reads."""
 _PASSAGES: Final = 16
-"""Of one text; what comes after them is found by its words only."""
+"""Passages of one text; later ones are found by their words only."""
 _QUERY: Final = 2_000
 """Characters of a query that count."""
 _QUERIES_KEPT: Final = 64
@@ -61,11 +61,11 @@ class TextVectors:
 
     def packed(self, text: str, title: str) -> bytes:
         """Return the vectors of the passages of a text, as 16-bit floats."""
-        said = [f"{title}: {part}" if title else part for part in passages(text)] or [title]
-        return self._made(said).astype("<f2").tobytes()
+        titled = [f"{title}: {part}" if title else part for part in passages(text)] or [title]
+        return self._made(titled).astype("<f2").tobytes()
 
     def cosines(self, query: str, held: Sequence[tuple[str, bytes]]) -> dict[str, float]:
-        """Return the cosine of the nearest passage of each. What is not of this embedder's size is left out."""
+        """Return the cosine of the nearest passage of each. Vectors of another size are left out."""
         size = 2 * self._opener().dim
         fitting = [(key, content) for key, content in held if content and len(content) % size == 0]
         if not fitting:

@@ -79,7 +79,7 @@ def through(kept: sqlite3.Connection | None, embedder: Embedder, texts: list[str
 
 
 def keys_of(texts: Sequence[str]) -> list[bytes]:
-    """Return what stands for each text on disk."""
+    """Return the key of each text on disk."""
     return [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
 
 
@@ -106,7 +106,7 @@ _BATCH: Final = 32
 _ROWS: Final = 64
 """The least that memory is taken for."""
 _SHORT_DESCRIPTION: Final = 40
-"""Characters. A tool that says less of itself is also read by the names of its arguments."""
+"""Characters. A tool with a shorter description is also represented by the names of its arguments."""
 _MOST_ARGUMENTS: Final = 8
 _MOST_CHARACTERS: Final = 2_000
 _QUERIES_KEPT: Final = 256
@@ -114,10 +114,10 @@ _MOST_QUERY: Final = 2_000
 _MOST_SENTENCES: Final = 4
 _LEAST_WORDS: Final = 3
 _SENTENCES: Final = 0.5
-"""How much of the nearness to a request of several sentences is that to its nearest sentence."""
+"""Share of the nearest sentence in the similarity of a request of several sentences."""
 
 _SAVED: Final = "Write a file."
-"""What a request that ends in saving to a path asks for beside what it says."""
+"""Text added to a request that ends in saving to a path."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|[\u3002\uff01\uff1f\uff1b\n]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -146,7 +146,7 @@ class Vectors:
         return len(self._names)
 
     def put(self, entry: Entry) -> None:
-        """Note a tool, or what it says now; an old vector goes."""
+        """Add or update a tool; an old vector is dropped."""
         text = text_of(entry)
         if self._texts.get(entry.name) == text:
             return
@@ -170,7 +170,7 @@ class Vectors:
             self._rows[last] = row
 
     def near(self, query: str) -> _Near | None:
-        """Compare `query`, as a whole and by its sentences, with all tools; None while there is nothing to compare."""
+        """Compare `query`, as a whole and by its sentences, with all tools; None without vectors."""
         embedder = self._embedder
         if embedder is None or self._failed or not self._names or not query.strip():
             return None
@@ -207,7 +207,7 @@ class Vectors:
         return [(name, self._texts[name]) for name, _ in zip(self._waiting, range(_BATCH), strict=False)]
 
     def _place(self, batch: Sequence[tuple[str, str]], made: Floats | None) -> None:
-        """Take in what was made, unless the tool went or changed meanwhile."""
+        """Store the computed vectors, unless the tool was removed or changed meanwhile."""
         if made is None:
             return
         for (name, text), vector in zip(batch, made, strict=True):
@@ -225,7 +225,7 @@ class Vectors:
             self._rows[name] = row
 
     def _made(self, texts: list[str]) -> Floats | None:
-        """Return a row of length 1 for each text, from disk where it is known; None when the embedder fails."""
+        """Return a row of length 1 for each text, from disk if known; None when the embedder fails."""
         try:
             if self._embedder is None:
                 self._embedder = self._opener()
@@ -278,7 +278,7 @@ class _Near:
 
 
 def text_of(entry: Entry) -> str:
-    """Return what is embedded of a tool: its name in words, its description, whose it is."""
+    """Return the embedded text of a tool: its name in words, its description, its source."""
     description = " ".join(entry.description[:_MOST_CHARACTERS].split())
     parts = [f"{_spaced(entry.title or entry.leaf)}: {description}".rstrip()]
     if len(description) < _SHORT_DESCRIPTION:

@@ -2,7 +2,7 @@
 
 Every field of an entry has a weight, a reference length and a strength of length normalisation; the weighted counts of
 a term are summed over the fields and saturated once, `x / (k1 + x)`. The reference lengths are constants, not averages
-of the catalog: what a tool weighs depends on that tool alone, so that adding one never changes another, and an index
+of the catalog: the weights of a tool depend on that tool alone, so that adding one never changes another, and an index
 updated in place equals one built anew.
 
 Weights start from the reference recipe of the labelled sets and were moved in coarse steps where all the sets agreed.
@@ -48,10 +48,10 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def _units(weight: float, length: float, slope: float) -> tuple[int, ...]:
-    """Return, by the number of terms in a field, what one term there weighs, in parts of `_UNIT`.
+    """Return the weight of one term by the number of terms in a field, in parts of `_UNIT`.
 
-    `length` is the reference: a field as long as this is neither helped nor hurt. `slope` is how strongly other lengths
-    are corrected (BM25's b): 0 not at all, 1 in full.
+    `length` is the reference: a field of this length has a factor of one. `slope` is the strength of the correction for
+    other lengths (BM25's b): 0 none, 1 full.
     """
     return tuple(
         max(1, round(_UNIT * weight / (1.0 - slope + slope * count / length))) for count in range(_MOST_TERMS + 1)
@@ -142,7 +142,7 @@ def _saturated(weights: dict[str, int]) -> dict[str, int]:
 
 
 def _split(description: str) -> tuple[str, str]:
-    """Part what the tool does from the blocks about arguments, results and examples that docstrings carry."""
+    """Separate the description from the blocks about arguments, results and examples that docstrings carry."""
     found = _BLOCK.search(description) if ":" in description or "\n" in description else None
     if found is None or not description[: found.start()].strip():
         return description, ""

@@ -49,7 +49,7 @@ Numbers: TypeAlias = "array[int] | memoryview"
 
 GROUPS = 4
 GROUP_LEVELS = (96, 66, 44, 20)
-"""The typical impact in each group: what a posting counts while candidates are gathered."""
+"""The typical impact in each group: the value of a posting while candidates are gathered."""
 NAME_FLAG = 1 << 7
 """Set in a pair when the term is part of the tool's name; the impact is in the seven bits below, the term above.
 
@@ -178,7 +178,7 @@ class Postings:
         return self._frozen.order[bounds[number] : bounds[number + 1]].tobytes()
 
     def name(self, number: int) -> bytes:
-        """Return the terms of a document's name as they stand: equal for tools whose names say the same."""
+        """Return the terms of a document's name in order: equal for tools whose names have the same terms."""
         order = self.order(number)
         at = order.find(_BREAK)
         while at & 3:
@@ -307,7 +307,7 @@ def save(path: Path, stamp: str, stored: Stored) -> None:
 
 
 def load(path: Path, stamp: str) -> Stored | None:
-    """Return the index that `path` holds of the catalog `stamp`, or None when it holds no such thing."""
+    """Return the index of the catalog `stamp` in `path`, or None if the file has another or none."""
     try:
         with path.open("rb") as opened:
             content = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
@@ -324,7 +324,7 @@ def load(path: Path, stamp: str) -> Stored | None:
 
 
 def _stored(head: Mapping[str, Any], body: memoryview) -> Stored:
-    """Return what the sections hold; raises `ValueError` when they do not fit one another."""
+    """Return the content of the sections; raises `ValueError` when they do not fit one another."""
     parts = {name: _section(body, *place) for name, place in head["places"].items()}
     terms, names = orjson.loads(parts["terms"]), orjson.loads(parts["names"])
     frozen = Frozen(**{name: parts[name].cast("I") for name in _FROZEN})

@@ -36,7 +36,7 @@ __all__ = ["Alikes", "Plan", "plan", "saves_file"]
 _BEGINNING = 4
 """Letters that must be the same."""
 _LEAST_SHARE = 0.6
-"""How much of the longer word the common beginning is."""
+"""Minimum share of the common beginning in the longer word."""
 _MOST = 4
 
 
@@ -106,7 +106,7 @@ _IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?:[A-Za-z]\w*[.-]){0,4}[A-Za-z]\w*_\w+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a query asks for, before any catalog is looked at."""
+    """Weighted terms of a query, before any catalog is considered."""
 
     whole: str
     """The query as names are compared."""
@@ -115,11 +115,11 @@ class Plan:
     weights: dict[str, float]
     """The terms of the query; repeats count by their square root."""
     related: dict[str, float]
-    """Terms that mean the same or belong to the same matter, where the query does not say them itself."""
+    """Synonyms and related terms that do not occur in the query itself."""
     neighbours: tuple[tuple[str, str], ...]
     """Terms that stand side by side."""
     clauses: tuple[dict[str, float], ...]
-    """The terms of each clause and what is related to them, when there are several clauses."""
+    """The terms of each clause with their related terms, when there are several clauses."""
 
 
 def plan(query: str) -> Plan:

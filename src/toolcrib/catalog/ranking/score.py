@@ -36,8 +36,10 @@ _NONE: Mapping[str, int] = {}
 _LEAST_KEPT = 10
 _CANDIDATES_KEPT = 10
 _NEAR = 0.65
-"""Ranked are the candidates that gathered this share of what the last one to be kept has, ten for each at most. Without
-the share the figures on the labelled sets are the same to the third digit."""
+"""Candidates are ranked if they gathered this share of the last retained one's score, ten for each result at most.
+
+Without the share the figures on the labelled sets are the same to the third digit.
+"""
 _LEAST_BUDGET = 3_000
 _BUDGET_SHARE = 0.2
 """Postings walked at most: this share of the number of tools, but no fewer than the floor (whole runs only). On the
@@ -47,21 +49,22 @@ _MOST_TERMS = 64
 
 _NEIGHBOURS = 0.35
 _ALIKE = 0.5
-"""What a word that no tool has counts in the form of one that begins alike, at most."""
+"""Maximum weight of a word that no tool has, through a similar one."""
 _SOURCE = 0.25
 _COVERAGE = 0.5
 _RELATED_COVERAGE = 0.5
 _CLAUSE = 0.25
 _FIT_PER_TERM = 0.01
 _FIT_BOUNDS = (0.11, 0.3)
-"""When no tool holds a certain share of what a query asks for, there is no answer: this for each term that a tool has
-on average, as long descriptions hold some word of any query; divided by (words + 1)^(2/3), as of a long request a tool
-holds a small part only. `bench/retrieval` counts what that refuses: some one in a hundred of the right answers, and one
-in ten of the requests that are foreign to a catalog."""
+"""Minimum share of a query that a tool must match: this for each term that a tool has on average.
+
+Long descriptions contain some word of any query. Divided by (words + 1)^(2/3), since a tool matches only a small part
+of a long request. `bench/retrieval` counts the refusals: some one in a hundred of the right answers, and one in ten of
+the requests that are foreign to a catalog.
+"""
 _FIT_POWER = 2 / 3
 _MEANING = (0.55, 0.35)
-"""How much of the score is nearness in meaning, where there are vectors: by how well the words of the best tool fit,
-between these."""
+"""Share of meaning in the score, where vectors exist: between these, by the match of the best tool's words."""
 _MEANING_FITS = (0.05, 0.5)
 _NEAREST = 50
 """Tools nearest in meaning that are ranked even without a shared word."""
@@ -70,7 +73,7 @@ _LEAST_MEANING = 0.44
 fit less. Cosines of MiniLM; other models' lie higher, and refuse less."""
 _MEANING_PER_FIT = 0.118
 _NO_WORDS = 0.02
-"""The scale of scores when no tool has a word of the query: this share of what it asks for."""
+"""The scale of scores when no tool has a word of the query: this share of the query."""
 _ARRANGED = 30
 _NAMESAKE = 0.1
 _LONG = 16
@@ -83,7 +86,7 @@ _LEAST_SHARE = 0.2
 
 @dataclass(slots=True, kw_only=True)
 class Corpus:
-    """What is ranked: the postings, and by document number its name (empty: the number is free) and its source."""
+    """Ranked documents: the postings, and by document number its name (empty: the number is free) and its source."""
 
     postings: Postings
     sources: Sources
@@ -92,7 +95,7 @@ class Corpus:
     number_of: dict[str, int] = field(default_factory=dict[str, int])
     size: int = 0
     terms: int = 0
-    """How many terms all documents have, each counted for each."""
+    """Total number of terms of all documents."""
     rarities: dict[int, float] = field(default_factory=dict[int, float])
     name_masses: dict[int, float] = field(default_factory=dict[int, float])
     alikes: Alikes | None = None
@@ -104,7 +107,7 @@ class Corpus:
         return min(max(_FIT_PER_TERM * self.terms / max(self.size, 1), low), high)
 
     def resized(self, by: int, terms: int) -> None:
-        """Note that a document came or went: what was worked out of their number no longer holds."""
+        """Record that a document came or went: values derived from their number are recomputed."""
         self.size += by
         self.terms += by * terms
         self.rarities.clear()
@@ -142,7 +145,7 @@ class Ranked(NamedTuple):
 
 class _Term(NamedTuple):
     worth: int
-    """Weight, rarity and SCALE multiplied: what one level of impact adds."""
+    """Weight, rarity and SCALE multiplied: the score of one level of impact."""
     spelling: str
     number: int
 
@@ -152,13 +155,13 @@ class _Weighed:
     """A plan in the numbers of one corpus."""
 
     asked: float
-    """What a document would hold that had every term of the query."""
+    """Score of a document that contained every term of the query."""
     length: int
-    """How many terms the query has, and one."""
+    """Number of terms in the query, plus one."""
     terms: list[_Term]
     worth: dict[int, int]
     covers: dict[int, float]
-    """How rare a term is: what it covers of a name. Terms that are only related to the query cover less."""
+    """Rarity of a term: its part in covering a name. Terms that are only related to the query cover less."""
     neighbours: list[tuple[int, int, bytes, int]]
     clauses: list[dict[int, int]]
     source_worth: dict[str, int]
@@ -168,14 +171,14 @@ class _Weighed:
 class _Scored(NamedTuple):
     number: int
     fit: float
-    """How much of what the query asks for the document holds; 1.0 is all of it, in the best place."""
+    """Share of the query that the document matches; 1.0 is every term, in the best field."""
     total: float
     clauses: list[int]
     levels: dict[int, int]
 
 
 class Near(Protocol):
-    """How near in meaning the documents are to the query, by their names."""
+    """Similarity of the documents to the query in meaning, by their names."""
 
     @property
     def most(self) -> float:
@@ -193,12 +196,12 @@ class Near(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What a search is given beside the query."""
+    """Parameters of a search beside the query."""
 
     allowed: Callable[[str], bool] | None = None
-    """Which names may be found at all."""
+    """Whether a name may be found at all."""
     boost: Callable[[str], float] | None = None
-    """A factor by name, held between a half and two: what is known of a tool beside its words."""
+    """A factor by name, limited to a half and two: other knowledge of a tool than its words."""
     near: Near | None = None
     weak: bool = False
     """Also what fits too little to be an answer."""
@@ -291,7 +294,7 @@ def _arranged(
 
 
 class _Cover:
-    """How much of a request the tools taken so far cover: each of its terms by the best of them."""
+    """Coverage of a request by the tools taken so far: each of its terms by the best of them."""
 
     def __init__(self, worth: Mapping[int, int], candidates: Iterable[Mapping[int, int]]) -> None:
         self._worth = worth
@@ -341,7 +344,7 @@ def _weigh(corpus: Corpus, plan: Plan) -> _Weighed:
 
 
 def _alike(corpus: Corpus, weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the terms that stand for those that no tool has."""
+    """Return the terms that replace those that no tool has."""
     known, found = corpus.postings.vocabulary, dict[str, float]()
     for term, weight in weights.items():
         if term not in known:
@@ -351,7 +354,7 @@ def _alike(corpus: Corpus, weights: Mapping[str, float]) -> dict[str, float]:
 
 
 def _asked(corpus: Corpus, weights: dict[str, float]) -> float:
-    """Return what a document would hold that had every term of the query, those that no document has included."""
+    """Return the score of a document that contained every term of the query, including those in no document."""
     known, unknown = corpus.postings.vocabulary, rarity(0, corpus.size)
     return sum(weight * (corpus.rarity(known[term]) if term in known else unknown) for term, weight in weights.items())
 
@@ -361,7 +364,7 @@ def _worth(corpus: Corpus, number: int, weight: float) -> int:
 
 
 def _neighbours(corpus: Corpus, plan: Plan) -> list[tuple[int, int, bytes, int]]:
-    """Return the pairs of neighbouring terms, as they would stand in a document, with what finding them adds."""
+    """Return the pairs of neighbouring terms of the query, with the bonus for finding them."""
     known, made = corpus.postings.vocabulary, list[tuple[int, int, bytes, int]]()
     for first, second in plan.neighbours:
         one, other = known.get(first), known.get(second)
@@ -454,7 +457,7 @@ def _source_score(corpus: Corpus, weighed: _Weighed, source: int) -> int:
 
 
 def _beside(corpus: Corpus, weighed: _Weighed, number: int, levels: dict[int, int]) -> int:
-    """Return what the neighbours add that stand side by side in the document as well."""
+    """Return the bonus for neighbours that are adjacent in the document as well."""
     both = [pair for pair in weighed.neighbours if pair[0] in levels and pair[1] in levels]
     if not both:
         return 0

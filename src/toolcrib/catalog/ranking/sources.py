@@ -1,7 +1,7 @@
 """Fit of each source to a query: a small index over the sources, whose score every tool of a source shares.
 
-A source is what its tools say of it: key, title and description together. Lifetime: as long as the index; sources leave
-with their last tool. Scores are whole numbers, so that no order of adding shows in them.
+The text of a source is its key, title and description together. Lifetime: as long as the index; sources leave with
+their last tool. Scores are whole numbers, so that the order of adding has no effect.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Sources:
                 del self._counts[term]
 
     def worth(self, weights: dict[str, float]) -> dict[str, int]:
-        """Return what one level of impact of each term adds; nothing when there is only one source to choose."""
+        """Return the score of one level of impact of each term; empty with a single source."""
         total, counts = len(self._sources), self._counts
         if total < 2:
             return {}

@@ -22,7 +22,7 @@ from Stemmer import Stemmer
 __all__ = ["MAX_WORDS", "is_asking", "normal", "read_lines", "squash", "stem", "terms", "terms_of_word", "words"]
 
 MAX_WORDS = 400
-"""Words read of one text: more than any honest description has, and a bound on what a hostile one costs."""
+"""Words read of one text: more than any honest description has, and a bound on the cost of a hostile one."""
 
 _MAX_CHARACTERS = 8 * 1024
 _MAX_WORD = 64
@@ -71,12 +71,12 @@ def normal(text: str) -> str:
 
 
 def words(text: str, limit: int) -> Iterator[re.Match[str]]:
-    """Yield at most `limit` words of normal text, where they stand."""
+    """Yield at most `limit` words of normal text, in order."""
     return islice(_WORD.finditer(text), limit)
 
 
 def is_asking(word: str) -> bool:
-    """Whether the word only says that something is wanted: `please`, `help`, `need`."""
+    """Whether the word only expresses a request: `please`, `help`, `need`."""
     return word.lower() in _ASKING_WORDS
 
 

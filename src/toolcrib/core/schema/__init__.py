@@ -1,7 +1,7 @@
-"""JSON Schema as Toolcrib uses it: check arguments, fill defaults, repair what models really send, show an example.
+"""JSON Schema as Toolcrib uses it: validation, defaults, repair of arguments from models, examples.
 
-The engine is jsonschema-rs (1 µs a call where python-jsonschema takes 230); this package gives it limits that hold
-for schemas and values from anybody, and errors that a model can act on.
+The engine is jsonschema-rs (1 µs a call where python-jsonschema takes 230); this package adds limits that hold for
+untrusted schemas and values, and errors that a model can act on.
 """
 
 from .errors import FieldError

@@ -2,9 +2,9 @@
 
 jsonschema-rs is linear for ordinary schemas. Two shapes are not, and both fit in a kilobyte: a chain of definitions
 that each refer twice to the next doubles the work with every link, and a recursive alternative doubles it with every
-level of the value (measured on 0.60.3: 22 links take 0.1 s and each further one twice as long; collecting the errors
-of a value 20 levels deep takes a minute and all memory). Counting how often one place of a value can be looked at
-tells both apart from large honest schemas.
+level of the value (measured on 0.60.3: 22 links take 0.1 s and each further one twice as long; collecting the errors of
+a value 20 levels deep takes a minute and all memory). The number of checks of one position of a value separates both
+from large honest schemas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_SCHEMA_BYTES: Final = 1 << 20
 MAX_SCHEMA_NODES: Final = 20_000
 MAX_SCHEMA_DEPTH: Final = 64
 _MAX_LOOKS: Final = 1_000
-"""How often one place of a value may be looked at."""
+"""Maximum number of checks of one position of a value."""
 _MAX_CHAIN: Final = 150
 """Schemas on one path of references."""
 _MAX_UNFOLLOWED: Final = 16
@@ -46,26 +46,26 @@ _CHILDREN: Final = {
 
 
 _COSTLY: Final = (b'Ref"', b'"$ref"', b'Of"', b'"if"', b'"not"', b'"dependentSchemas"', b'"pattern')
-"""What makes a text worth a walk."""
+"""Keywords that make a schema worth the analysis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What is known of a schema before it is compiled."""
+    """Estimated cost of a schema before it is compiled."""
 
     looks: int
-    """How often one place of a value is looked at, at most."""
+    """Maximum number of checks of one position of a value."""
     growth: int
-    """How often one level of a recursive schema leads to the next: 1 is harmless, 2 doubles with every level."""
+    """Factor from one level of a recursive schema to the next: 1 is harmless, 2 doubles with every level."""
     patterns: int
-    """How many regular expressions it holds."""
+    """Number of regular expressions."""
     defaults: bool
     """Whether there may be defaults to fill in."""
 
 
 @dataclass(slots=True)
 class _Weight:
-    """How often a schema looks at its value (`here`) and at each part of it (`below`)."""
+    """Number of checks of a value (`here`) and of each part of it (`below`)."""
 
     here: int = 1
     below: Counter[str] = field(default_factory=Counter[str])

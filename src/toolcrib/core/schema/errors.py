@@ -1,4 +1,4 @@
-"""Validation errors in words a model can act on: where, what is wrong, what is expected. Never the value itself."""
+"""Validation errors that a model can act on: path, defect, expectation. They never repeat the value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jsonschema_rs
 
 from .nodes import json_type
 
-__all__ = ["FieldError", "explain", "join_path", "says"]
+__all__ = ["FieldError", "describe", "explain", "join_path"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z_$][\w$-]*")
 _MAX_NAME: Final = 100
@@ -38,13 +38,13 @@ class FieldError:
     """The JSON Schema keyword that was broken, or `limit` or `json` for what no schema can allow."""
     message: str
     expected: Any = None
-    """What the schema asks for: a type name, the options, the limit."""
+    """Expectation of the schema: a type name, the options, the limit."""
 
     def __str__(self) -> str:
         return f"{self.path or 'arguments'}: {self.message}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that say something."""
+        """Return the non-empty fields."""
         shown: dict[str, Any] = {"path": self.path, "keyword": self.keyword, "message": self.message}
         if self.expected is not None:
             shown["expected"] = self.expected
@@ -65,7 +65,7 @@ def join_path(parts: Sequence[str | int]) -> str:
 
 
 def explain(error: jsonschema_rs.ValidationError, declared: Sequence[str]) -> Iterator[FieldError]:
-    """Yield what one error of the engine means. `declared` are the names of the tool's arguments."""
+    """Yield the field errors of one error of the engine. `declared` are the names of the tool's arguments."""
     path, kind = list(error.instance_path), error.kind
     match kind:
         case _Kind.AdditionalProperties(unexpected) | _Kind.UnevaluatedProperties(unexpected):
@@ -75,9 +75,9 @@ def explain(error: jsonschema_rs.ValidationError, declared: Sequence[str]) -> It
         case _Kind.AnyOf(context) | _Kind.OneOfNotValid(context):
             yield from _no_branch(error, context, declared)
         case _Kind.PropertyNames(inner):
-            yield _error(path, kind.name, f"has a name that {says(inner)}")
+            yield _error(path, kind.name, f"has a name that {describe(inner)}")
         case _:
-            yield _error(path, kind.name, says(error), _expected(kind))
+            yield _error(path, kind.name, describe(error), _expected(kind))
 
 
 def _error(path: Sequence[str | int], keyword: str, message: str, expected: Any = None) -> FieldError:
@@ -100,7 +100,7 @@ def _unknown(path: Sequence[str | int], name: str, keyword: str, declared: Seque
 def _no_branch(
     error: jsonschema_rs.ValidationError, context: list[list[jsonschema_rs.ValidationError]], declared: Sequence[str]
 ) -> Iterator[FieldError]:
-    """Explain the one branch that has the right type (`Model | None`), else say what each branch wants."""
+    """Explain the one branch that has the right type (`Model | None`), else list the expectation of each branch."""
     path = list(error.instance_path)
     near = [branch for branch in context if not _wrong_type(branch, len(path))]
     if len(near) == 1 and near[0]:
@@ -132,15 +132,15 @@ def _summary(branch: list[jsonschema_rs.ValidationError], skip: int) -> str:
     below = [*inner.instance_path[skip:]]
     if isinstance(inner.kind, _Kind.Required):
         return f"{join_path([*below, inner.kind.property])} is required"
-    return f"{join_path(below)} {says(inner)}".strip()
+    return f"{join_path(below)} {describe(inner)}".strip()
 
 
 def _one_of(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def says(error: jsonschema_rs.ValidationError) -> str:
-    """Return what `error` says of the value, without repeating the value."""
+def describe(error: jsonschema_rs.ValidationError) -> str:
+    """Return the defect that `error` describes, without repeating the value."""
     kind = error.kind
     match kind:
         case _Kind.Type(types):

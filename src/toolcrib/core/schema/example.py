@@ -1,4 +1,4 @@
-"""One small valid value for a schema, to show a model what a call looks like."""
+"""One small valid value for a schema, as an example of a call for a model."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _TYPE_ORDER: Final = ("object", "string", "integer", "number", "boolean", "array
 
 
 def example(schema: Node) -> dict[str, Any]:
-    """Return a minimal object that `schema` accepts: the required properties, with values it names itself if it does.
+    """Return a minimal object that `schema` accepts: the required properties, with values that it names itself if any.
 
-    Where none was found (a pattern without examples, a contradiction) it is the nearest guess: every required
-    property with a value of its type. The schema must be one that `compile_schema` accepts.
+    Where none was found (a pattern without examples, a contradiction) it is the nearest guess: every required property
+    with a value of its type. The schema must be one that `compile_schema` accepts.
     """
     for candidate in _candidates(schema):
         if isinstance(candidate, dict) and _accepts(schema, cast("dict[str, Any]", candidate)):

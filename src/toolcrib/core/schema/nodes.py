@@ -93,7 +93,7 @@ def properties_of(node: Node, root: Node) -> dict[str, Node]:
 
 
 def types_of(node: Node, root: Node, hops: int = 0) -> frozenset[str]:
-    """Return the JSON types that `node` can admit; all of them when it does not say."""
+    """Return the JSON types that `node` can admit; all of them if it has no restriction."""
     admitted = JSON_TYPES
     if hops > _MAX_HOPS:
         return admitted

@@ -26,16 +26,16 @@ _MAX_TEXT: Final = 1 << 20
 _MAX_DEPTH: Final = 16
 """Levels below the root that are looked at for stringified values."""
 _SETTLED: Final = (int, float, type(None))
-"""Values that are what they are; text, objects and arrays may hold others."""
+"""Types that are final; text, objects and arrays may contain further values."""
 
 
 def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
     """Return the arguments as an object, and a note for each change.
 
     Reads JSON text (also encoded twice), unwraps a single `args`-like key, renames an argument that differs from a
-    declared one only in case and separators, and reads stringified objects and arrays where no string is admitted.
-    What is already right comes back as the same object. Raises `ToolFailure("invalid_arguments")` for a text that is
-    not a JSON object.
+    declared one only in case and separators, and reads stringified objects and arrays where strings are not admitted.
+    Correct arguments come back as the same object. Raises `ToolFailure("invalid_arguments")` for a text that is not a
+    JSON object.
     """
     if arguments is None:
         return {}, ()
@@ -154,7 +154,7 @@ def _unwrap(arguments: Mapping[str, Any], schema: Node, notes: list[str]) -> Map
 
 
 def _admits_extra(node: Node, root: Node) -> bool:
-    """Whether the schema says that arguments it does not name are welcome."""
+    """Whether the schema explicitly admits arguments that it does not name."""
     resolved = resolve(node, root)
     keywords = ("additionalProperties", "unevaluatedProperties")
     stated = any(resolved.get(keyword) not in (None, False) for keyword in keywords)

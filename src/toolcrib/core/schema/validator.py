@@ -1,8 +1,8 @@
 """Validation of arguments: every error with its path, in words a model can act on, in bounded time.
 
-A schema or a value may come from anybody. So: no reference is ever fetched, regular expressions run on a linear
-engine (those with look-around on a bounded one), `cost.measure` refuses what would explode, and values have a size and
-a depth. Compiling takes 0.02 to 0.2 ms for an ordinary schema.
+Schemas and values are untrusted. So references are never fetched, regular expressions run on a linear engine (those
+with look-around on a bounded one), `cost.measure` refuses exponential schemas, and values have a size and a depth.
+Compiling takes 0.02 to 0.2 ms for an ordinary schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import orjson
 from ..tool import Tool
 from .cost import Cost, measure
 from .defaults import DefaultsPlan, plan_defaults
-from .errors import FieldError, explain, join_path, says
+from .errors import FieldError, describe, explain, join_path
 from .nodes import Node, properties_of
 
 __all__ = ["MAX_ARGUMENT_BYTES", "MAX_ARGUMENT_DEPTH", "Validator", "ValidatorCache", "compile_schema"]
@@ -32,7 +32,7 @@ _MAX_ERRORS: Final = 100
 _SHOWN: Final = 80
 """Characters of a broken part that the reason quotes."""
 _MAX_STEPS: Final = 10_000
-"""Failures that the engine may collect; where there could be more, the first one must do."""
+"""Maximum failures that the engine may collect; beyond it only the first one is reported."""
 _MAX_PATHS: Final = 500
 """Ways through a schema that grows with the depth of the value; above it one plain error must do."""
 _BACKTRACKS: Final = 10_000
@@ -73,14 +73,14 @@ class Validator:
     def strip_nulls(self, value: Any) -> Any:
         """Return `value` without the nulls that `fill` would put back; the same object when there are none.
 
-        A value that is not complete, because its defaults would make it invalid (`accept`), stays as it is.
+        An incomplete value, whose defaults would make it invalid (`accept`), stays as it is.
         """
         if self._defaults is None or self._defaults.fill(value) is not value:
             return value
         return self._defaults.strip_nulls(value)
 
     def complete(self, value: Any) -> Any:
-        """Return `value` with defaults, as `accept` does, whatever else is wrong with it. Never mutates it."""
+        """Return `value` with defaults, as `accept` does, regardless of its other errors. Never mutates it."""
         if self._defaults is None:
             return value
         filled = self._defaults.fill(value)
@@ -89,10 +89,10 @@ class Validator:
         return value
 
     def accept(self, value: Any) -> tuple[Any, tuple[FieldError, ...]]:
-        """Return the value to run with, defaults included, and what is wrong with it.
+        """Return the value to run with, defaults included, and its errors.
 
-        A required argument with a default may be left out. Defaults that would make a good value bad (two branches of
-        a `oneOf`, say) are left out.
+        A required argument with a default may be left out. Defaults that would make a good value bad (two branches of a
+        `oneOf`, say) are left out.
         """
         if odd := self._odd(value):
             return value, odd
@@ -102,10 +102,10 @@ class Validator:
         return value, self._errors(value)
 
     def failing(self, value: Any) -> tuple[tuple[str | int, ...], ...]:
-        """Return the places of `value` that do not fit, those inside of branches too; nothing when it is right.
+        """Return the paths of invalid parts of `value`, those inside of branches too; empty when it is valid.
 
-        Unlike `check` it takes values of any size, which are ours to have made. The root alone stands for a value that
-        is too large or too deep for its failures to be collected. Raises `ValueError` for what is not JSON.
+        Unlike `check` it takes values of any size, since we made them. The root alone represents a value that is too
+        large or too deep for its failures to be collected. Raises `ValueError` for a value that is not JSON.
         """
         if self._is_valid(value):
             return ()
@@ -114,7 +114,7 @@ class Validator:
 
     @staticmethod
     def _odd(value: Any) -> tuple[FieldError, ...]:
-        """What no schema can allow. One pass in C for good values; only what looks odd is walked in Python."""
+        """Errors that no schema can allow. One pass in C for good values; only suspicious ones are walked in Python."""
         try:
             text = orjson.dumps(value, option=_JSON_ONLY)
         except TypeError:
@@ -137,8 +137,8 @@ class Validator:
             message = "does not fit the schema; the value is nested too deeply to say where"
             return (FieldError(path="", keyword="schema", message=message),)
         # What no branch evaluated is only worth saying when the branches themselves are content.
-        told = [one for one in errors if one.keyword != "unevaluatedProperties"]
-        return tuple(told or errors)
+        others = [one for one in errors if one.keyword != "unevaluatedProperties"]
+        return tuple(others or errors)
 
     def _failures(self, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
         """Yield all failures, the first alone of a value so large that all would take long, or none if even that would.
@@ -169,8 +169,8 @@ def _places(error: jsonschema_rs.ValidationError) -> Iterator[tuple[str | int, .
 def compile_schema(schema: Node | bool, *, strict_extra: bool = True) -> Validator:
     """Compile `schema`: draft 2020-12 unless its `$schema` names another.
 
-    With `strict_extra` an argument that the schema does not declare is an error when the schema declares properties
-    and says nothing of others: servers leave that open by oversight far more often than on purpose.
+    With `strict_extra` an undeclared argument is an error if the schema declares properties and does not mention
+    others: servers leave that open by oversight far more often than on purpose.
 
     Raises `ValueError` with a reason when the schema is broken or costs too much. Takes up to some 10 ms for a schema
     at the limits; it needs no event loop and may run in a thread.
@@ -185,7 +185,7 @@ def compile_schema(schema: Node | bool, *, strict_extra: bool = True) -> Validat
 
 
 def _closed(schema: Node) -> dict[str, Any]:
-    """Refuse what the root does not declare, if it declares something and leaves the rest open by silence."""
+    """Refuse undeclared arguments, if the root declares some and does not mention others."""
     if not isinstance(schema.get("properties"), Mapping) or any(keyword in schema for keyword in _OPEN):
         return dict(schema)
     if any(keyword in schema for keyword in _IN_PLACE):
@@ -231,7 +231,7 @@ def _reason(error: ValueError) -> str:
         return f"broken schema: {error.message}"
     shown = repr(error.instance)
     shown = shown if len(shown) <= _SHOWN else "the value"
-    return f"broken schema at {join_path(error.instance_path) or 'its root'}: {shown} {says(error)}"
+    return f"broken schema at {join_path(error.instance_path) or 'its root'}: {shown} {describe(error)}"
 
 
 def _limit(message: str, path: Sequence[str | int] = ()) -> FieldError:
@@ -261,7 +261,7 @@ def _brackets(text: bytes) -> int:
 
 
 def _oddities(root: Any) -> Iterator[FieldError]:
-    """Yield what JSON cannot hold, and what is nested too deeply or too large."""
+    """Yield values that JSON cannot hold, and those nested too deeply or too large."""
     stack: list[tuple[Any, tuple[str | int, ...]]] = [(root, ())]
     size = 0
     while stack:

@@ -1,4 +1,4 @@
-"""The default: everything while it fits a budget, else core tools and the verbs that reach all the rest."""
+"""The default profile: all tools while they fit a budget, else core tools and the meta-tools that reach the rest."""
 
 from .strategy import STRATEGY, adaptive
 

@@ -1,6 +1,6 @@
-"""The default: everything while it fits a budget, else core tools and the verbs that reach all the rest.
+"""The default strategy: all tools while they fit a budget, else core tools and the meta-tools that reach the rest.
 
-Over MCP the surface stands still. In a library session what was found, described or used is appended.
+Over MCP the surface is fixed. In a library session, tools that were found, described or used are appended.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ...core.tool import Tool
 from .. import meta_tools
-from ..base import Scene, Strategy, View, estimate_tokens
+from ..base import Strategy, View, VisibleCatalog, estimate_tokens
 
 __all__ = ["STRATEGY", "adaptive"]
 
@@ -17,7 +17,7 @@ _SOURCES_NAMED = 12
 """More sources than this are counted, not named: instructions must not grow with the catalog."""
 
 
-def adaptive(scene: Scene) -> View:
+def adaptive(scene: VisibleCatalog) -> View:
     """Return all tools in scope, or the small surface when they cost more than the profile's budget."""
     profile, session = scene.profile, scene.session
     declared = meta_tools.definitions(profile, meta_tools.VERBS)
@@ -50,8 +50,8 @@ def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
     return tuple(taken)
 
 
-def _core(scene: Scene, budget: int) -> tuple[Tool, ...]:
-    """Return the core tools that fit what the verbs leave of the ceiling; the others are found like any tool."""
+def _core(scene: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
+    """Return the core tools that fit beside the meta-tools; the others can be found by search."""
     named = (scene.find(name) for name in scene.profile.core)
     marked = (tool for tool in scene.offered() if tool.core)
     found = {tool.name: tool for tool in (*named, *marked) if tool is not None and scene.is_offered(tool)}
@@ -64,14 +64,14 @@ def _core(scene: Scene, budget: int) -> tuple[Tool, ...]:
     return tuple(taken)
 
 
-def _grown(scene: Scene, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
+def _grown(scene: VisibleCatalog, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
     known = {tool.name for tool in core}
     tools = scene.catalog.tools
     used = (tools[name] for name in scene.session.history.activated if name not in known and name in tools)
     return tuple(tool for tool in used if scene.session.admits(tool) and scene.is_offered(tool))
 
 
-def _instructions(scene: Scene) -> str:
+def _instructions(scene: VisibleCatalog) -> str:
     """Return the profile's words and where the tools come from, as far as that is short."""
     counts: dict[str, int] = {}
     for tool in scene.offered():
@@ -80,7 +80,7 @@ def _instructions(scene: Scene) -> str:
         listed = ", ".join(f"{source} ({count})" for source, count in counts.items())
     else:
         listed = f"{len(counts)} sources"
-    return f"{meta_tools.told(scene.profile)}\n{sum(counts.values())} tools: {listed}."
+    return f"{meta_tools.instructions(scene.profile)}\n{sum(counts.values())} tools: {listed}."
 
 
 STRATEGY = Strategy(view=adaptive)

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 from ...core.tool import Tool
 from .. import meta_tools
-from ..base import Scene, Strategy, View
+from ..base import Strategy, View, VisibleCatalog
 
 __all__ = ["STRATEGY", "flat"]
 
 
-def flat(scene: Scene) -> View:
-    """Show every tool in scope, then the profile's verbs: a long result names the one that reads on."""
+def flat(scene: VisibleCatalog) -> View:
+    """List every tool in scope, then the profile's meta-tools: a long result names the one that reads on."""
     declared = meta_tools.definitions(scene.profile, meta_tools.VERBS) if scene.aids else ()
     shown = (_described(face, scene) for tool in scene.listed() for face in scene.faces(tool))
-    return View(tools=(*shown, *declared), instructions=meta_tools.told(scene.profile))
+    return View(tools=(*shown, *declared), instructions=meta_tools.instructions(scene.profile))
 
 
-def _described(tool: Tool, scene: Scene) -> Tool:
+def _described(tool: Tool, scene: VisibleCatalog) -> Tool:
     """Return `tool` with the server that it comes from in its description, where the profile wants that.
 
     For models of library sessions: over MCP a definition reaches the client word by word as it was reviewed.

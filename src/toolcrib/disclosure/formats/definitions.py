@@ -22,7 +22,7 @@ from ...catalog.names import portable, shortened
 from ...core.events import Problem
 from ...core.tool import Tool
 from ...errors import UsageError
-from ..base import Scene, View
+from ..base import View, VisibleCatalog
 from .subset import CONSTRAINTS, Cut, Subset, cut
 
 __all__ = ["FORMATS", "Definitions", "definitions", "references"]
@@ -35,7 +35,7 @@ _ALL: Final = frozenset(key for keys in CONSTRAINTS.values() for key in keys)
 
 
 class Definitions(list[dict[str, Any]]):
-    """What goes into a request as it is; `problems` holds what the API will refuse or was not told in full."""
+    """Definitions for a request; `problems` holds those that the API will refuse or that were shortened."""
 
     def __init__(self, shown: Iterable[dict[str, Any]], problems: Iterable[Problem] = ()) -> None:
         """Made by `definitions`."""
@@ -45,14 +45,14 @@ class Definitions(list[dict[str, Any]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Format:
-    """What is particular to one API."""
+    """Properties of one API."""
 
     wrap: Callable[[Tool, str, dict[str, Any], Mapping[str, Any]], dict[str, Any]]
     """From tool, description, schema and marks (`strict`, `defer_loading`) to a definition."""
     subset: Subset | None = None
     """None takes any schema."""
     strict: Subset | None = None
-    """What its strict form takes; None has no such form."""
+    """Its strict form of schemas; None without one."""
     whole_only: bool = False
     """The strict form wants every property to be required."""
     tools: int | None = None
@@ -61,9 +61,10 @@ class _Format:
     """Characters."""
     gather: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list[dict[str, Any]]
     defer: (
-        Callable[[Scene, list[tuple[Tool, dict[str, Any]]]], tuple[list[dict[str, Any]], list[dict[str, Any]]]] | None
+        Callable[[VisibleCatalog, list[tuple[Tool, dict[str, Any]]]], tuple[list[dict[str, Any]], list[dict[str, Any]]]]
+        | None
     ) = None
-    """From the deferred definitions to what comes first in the list, and what comes last."""
+    """Splits the deferred definitions into the first and the last part of the list."""
 
 
 @dataclass(slots=True)
@@ -74,16 +75,18 @@ class _Report:
         self.problems.append(Problem(source=tool.source, tool=tool.name, code=code, message=message, hint=hint))
 
 
-def definitions(scene: Scene, view: View, format: str, *, strict: bool = False, defer: bool = False) -> Definitions:
-    """Return what `view` shows in the form of the API `format`.
+def definitions(
+    scene: VisibleCatalog, view: View, format: str, *, strict: bool = False, defer: bool = False
+) -> Definitions:
+    """Return the tools of `view` in the form of the API `format`.
 
-    `strict` asks for the API's strict form where a tool's schema has one that means the same. `defer` adds every other
-    tool in scope as one that the API itself searches, in place of our verbs that do it. Raises `UsageError` for a
-    format that does not exist, and for a form that it does not have.
+    `strict` asks for the API's strict form where a tool's schema has an equivalent one. `defer` adds every other tool
+    in scope as one that the API itself searches, in place of our meta-tools for it. Raises `UsageError` for an unknown
+    format, or a form that the format does not have.
     """
     kind = FORMATS.get(format)
     if kind is None:
-        raise UsageError(f"there is no format {format!r}, only {', '.join(FORMATS)}")
+        raise UsageError(f"unknown format {format!r} (known: {', '.join(FORMATS)})")
     if strict and kind.strict is None:
         raise UsageError(f"{format} has no strict form; the formats that have one: {_having('strict')}")
     report = _Report()
@@ -115,9 +118,9 @@ def _one(kind: _Format, tool: Tool, report: _Report, *, strict: bool, **marks: A
         if strict and kind.strict is not None:
             taken, marks["strict"] = _strict(kind, tool, taken, report)
         schema = taken.schema
-        told = schema.pop("description", "")
-        if told and told not in description:
-            description = f"{description}\n{told}".strip()
+        described = schema.pop("description", "")
+        if described and described not in description:
+            description = f"{description}\n{described}".strip()
         _check_keys(tool, schema, report)
     if kind.description is not None and len(description) > kind.description:
         report.add(tool, "cut", f"its description has {len(description)} characters, {kind.description} are taken")
@@ -135,7 +138,7 @@ def _strict(kind: _Format, tool: Tool, loose: Cut, report: _Report) -> tuple[Cut
         reason = f"{', '.join(closed.optional[:5])} may be left out, and a strict form would make the model send it"
     if not reason:
         return closed, True
-    report.add(tool, "not_strict", f"there is no strict form: {reason}")
+    report.add(tool, "not_strict", f"no strict form: {reason}")
     return loose, False
 
 
@@ -149,12 +152,12 @@ def _check_keys(tool: Tool, schema: Mapping[str, Any], report: _Report) -> None:
 
 
 def _with_deferred(
-    scene: Scene, view: View, kind: _Format, shown: list[dict[str, Any]], report: _Report, *, strict: bool
+    scene: VisibleCatalog, view: View, kind: _Format, shown: list[dict[str, Any]], report: _Report, *, strict: bool
 ) -> list[dict[str, Any]]:
     if kind.defer is None:
         raise UsageError(f"this format cannot hold tools back; the formats that can: {_having('defer')}")
     if scene.profile.on_miss != "run":
-        raise UsageError(f"the profile {scene.profile.name} refuses tools that its own verbs did not load")
+        raise UsageError(f"the profile {scene.profile.name} refuses tools that its own meta-tools did not load")
     known = {tool.name for tool in view.tools}
     faces = (face for tool in scene.offered() for face in scene.faces(tool))
     waiting = [face for face in faces if face.name not in known]
@@ -198,14 +201,14 @@ def _as_one(shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _search_by_anthropic(
-    scene: Scene, deferred: list[tuple[Tool, dict[str, Any]]]
+    scene: VisibleCatalog, deferred: list[tuple[Tool, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     search = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
     return [search], [definition for _, definition in deferred]
 
 
 def _search_by_openai(
-    scene: Scene, deferred: list[tuple[Tool, dict[str, Any]]]
+    scene: VisibleCatalog, deferred: list[tuple[Tool, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a namespace a source, which the model sees by its name and description alone."""
     by_source: dict[str, list[tuple[Tool, dict[str, Any]]]] = {}
@@ -223,10 +226,10 @@ def _search_by_openai(
     return [{"type": "tool_search"}], spaces
 
 
-def _about(scene: Scene, source: str, tools: list[Tool]) -> str:
-    """Say what a source is for: in its own words, else by its tools."""
-    said = scene.catalog.about.get(source)
-    words = (said.description or said.title) if said is not None else ""
+def _about(scene: VisibleCatalog, source: str, tools: list[Tool]) -> str:
+    """Return the purpose of a source: its own description, else a list of its tools."""
+    info = scene.catalog.about.get(source)
+    words = (info.description or info.title) if info is not None else ""
     named = ", ".join(tool.local_name for tool in tools[:_NAMED])
     more = " …" if len(tools) > _NAMED else ""
     return f"{words[:_WORDS]} ({len(tools)} tools: {named}{more})" if words else f"{len(tools)} tools: {named}{more}"

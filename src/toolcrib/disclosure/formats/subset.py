@@ -1,8 +1,8 @@
-"""A schema cut to what a model's API takes. What is cut is told in descriptions; the original goes on to validate.
+"""A schema reduced to the subset that a model's API accepts. Descriptions mention the dropped parts.
 
-The result is a tree without references: an object at its root without combinators, one type a node, `anyOf` where
-there are several, no node without a type, no array without items, `null` never inside an `enum`. A schema that goes
-back into itself is followed once and then an object of which nothing more is said.
+The original schema still validates. The result is a tree without references: an object at its root without combinators,
+one type a node, `anyOf` where there are several, no node without a type, no array without items, `null` never inside an
+`enum`. A recursive schema is followed once, and then becomes an object without details.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONSTRAINTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Keywords that narrow a value of a type, and that an API may take."""
 
-_TOLD: Final = (
+_NOTED: Final = (
     "not",
     "if",
     "then",
@@ -45,7 +45,7 @@ _TOLD: Final = (
     "contentEncoding",
     "contentMediaType",
 )
-"""Keywords that no API takes: they are told."""
+"""Keywords that APIs do not accept: they are described in text."""
 _HINTS: Final = (
     ("properties", "object"),
     ("required", "object"),
@@ -63,7 +63,7 @@ _MAX_DEPTH: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subset:
-    """What one API takes."""
+    """Schema features that one API accepts."""
 
     constraints: frozenset[str]
     """Of the keywords in `CONSTRAINTS`."""
@@ -71,9 +71,9 @@ class Subset:
     enums: frozenset[str] = frozenset({"string", "integer", "number", "boolean"})
     """Types whose values may be listed."""
     closed: bool = False
-    """Every object is closed, so that nothing but what is declared can be sent."""
+    """Whether every object is closed, so that only declared properties can be sent."""
     keys: re.Pattern[str] | None = None
-    """What a property's name has to match; others are rewritten."""
+    """Pattern of valid property names; others are rewritten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Cut:
 
     schema: dict[str, Any]
     is_open: bool
-    """Somewhere an object is of no known shape: no strict form of it exists."""
+    """Whether an object of unknown shape occurs: it has no strict form."""
     optional: tuple[str, ...]
     """Paths of properties that may be left out."""
 
@@ -106,16 +106,16 @@ class _Cutter:
         """Return the root: always an object, its combinators folded into it."""
         facts = _merged(self.root, self.root)
         branches = alternatives(facts)
-        told: list[str] = []
+        notes: list[str] = []
         for branch in branches:
             inner = _merged(branch, self.root)
             facts["properties"] = {**as_node(inner.get("properties")), **as_node(facts.get("properties"))}
         if branches:
-            told.append(self._choice(branches))
+            notes.append(self._choice(branches))
             always = [_merged(branch, self.root).get("required") or () for branch in branches]
             shared = [str(name) for name in always[0] if all(name in names for names in always[1:])]
             facts["required"] = [*(facts.get("required") or ()), *shared]
-        return self._object({**facts, "anyOf": [], "oneOf": []}, (), "", told)
+        return self._object({**facts, "anyOf": [], "oneOf": []}, (), "", notes)
 
     def node(self, given: Any, seen: tuple[str, ...], path: str) -> dict[str, Any]:
         """Return one schema below the root."""
@@ -134,38 +134,38 @@ class _Cutter:
         branches = alternatives(facts)
         if branches and not facts.get("properties"):
             return self._union(facts, branches, seen, path)
-        told = [self._choice(branches)] if branches else []
-        return self._typed(facts, seen, path, told)
+        notes = [self._choice(branches)] if branches else []
+        return self._typed(facts, seen, path, notes)
 
-    def _typed(self, facts: dict[str, Any], seen: tuple[str, ...], path: str, told: list[str]) -> dict[str, Any]:
+    def _typed(self, facts: dict[str, Any], seen: tuple[str, ...], path: str, notes: list[str]) -> dict[str, Any]:
         if "const" in facts or isinstance(facts.get("enum"), list):
-            return self._listed(facts, told)
+            return self._listed(facts, notes)
         types = _types(facts)
         if not types:
-            return self._outer(facts, {"anyOf": self._anything()}, told)
+            return self._outer(facts, {"anyOf": self._anything()}, notes)
         if len(types) > 1:
             own = {key: value for key, value in facts.items() if key not in ("description", "default", "title")}
             shown = [self._one(kind, own, seen, path, []) for kind in types]
-            return self._outer(facts, {"anyOf": shown}, told)
-        return self._one(types[0], facts, seen, path, told)
+            return self._outer(facts, {"anyOf": shown}, notes)
+        return self._one(types[0], facts, seen, path, notes)
 
     def _one(
-        self, kind: str, facts: dict[str, Any], seen: tuple[str, ...], path: str, told: list[str]
+        self, kind: str, facts: dict[str, Any], seen: tuple[str, ...], path: str, notes: list[str]
     ) -> dict[str, Any]:
         """Return a node of one type."""
         if kind == "object":
-            return self._object(facts, seen, path, told)
+            return self._object(facts, seen, path, notes)
         shown: dict[str, Any] = {"type": kind}
         if kind == "array":
             items = facts.get("items")
             is_known = isinstance(items, Mapping) and bool(cast("Node", items))
             shown["items"] = self.node(items, seen, f"{path}[]") if is_known else {"anyOf": self._anything()[:4]}
-        self._narrow(kind, facts, shown, told)
-        return self._outer(facts, shown, told)
+        self._narrow(kind, facts, shown, notes)
+        return self._outer(facts, shown, notes)
 
-    def _object(self, facts: dict[str, Any], seen: tuple[str, ...], path: str, told: list[str]) -> dict[str, Any]:
+    def _object(self, facts: dict[str, Any], seen: tuple[str, ...], path: str, notes: list[str]) -> dict[str, Any]:
         properties = as_node(facts.get("properties"))
-        names = self._keys(properties, told)
+        names = self._keys(properties, notes)
         below = f"{path}." if path else ""
         shown: dict[str, Any] = {
             "type": "object",
@@ -182,8 +182,8 @@ class _Cutter:
             shown["additionalProperties"] = False
         elif isinstance(extra, Mapping) and extra:
             shown["additionalProperties"] = self.node(extra, seen, f"{below}*")
-        self._narrow("object", facts, shown, told)
-        return self._outer(facts, shown, told)
+        self._narrow("object", facts, shown, notes)
+        return self._outer(facts, shown, notes)
 
     def _union(self, facts: dict[str, Any], branches: list[Node], seen: tuple[str, ...], path: str) -> dict[str, Any]:
         shared = {key: value for key, value in facts.items() if key in ("type", *_constraints())}
@@ -193,7 +193,7 @@ class _Cutter:
         inner = dict(unique[0]) if len(unique) == 1 else {"anyOf": unique}
         return self._outer(facts, inner, [])
 
-    def _listed(self, facts: dict[str, Any], told: list[str]) -> dict[str, Any]:
+    def _listed(self, facts: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         """Return an `enum` a type; `null` is a type of its own."""
         values = [facts["const"]] if "const" in facts else cast("list[Any]", facts["enum"])
         by_type: dict[str, list[Any]] = {}
@@ -206,66 +206,66 @@ class _Cutter:
             elif kind in self.subset.enums:
                 shown.append({"type": kind, "enum": listed})
             else:
-                told.append(_said("one of", listed))
+                notes.append(_note("one of", listed))
                 shown.append(
                     {"type": kind} if kind != "array" else {"type": kind, "items": {"anyOf": self._anything()[:4]}}
                 )
                 self.free += kind == "object"
-        return self._outer(facts, shown[0] if len(shown) == 1 else {"anyOf": shown or self._anything()}, told)
+        return self._outer(facts, shown[0] if len(shown) == 1 else {"anyOf": shown or self._anything()}, notes)
 
-    def _outer(self, facts: Mapping[str, Any], shown: dict[str, Any], told: list[str]) -> dict[str, Any]:
-        """Return `shown` with what is said of it, and what was cut."""
-        told = [*told, *(_said(key, facts[key]) for key in _TOLD if facts.get(key) not in (None, {}, []))]
+    def _outer(self, facts: Mapping[str, Any], shown: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+        """Return `shown` with its description, and notes on dropped parts."""
+        notes = [*notes, *(_note(key, facts[key]) for key in _NOTED if facts.get(key) not in (None, {}, []))]
         if "default" in facts:
             if self.subset.defaults and facts["default"] is not None:
                 shown["default"] = facts["default"]
             elif facts["default"] is not None:
-                told.append(f"default {_short(facts['default'])}")
+                notes.append(f"default {_short(facts['default'])}")
         words = str(facts.get("description") or facts.get("title") or "").strip()
-        note = f"({'; '.join(told)})" if told else ""
+        note = f"({'; '.join(notes)})" if notes else ""
         text = " ".join(part for part in (words, note) if part)
         if text:
             shown["description"] = text
         return shown
 
-    def _narrow(self, kind: str, facts: Mapping[str, Any], shown: dict[str, Any], told: list[str]) -> None:
+    def _narrow(self, kind: str, facts: Mapping[str, Any], shown: dict[str, Any], notes: list[str]) -> None:
         for key in CONSTRAINTS[kind]:
             if key not in facts or facts[key] in (None, False):
                 continue
             if key in self.subset.constraints:
                 shown[key] = facts[key]
             else:
-                told.append(_said(key, facts[key]))
+                notes.append(_note(key, facts[key]))
 
     def _choice(self, branches: Iterable[Node]) -> str:
-        """Say what one of the branches asks for."""
+        """Return a text on the properties that one of the branches requires."""
         named = [" and ".join(_merged(branch, self.root).get("required") or ()) for branch in branches]
         return f"one of: {' | '.join(name for name in named if name)}" if all(named) else "in one of several forms"
 
     def _unknown(self, node: Node, why: str) -> dict[str, Any]:
         self.free += 1
-        return self._outer({**node, "default": None}, {"type": "object"}, [_said("shape", why)])
+        return self._outer({**node, "default": None}, {"type": "object"}, [_note("shape", why)])
 
     def _anything(self) -> list[dict[str, Any]]:
         self.free += 1
         plain: list[dict[str, Any]] = [{"type": kind} for kind in ("string", "number", "boolean", "object")]
         return [*plain, {"type": "array", "items": {"anyOf": plain}}, {"type": "null"}]
 
-    def _keys(self, names: Iterable[str], told: list[str]) -> dict[str, str]:
-        """Return the name under which each property is sent; one that would be another's is only told."""
+    def _keys(self, names: Iterable[str], notes: list[str]) -> dict[str, str]:
+        """Return the name under which each property is sent; one whose name is occupied is only mentioned in a note."""
         found: dict[str, str] = {}
         fine = self.subset.keys
         for name in names:
             is_fine = fine is None or fine.fullmatch(name) is not None
             key = name if is_fine else _NO_WORD.sub("_", name)[:_LONGEST_KEY]
             if key in found.values() or (key != name and key in names):
-                told.append(f"also {_short(name)}, which this API cannot name")
+                notes.append(f"also {_short(name)}, which this API cannot name")
             else:
                 found[name] = key
         return found
 
 
-def _said(key: str, value: Any) -> str:
+def _note(key: str, value: Any) -> str:
     return f"{key} {_short(value)}"
 
 
@@ -279,7 +279,7 @@ def _short(value: Any) -> str:
 
 
 def _merged(node: Node, root: Node) -> dict[str, Any]:
-    """Return a schema and all that it takes in by `$ref` and `allOf` as one: what is said first holds."""
+    """Return a schema merged with all that it includes by `$ref` and `allOf`: the first value of a keyword holds."""
     facts: dict[str, Any] = {}
     for part in merged(node, root):
         for key, value in part.items():
@@ -295,7 +295,7 @@ def _merged(node: Node, root: Node) -> dict[str, Any]:
 
 
 def _types(facts: Mapping[str, Any]) -> list[str]:
-    """Return the types of a node, in order; what its keywords tell where it does not say; none for anything."""
+    """Return the types of a node, in order; derived from its keywords if it has no type; empty for any value."""
     stated = facts.get("type")
     known = [stated] if isinstance(stated, str) else [str(kind) for kind in cast("list[Any]", stated or [])]
     known = [kind for kind in known if kind in CONSTRAINTS]

@@ -1,4 +1,4 @@
-"""Seed 001: three verbs in front of everything. Help goes from groups to one op, exec runs it, batch does both."""
+"""Seed 001: three meta-tools before all others. Help goes from groups to one op, exec runs it, batch does both."""
 
 from .view import STRATEGY
 

@@ -1,4 +1,4 @@
-"""`tool_batch`: several helps and calls in one round trip, each through the one door."""
+"""`tool_batch`: several helps and calls in one round trip, each through the pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import anyio
 
 from ...core.result import ToolError, ToolResult
-from ..base import Desk, Scene, answer
+from ..base import VerbContext, VisibleCatalog, answer
 from ..meta_tools import SOURCE
 
 __all__ = ["MAX_OPS", "run_batch"]
@@ -19,11 +19,11 @@ MAX_OPS: Final = 50
 """Entries of one batch."""
 
 
-async def run_batch(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
-    """Carry out `tool_batch`: one result an entry, in the order of the entries, whatever becomes of each.
+async def run_batch(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    """Run `tool_batch`: one result an entry, in the order of the entries.
 
-    `sequential` starts an entry when the one before has ended, `parallel` all at once, as many as the profile lets.
-    One that fails leaves the others alone, and makes the whole a failure that carries all results.
+    `sequential` starts an entry when the one before has ended, `parallel` all at once, up to the profile's limit. A
+    failed entry leaves the others alone, and makes the whole a failure that carries all results.
     """
     entries = cast("list[Mapping[str, Any]]", arguments["ops"])
     results: dict[int, dict[str, Any]] = {}
@@ -33,7 +33,7 @@ async def run_batch(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> T
 
     async def one(number: int, entry: Mapping[str, Any]) -> None:
         async with places:
-            results[number], trust = await _run(scene, entry, desk)
+            results[number], trust = await _run(scene, entry, context)
             trusts.add(trust)
 
     if arguments["mode"] == "sequential":
@@ -50,18 +50,18 @@ async def run_batch(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> T
 def _summed(results: list[dict[str, Any]]) -> ToolResult:
     failed = sum(not result["ok"] for result in results)
     summary = {"total": len(results), "succeeded": len(results) - failed, "failed": failed}
-    told = answer({"ok": not failed, "summary": summary, "results": results})
+    outcome = answer({"ok": not failed, "summary": summary, "results": results})
     if not failed:
-        return told
+        return outcome
     error = ToolError(code="tool_error", message=f"{failed} of {len(results)} ops failed", details=summary)
-    return replace(told, error=error)
+    return replace(outcome, error=error)
 
 
-async def _run(scene: Scene, entry: Mapping[str, Any], desk: Desk) -> tuple[dict[str, Any], str]:
-    """Return what an entry came to, and how far that is to be trusted."""
+async def _run(scene: VisibleCatalog, entry: Mapping[str, Any], context: VerbContext) -> tuple[dict[str, Any], str]:
+    """Return the outcome of an entry, and its trust."""
     verbs = scene.profile.verbs
-    said = {name: value for name, value in entry.items() if name != "type"}
-    result = await desk.run(verbs[entry["type"]], said)
+    values = {name: value for name, value in entry.items() if name != "type"}
+    result = await context.run(verbs[entry["type"]], values)
     trust = str(result.meta.get("trust", ""))
     if entry["type"] == "help":
         body, path = _body(result), entry.get("path", "")

@@ -1,7 +1,7 @@
-"""`tool_exec`: from what a model sends to the call of the real tool. Nothing runs here.
+"""`tool_exec`: translation of a model's arguments into the call of the real tool. Nothing runs here.
 
-`unwrap` takes the verb's own words (op, args, idempotency_key, dry_run) in every shape that models send them; `read`
-finds the tool of the op, gives arguments the tool's own names, and says what has no effect on a read.
+`unwrap` accepts the meta-tool's own arguments (op, args, idempotency_key, dry_run) in every shape that models send;
+`read` finds the tool of the op, gives arguments the tool's own names, and notes options without effect on a read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...core.call import Call
 from ...core.json import read_json
 from ...core.tool import Tool
 from ...errors import ToolFailure
-from ..base import Scene, Unwrapped
+from ..base import Unwrapped, VisibleCatalog
 from ..ops import parts_of
 from .op_paths import nearest_paths
 
@@ -34,11 +34,11 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 
 def unwrap(arguments: Any, shown: str) -> Unwrapped:
-    """Return what a call of `tool_exec` stands for.
+    """Return the call behind the arguments of `tool_exec`.
 
-    Taken: an object or JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
+    Accepted: an object or JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
     as JSON text (also encoded twice) or flat beside `op`, another word for `op`, and an op with quotes, brackets or
-    text around it. Raises `ToolFailure` with field errors for what is none of it.
+    text around it. Raises `ToolFailure` with field errors for anything else.
     """
     given = _unwrapped(_object(arguments) or {})
     key, op = _op(given)
@@ -52,15 +52,15 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
     return Unwrapped(name=op, arguments=inner, options={name: value for name, value in options.items() if value})
 
 
-def read(scene: Scene, call: Call) -> Call:
+def read(scene: VisibleCatalog, call: Call) -> Call:
     """Return `call` with the name of the tool that its op means, and its arguments in the tool's words.
 
     Raises `ToolFailure` with the nearest ops when no tool has this op, and for one that is out of scope.
     """
     tool = _tool(scene, call.name)
     if tool is None:
-        return call  # withheld: why, is the next one's to say
-    if not scene.session.admits(tool):  # by the name that was asked for: what it is really called is out of scope too
+        return call  # withheld: a later step gives the reason
+    if not scene.session.admits(tool):  # the requested name, because the real one is out of scope too
         raise ToolFailure("not_in_scope", f"{call.name[:200]} is not in the scope of this session")
     read_call = _Reading.of(scene, call, tool)
     if scene.profile.options.get("fallback") and tool.kind == "read":
@@ -98,12 +98,12 @@ class _Reading:
     fallback: Mapping[str, str] | None = None
 
     @classmethod
-    def of(cls, scene: Scene, call: Call, tool: Tool) -> _Reading:
+    def of(cls, scene: VisibleCatalog, call: Call, tool: Tool) -> _Reading:
         arguments, repairs = _in_own_words(scene, tool, call.arguments)
         return cls(tool=tool, arguments=arguments, repairs=repairs)
 
 
-def _tool(scene: Scene, asked: str) -> Tool | None:
+def _tool(scene: VisibleCatalog, asked: str) -> Tool | None:
     """Return the tool that an op, or a name in its place, means: exactly, by its name, at last by a spelling."""
     catalog, ops, label = scene.catalog, scene.labels.ops, scene.labels.real(asked)
     name = ops.named(asked) or (label.tool if label else None)
@@ -120,22 +120,22 @@ def _tool(scene: Scene, asked: str) -> Tool | None:
     return catalog.tools[name]
 
 
-def _no_op(scene: Scene, asked: str) -> ToolFailure:
+def _no_op(scene: VisibleCatalog, asked: str) -> ToolFailure:
     near = nearest_paths(scene, asked, ops_only=True)
     close = f"did you mean {', '.join(near)}? " if near else ""
     helps = scene.profile.verbs.get("help", "tool_help")
     return ToolFailure(
         "not_found",
-        f"there is no op {asked[:200]!r}",
+        f"unknown op {asked[:200]!r}",
         hint=f'{close}{helps}({{"path": "root"}}) lists the groups',
         details={"nearest": near},
     )
 
 
-def _in_own_words(scene: Scene, tool: Tool, given: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return the arguments under the tool's names: a name that it has not stands for one that it has, alone and free.
+def _in_own_words(scene: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the arguments under the tool's names: an unknown name stands for the only free argument that it can mean.
 
-    The profile's option `arguments` says which names may stand for which; `{entity}` in it is the entity of the op.
+    The profile's option `arguments` lists which names may replace which; `{entity}` in it is the entity of the op.
     """
     table = cast("Mapping[str, str | list[str]]", scene.profile.options.get("arguments") or {})
     if not table or not isinstance(given, dict):
@@ -158,8 +158,8 @@ def _in_own_words(scene: Scene, tool: Tool, given: Any) -> tuple[Any, tuple[str,
     return {meant.get(name, name): value for name, value in sent.items()}, notes
 
 
-def _fallen_back(scene: Scene, reading: _Reading) -> _Reading:
-    """Return the list or the search that stands in for a `get` whose id is missing; anything else as it is."""
+def _fallen_back(scene: VisibleCatalog, reading: _Reading) -> _Reading:
+    """Return the list or the search that replaces a `get` without an id; any other call unchanged."""
     ops = scene.labels.ops
     op = ops.of(reading.tool)
     group, entity, action = parts_of(op)
@@ -201,7 +201,7 @@ def _declared(tool: Tool) -> Mapping[str, Any]:
 
 
 def _op(given: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the key under which the op stands, and the op without what does not belong to it."""
+    """Return the key that holds the op, and the op without surrounding text."""
     for key in ("op",) if isinstance(given.get("op"), str) else _OPS:
         value = given.get(key)
         if isinstance(value, str) and (op := _clean(value)):
@@ -215,7 +215,7 @@ def _clean(text: str) -> str:
 
 
 def _options(rest: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what is said of the call itself, and what of it is wrong; `null` says nothing."""
+    """Return the options of the call itself, and their errors; `null` counts as not set."""
     options: dict[str, Any] = {}
     wrong: list[dict[str, Any]] = []
     if "dry_run" in rest:
@@ -234,7 +234,7 @@ def _options(rest: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, An
 
 
 def _inner(rest: dict[str, Any]) -> Any:
-    """Return the tool's arguments: what stands under `args`, and what stands flat beside it."""
+    """Return the tool's arguments: those under `args`, and those flat beside it."""
     if "args" in rest:
         wrapper = "args"
     else:
@@ -245,7 +245,7 @@ def _inner(rest: dict[str, Any]) -> Any:
     inner = rest[wrapper]
     found = {} if inner is None else _object(inner)
     if found is None:
-        return inner if not flat else {**flat, wrapper: inner}  # the schema says what is wrong with it
+        return inner if not flat else {**flat, wrapper: inner}  # the schema check reports the defect
     return {**found, **flat}
 
 

@@ -1,12 +1,12 @@
-"""`tool_help`: what there is at a path, as an answer that stays readable whatever the size of the catalog.
+"""`tool_help`: the help at a path, as an answer that stays readable for a catalog of any size.
 
-    root        the groups, the contract of the verbs, the way from here to a call
-    directory   the entities or the ops below a path; a large one is divided by how its ops begin
-    op          everything needed for a call: arguments, notes, examples, policy, on request the schema
-    not_found   a result like the others, with the nearest paths
+  root        the groups, the contract of the meta-tools, the way from here to a call
+  directory   the entities or the ops below a path; a large one is divided by the beginnings of its ops
+  op          everything needed for a call: arguments, notes, examples, policy, on request the schema
+  not_found   a result like the others, with the nearest paths
 
-Answers are kept by catalog version, path, format, include_schemas and include_examples, and by what the session may
-know of: who may see less is never told what somebody else was.
+Answers are cached by catalog version, path, format, include_schemas, include_examples and the session's visible tools,
+so that a session with fewer rights never gets the answer of another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ...core.result import ToolResult
-from ..base import Desk, Scene, answer
+from ..base import VerbContext, VisibleCatalog, answer
 from ..ops import group_of, parts_of
 from .op_help import describe_op, summary_of
 from .op_paths import ROOT, Tree, nearest_paths, normalized
@@ -24,28 +24,33 @@ from .op_paths import ROOT, Tree, nearest_paths, normalized
 __all__ = ["MAX_ITEMS", "help_on", "run_help", "sample_op"]
 
 MAX_ITEMS: Final = 66
-"""Items of one directory; what has more is divided. No fewer than a name has different letters: that always fits."""
+"""Maximum items of one directory; a larger one is divided. No smaller than the alphabet of names: that always fits."""
 _FLAT: Final = 24
-"""Ops below a path up to which they are listed one by one, whatever entities they belong to."""
+"""Number of ops below a path up to which they are listed one by one, even of several entities."""
 _NAMED: Final = 12
 """Entities or actions that a summary names."""
 _SAMPLE: Final = "onto.task.update"
 _WORD_END: Final = re.compile(r"[._-]|(?<=[a-z0-9])(?=[A-Z])")
 
 
-async def run_help(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+async def run_help(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     """Carry out `tool_help`: from memory where the same was asked before."""
     options = {name: arguments[name] for name in ("format", "include_schemas", "include_examples")}
     path = normalized(arguments["path"])
     key = ("help", scene.catalog.version, path, *options.values(), scene.profile.name, *_seen(scene))
-    kept = desk.memory.get(key)
+    kept = context.memory.get(key)
     if kept is None or kept[0] is not scene.profile:
-        kept = desk.memory[key] = (scene.profile, help_on(scene, arguments["path"], **options))
+        kept = context.memory[key] = (scene.profile, help_on(scene, arguments["path"], **options))
     return answer(kept[1])
 
 
 def help_on(
-    scene: Scene, asked: str, *, format: str = "short", include_schemas: bool = False, include_examples: bool = True
+    scene: VisibleCatalog,
+    asked: str,
+    *,
+    format: str = "short",
+    include_schemas: bool = False,
+    include_examples: bool = True,
 ) -> dict[str, Any]:
     """Return the help on a path."""
     tree = Tree.of(scene)
@@ -65,15 +70,15 @@ def help_on(
     return {"type": "not_found", **head, **_not_found(scene, asked)}
 
 
-def _seen(scene: Scene) -> tuple[object, ...]:
-    """Return what of a session decides on what it may know of."""
+def _seen(scene: VisibleCatalog) -> tuple[object, ...]:
+    """Return the session properties that decide which tools it may see."""
     session = scene.session
     disabled = (tuple(session.scope.disabled), tuple(session.scope.disabled_for_all))
     scope = (session.scope.allowed, session.scope.exact, session.scope.contexts, session.scope.provided)
     return (session.principal, session.instance, *scope, disabled)
 
 
-def _root(scene: Scene, tree: Tree, *, full: bool, examples: bool) -> dict[str, Any]:
+def _root(scene: VisibleCatalog, tree: Tree, *, full: bool, examples: bool) -> dict[str, Any]:
     verbs = scene.profile.verbs
     shown: dict[str, Any] = {
         "groups": tree.groups,
@@ -86,7 +91,7 @@ def _root(scene: Scene, tree: Tree, *, full: bool, examples: bool) -> dict[str, 
     return shown
 
 
-def _group(scene: Scene, tree: Tree, group: str, *, full: bool) -> dict[str, Any]:
+def _group(scene: VisibleCatalog, tree: Tree, group: str, *, full: bool) -> dict[str, Any]:
     below = tree.below(group) or [group]
     entities = list(dict.fromkeys(parts_of(op)[1].partition(".")[0] for op in below))
     named = [entity for entity in entities if entity]
@@ -118,7 +123,7 @@ def _contract(verbs: Mapping[str, str]) -> dict[str, Any]:
     return contract
 
 
-def _workflow(scene: Scene, tree: Tree) -> Iterator[str]:
+def _workflow(scene: VisibleCatalog, tree: Tree) -> Iterator[str]:
     helps, runs = scene.profile.verbs.get("help", ""), scene.profile.verbs.get("exec", "")
     op = sample_op(tree)
     directory = op.rpartition(".")[0] or op
@@ -135,7 +140,7 @@ def sample_op(tree: Tree) -> str:
     return next((op for op in tree.ops if op.endswith(".update")), next(iter(tree.ops), ""))
 
 
-def _examples(scene: Scene, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _examples(scene: VisibleCatalog, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return how to look up an op, and how to call one: the first that only reads, if any does."""
     verbs = scene.profile.verbs
     first = next((op for op, tool in ops.items() if tool.kind == "read"), next(iter(ops), ""))
@@ -148,7 +153,7 @@ def _examples(scene: Scene, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _directory(scene: Scene, tree: Tree, path: str, *, full: bool, examples: bool) -> dict[str, Any]:
+def _directory(scene: VisibleCatalog, tree: Tree, path: str, *, full: bool, examples: bool) -> dict[str, Any]:
     below = tree.below(path)
     items = list(_items(tree, path, below, full=full))
     shown: dict[str, Any] = {"ops": len(below), "items": items}
@@ -179,7 +184,7 @@ def _items(tree: Tree, path: str, below: list[str], *, full: bool) -> Iterator[d
             yield _op_item(tree, child, full=full)
         else:
             name = child
-            if child in tree.ops:  # an op and a directory: the one has the path, the other what is below it
+            if child in tree.ops:  # both an op and a directory: the op has the path, the directory its children
                 yield _op_item(tree, child, full=full)
                 name, ops = f"{child}.*", [op for op in ops if op != child]
             yield {"name": name, "type": "entity", "summary": _counted(len(ops), _actions(child, ops, full=full))}
@@ -208,7 +213,7 @@ def _starts(below: list[str]) -> dict[str, list[str]]:
 
 
 def _common(first: str, last: str) -> int:
-    """Return how many letters two texts begin with alike; the first and the last of many speak for all."""
+    """Return the length of the common beginning of two texts; of a sorted list, the first and the last suffice."""
     return next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
 
 
@@ -254,18 +259,18 @@ def _counted(count: int, about: str) -> str:
     return f"{counted}: {about}" if about else counted
 
 
-def _schemas(scene: Scene, tree: Tree, path: str) -> dict[str, Any]:
+def _schemas(scene: VisibleCatalog, tree: Tree, path: str) -> dict[str, Any]:
     """Return the schemas of the ops that a directory lists one by one."""
     listed = [op for op in tree.below(path) if len(tree.below(path)) <= _FLAT]
     return {op: scene.labels.shown(tree.ops[op]).input_schema for op in listed}
 
 
-def _not_found(scene: Scene, asked: str) -> dict[str, Any]:
+def _not_found(scene: VisibleCatalog, asked: str) -> dict[str, Any]:
     near = nearest_paths(scene, asked)
     helps = scene.profile.verbs.get("help", "")
     follow = f'{helps}({{"path": "{near[0] if near else ROOT}"}})'
     return {
-        "message": f"There is nothing at {asked[:200]!r}.",
+        "message": f"Unknown path {asked[:200]!r}.",
         "nearest": near,
         "groups": list(dict.fromkeys(group_of(op) for op in Tree.of(scene).ops)),
         "next_step": f"{follow} is the nearest there is." if near else f"{follow} lists the groups.",

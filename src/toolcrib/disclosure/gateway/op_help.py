@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 
 from ...core.schema import example, json_type
 from ...core.tool import Tool
-from ..base import Scene
+from ..base import VisibleCatalog
 from ..ops import parts_of
 
 __all__ = ["describe_op", "summary_of"]
 
 _MERGES: Final = ("update_strategy", "merge_instructions")
-"""Arguments of an update that say how, not what."""
+"""Arguments of an update that control the update itself."""
 _CHANGES: Final = ("update", "set", "move")
 _FIXED: Final = ("const", "default", "enum", "examples", "format", "maxLength", "pattern")
 """Keywords of a text of which not just anything is valid."""
@@ -22,8 +22,8 @@ _ADVICE: Final = ("do", "dont", "edge_cases")
 _PROPERTIES_NAMED: Final = 8
 
 
-def describe_op(scene: Scene, tool: Tool, *, full: bool, schemas: bool, examples: bool) -> dict[str, Any]:
-    """Return the help on one op, without what every answer begins with."""
+def describe_op(scene: VisibleCatalog, tool: Tool, *, full: bool, schemas: bool, examples: bool) -> dict[str, Any]:
+    """Return the help on one op, without the common head of answers."""
     op = scene.labels.ops.of(tool)
     schema = scene.labels.shown(tool).input_schema
     properties = _mapping(schema.get("properties"))
@@ -53,11 +53,11 @@ def describe_op(scene: Scene, tool: Tool, *, full: bool, schemas: bool, examples
 
 
 def summary_of(tool: Tool) -> str:
-    """Return the first sentence of what a tool says of itself, and whether it destroys something."""
+    """Return the first sentence of a tool's description, and whether it destroys data."""
     return tool.summary if tool.kind != "destructive" or not tool.summary else f"{tool.summary} [destructive]"
 
 
-def _usage(scene: Scene, op: str, properties: Mapping[str, Any], required: list[str]) -> str:
+def _usage(scene: VisibleCatalog, op: str, properties: Mapping[str, Any], required: list[str]) -> str:
     optional = [name for name in properties if name not in required]
     named = [*required, *(f"{name}?" for name in optional[:_PROPERTIES_NAMED])]
     more = ", …" if len(optional) > _PROPERTIES_NAMED else ""
@@ -99,13 +99,13 @@ def _type(schema: Mapping[str, Any]) -> str:
     return " | ".join(dict.fromkeys(json_type(value) for value in values)) or "any"
 
 
-def _notes(scene: Scene, tool: Tool, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
-    """Yield what the schema cannot say, from what the op is called and what it takes."""
+def _notes(scene: VisibleCatalog, tool: Tool, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
+    """Yield notes that the schema cannot express, derived from the op's name and its arguments."""
     op = scene.labels.ops.of(tool)
     _, entity, action = parts_of(op)
     own = f"{entity.rpartition('.')[2]}_id"
-    known = len(list(_told(action, own, properties, required)))
-    yield from _told(action, own, properties, required)
+    known = len(list(_argument_notes(action, own, properties, required)))
+    yield from _argument_notes(action, own, properties, required)
     for start, end in _RANGES:
         if start in properties and end in properties:
             known += 1
@@ -119,7 +119,7 @@ def _notes(scene: Scene, tool: Tool, properties: Mapping[str, Any], required: li
         yield "Match args exactly to the required ones; others do not exist." if properties else "It takes no args."
 
 
-def _told(action: str, own: str, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
+def _argument_notes(action: str, own: str, properties: Mapping[str, Any], required: list[str]) -> Iterator[str]:
     ids = [name for name in required if name.endswith("_id")]
     if action == "update" and own in properties:
         yield f"It needs {own} and at least one field to change; what is left out stays as it is."
@@ -136,7 +136,7 @@ def _told(action: str, own: str, properties: Mapping[str, Any], required: list[s
 
 
 def _example(tool: Tool, op: str, schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return valid args: the tool's own example, else what is required; an update also changes something."""
+    """Return valid args: the tool's own example, else the required ones; an update also changes a field."""
     if tool.guidance.examples:
         return tool.guidance.examples[0]
     args = example(schema)
@@ -148,13 +148,13 @@ def _example(tool: Tool, op: str, schema: Mapping[str, Any], properties: Mapping
 
 
 def _placeholder(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return a text that says what belongs there, where any text is valid."""
+    """Return a placeholder that describes the value, where any text is valid."""
     is_free = isinstance(value, str) and schema.get("type") == "string" and not any(key in schema for key in _FIXED)
     return f"<{name}>" if is_free else value
 
 
 def _examples(
-    scene: Scene, op: str, tool: Tool, call: Mapping[str, Any], required: list[str]
+    scene: VisibleCatalog, op: str, tool: Tool, call: Mapping[str, Any], required: list[str]
 ) -> Iterator[dict[str, Any]]:
     runs = scene.profile.verbs.get("exec", "tool_exec")
     yield {"description": "A valid call", runs: call}

@@ -1,4 +1,4 @@
-"""Where help can be had: the tree of ops that one session may know of, and the ways to write a path in it."""
+"""Paths of help: the tree of ops that one session may see, and the spellings of a path in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from ...catalog.names import fold, nearest
 from ...core.tool import Tool
-from ..base import Scene
+from ..base import VisibleCatalog
 from ..ops import GROUPS, group_of
 
 __all__ = ["ROOT", "Tree", "nearest_paths", "normalized"]
@@ -36,8 +36,8 @@ class Tree:
     ops: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
 
     @classmethod
-    def of(cls, scene: Scene) -> Tree:
-        """Return what this session may know of: in scope, in its contexts, not switched off."""
+    def of(cls, scene: VisibleCatalog) -> Tree:
+        """Return the tree of the session's ops: in scope, in its contexts, enabled."""
         names = scene.labels.ops
         found = {names.of(tool): tool for tool in scene.offered()}
         return cls(ops={op: found[op] for op in sorted(found, key=_in_order)})
@@ -55,7 +55,7 @@ class Tree:
             return [op for op in self.ops if op.startswith(path[:-1])]
         return [op for op in self.ops if op.startswith(f"{path}.")]
 
-    def find(self, scene: Scene, asked: str) -> str:
+    def find(self, scene: VisibleCatalog, asked: str) -> str:
         """Return the path that `asked` means: root, a directory, an op, or a beginning of ops followed by `*`.
 
         Empty when it means none.
@@ -90,8 +90,8 @@ def normalized(path: str) -> str:
     return f"{_GROUP_WORDS.get(group.lower(), group)}{dot}{rest}"
 
 
-def nearest_paths(scene: Scene, asked: str, *, ops_only: bool = False) -> list[str]:
-    """Return the paths that `asked` may have meant, best first: by their letters, then by what the tools do."""
+def nearest_paths(scene: VisibleCatalog, asked: str, *, ops_only: bool = False) -> list[str]:
+    """Return the paths that `asked` may mean, best first: by spelling, then by the effects of the tools."""
     tree = Tree.of(scene)
     path = normalized(asked)
     pool = list(tree.ops) if ops_only else [*_directories(tree.ops), *tree.ops]

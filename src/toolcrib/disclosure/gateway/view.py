@@ -1,4 +1,4 @@
-"""What the model sees of a gateway: its three verbs, and the way to go, told with what there really is."""
+"""View of a gateway: its three meta-tools, and instructions with the present contents of the catalog."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ...core.tool import Annotations
 from .. import meta_tools
-from ..base import Scene, Strategy, Verb, View, as_object
+from ..base import Strategy, Verb, View, VisibleCatalog, as_object
 from ..ops import parts_of
 from .batch import MAX_OPS, run_batch
 from .exec import MAX_KEY, read, unwrap
@@ -25,12 +25,12 @@ _BATCH_SECONDS: Final = 600.0
 """Each call inside has its own time; the whole has the longest that a call may take."""
 
 
-def gateway(scene: Scene) -> View:
-    """Return the verbs, and nothing else whatever the catalog holds; `read` is an op like any other."""
+def gateway(scene: VisibleCatalog) -> View:
+    """Return the meta-tools, and no other tool for any catalog; `read` is an op like any other."""
     return View(tools=meta_tools.definitions(scene.profile, _VERBS), instructions=_instructions(scene))
 
 
-def _instructions(scene: Scene) -> str:
+def _instructions(scene: VisibleCatalog) -> str:
     """Return the profile's words, filled with a path that exists, and the groups there are."""
     tree = Tree.of(scene)
     if not tree.ops:

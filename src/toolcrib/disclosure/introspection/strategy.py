@@ -1,7 +1,7 @@
-"""Seed 003: core tools at first, everything else found in two steps: `list` says what there is, `schemas` activates it.
+"""Seed 003: core tools at first, everything else in two steps: `list` shows the tools, `schemas` activates them.
 
-A tool is core or discoverable, and discoverable unless it says otherwise. What was activated stays so for the session.
-A source's instructions are deferred until one of its tools is activated, when it has no core tool.
+A tool is core or discoverable; the default is discoverable. Activation lasts for the session. The instructions of a
+source without core tools are deferred until one of its tools is activated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
-from ..base import Desk, Scene, Strategy, Verb, View, answer, as_object
+from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object
 
 __all__ = ["STRATEGY", "UNCATEGORIZED", "category_of", "introspection"]
 
@@ -22,28 +22,28 @@ UNCATEGORIZED: Final = "uncategorized"
 """The category of tools that name none."""
 _MCP: Final = "MCP"
 _SHORT: Final = 97
-"""Characters of a short description that is no sentence, before its dots."""
+"""Characters of a short description without a sentence end, before its dots."""
 _SUGGESTED: Final = 3
 
 
-def introspection(scene: Scene) -> View:
-    """Return the core, then what this session has activated, with the instructions of the sources in use."""
-    view = growing_list.grown(scene, _declared(scene), meta_tools.told(scene.profile))
-    return replace(view, instructions=_with_sources(scene, view.instructions, _told_of(scene)))
+def introspection(scene: VisibleCatalog) -> View:
+    """Return the core, then the activated tools of this session, with the instructions of the sources in use."""
+    view = growing_list.grown(scene, _declared(scene), meta_tools.instructions(scene.profile))
+    return replace(view, instructions=_with_sources(scene, view.instructions, _introduced(scene)))
 
 
-def _whole(scene: Scene) -> View:
+def _whole(scene: VisibleCatalog) -> View:
     """Return everything in scope and the instructions of every source: nothing is deferred."""
     return growing_list.whole(scene, _declared(scene), _with_sources(scene, "", scene.offered()))
 
 
-def category_of(scene: Scene, tool: Tool) -> str:
+def category_of(scene: VisibleCatalog, tool: Tool) -> str:
     """Return the category of `tool` in the profile; tools of MCP servers have one of their own."""
     return scene.category(tool) or (_MCP if tool.origin == "mcp" else UNCATEGORIZED)
 
 
-def _declared(scene: Scene) -> dict[str, Tool]:
-    """Return the verbs by shown name; `list` names the categories that there are."""
+def _declared(scene: VisibleCatalog) -> dict[str, Tool]:
+    """Return the meta-tools by shown name; `list` names the existing categories."""
     declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, {**meta_tools.VERBS, **_VERBS})}
     listing = declared.get(scene.profile.verbs.get("list", ""))
     names = sorted(_categories(scene))
@@ -55,7 +55,7 @@ def _declared(scene: Scene) -> dict[str, Tool]:
     return {**declared, listing.name: replace(listing, input_schema={**schema, "properties": properties})}
 
 
-def _categories(scene: Scene) -> dict[str, dict[str, Tool]]:
+def _categories(scene: VisibleCatalog) -> dict[str, dict[str, Tool]]:
     """Return all tools in scope by category and shown name, switched-off ones included: they are listed as such."""
     found: dict[str, dict[str, Tool]] = {}
     for tool in scene.tools():
@@ -64,25 +64,25 @@ def _categories(scene: Scene) -> dict[str, dict[str, Tool]]:
     return found
 
 
-def _in_use(scene: Scene) -> tuple[Tool, ...]:
-    """Return the core and what is activated."""
+def _in_use(scene: VisibleCatalog) -> tuple[Tool, ...]:
+    """Return the core and the activated tools."""
     return (*growing_list.core_tools(scene), *growing_list.loaded_tools(scene))
 
 
-def _told_of(scene: Scene) -> tuple[Tool, ...]:
-    """Return the tools whose sources the instructions speak of: where the list stands still, the core's only."""
+def _introduced(scene: VisibleCatalog) -> tuple[Tool, ...]:
+    """Return the tools whose sources have their instructions shown: with a fixed list, the core only."""
     return _in_use(scene) if scene.session.audience.grows else growing_list.core_tools(scene)
 
 
-def _with_sources(scene: Scene, told: str, in_use: Iterable[Tool]) -> str:
+def _with_sources(scene: VisibleCatalog, instructions: str, in_use: Iterable[Tool]) -> str:
     """Return the profile's words and those of the sources in use, each once, in the order in which they came."""
     about = scene.catalog.about
     sources = dict.fromkeys(tool.source for tool in in_use)
-    said = [about[source].instructions.strip() for source in sources if source in about]
-    return "\n\n".join(text for text in (told, *said) if text)
+    texts = [about[source].instructions.strip() for source in sources if source in about]
+    return "\n\n".join(text for text in (instructions, *texts) if text)
 
 
-async def _list(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+async def _list(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     found, category = _categories(scene), arguments.get("category")
     names = scene.profile.verbs
     if not category:
@@ -103,7 +103,7 @@ async def _list(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
     return answer(shown)
 
 
-def _entry(scene: Scene, name: str, tool: Tool, *, verbose: bool) -> dict[str, Any]:
+def _entry(scene: VisibleCatalog, name: str, tool: Tool, *, verbose: bool) -> dict[str, Any]:
     shown = scene.labels.shown(tool, name)
     return {
         "name": name,
@@ -123,7 +123,7 @@ def _short(description: str) -> str:
     return text if len(text) <= _SHORT + 3 else f"{text[:_SHORT]}..."
 
 
-async def _schemas(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+async def _schemas(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     given = arguments["names"]
     wanted = list(dict.fromkeys([given] if isinstance(given, str) else given))
     if not any(name.strip() for name in wanted):
@@ -142,10 +142,10 @@ async def _schemas(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> To
     return answer(shown | _activation(scene, named))
 
 
-def _activation(scene: Scene, tools: Mapping[str, Tool]) -> dict[str, Any]:
-    """Activate `tools`; return what is new of it, nothing where everything is callable or the set is an exact one.
+def _activation(scene: VisibleCatalog, tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """Activate `tools`; return the new ones, empty where every tool is callable or the set is an exact one.
 
-    Where the list stands still, so do the instructions: those that it brings are in the answer.
+    With a fixed list, the instructions are fixed, too: those of the activated tools are in the answer.
     """
     if not scene.profile.progressive or scene.session.scope.exact is not None:
         return {}
@@ -159,17 +159,17 @@ def _activation(scene: Scene, tools: Mapping[str, Tool]) -> dict[str, Any]:
     return shown | ({"instructions": instructions} if instructions else {})
 
 
-def _note(scene: Scene) -> str:
+def _note(scene: VisibleCatalog) -> str:
     through = "" if scene.session.audience.grows else f" through {scene.profile.verbs.get('call', 'their names')}"
     return f"These tools are now available to call{through}."
 
 
-def _where(scene: Scene) -> str:
+def _where(scene: VisibleCatalog) -> str:
     return f"Use {scene.profile.verbs.get('list', 'list_tools')}() to see what there is."
 
 
-def _containing(scene: Scene, name: str) -> list[str]:
-    """Return up to three names that contain `name`, whatever its case; else such as are close to it."""
+def _containing(scene: VisibleCatalog, name: str) -> list[str]:
+    """Return up to three names that contain `name`, ignoring case; else similar ones."""
     part = name.strip().lower()
     offered = [name for tool in scene.offered() for name in scene.labels.names(tool)]
     inside = [other for other in offered if part and part in other.lower()]
@@ -179,7 +179,7 @@ def _containing(scene: Scene, name: str) -> list[str]:
     ]
 
 
-def _described(scene: Scene, name: str, tool: Tool) -> dict[str, Any]:
+def _described(scene: VisibleCatalog, name: str, tool: Tool) -> dict[str, Any]:
     shown = scene.labels.shown(tool, name)
     return {
         "name": name,

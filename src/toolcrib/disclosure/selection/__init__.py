@@ -1,10 +1,11 @@
 """Seed 004: the tools that a task needs are selected for it, in three levels, anew for every interaction.
 
-    level 1   core tools, always there
-    level 2   what has the capabilities that the schema, the plan and the intent ask for
-    level 3   the whitelist, over both
+  level 1   core tools, always included
+  level 2   tools with the capabilities that the schema, the plan and the intent ask for
+  level 3   the whitelist, over both
 
-`select` decides and says why; the strategy shows what it decided. `route` names the one capability for a request.
+`select` decides and gives its reasons; the strategy shows the selection. `route` names the one capability for a
+request.
 """
 
 from .routing import Candidate, Route, route

@@ -1,11 +1,11 @@
-"""How a call was carried out, by the table of seed 004, and what follows from it.
+"""Invocation types by the table of seed 004, and their effects.
 
-    DIRECT         a standard tool: its function is called
-    PROGRAMMATIC   a tool behind an API: a request to its configured endpoint; and whatever a program sends in numbers
-    STREAMING      a tool that runs long or takes much: what it gives is told in pieces while the call lasts
+  DIRECT         a standard tool: its function is called
+  PROGRAMMATIC   a tool behind an API: a request to its configured endpoint; also calls that a program sends in numbers
+  STREAMING      a tool that runs long or takes much input: its output is sent in pieces while the call lasts
 
-A tool that yields is told about by its source, piece by piece as they come. What was asked with more than 10 KB, or
-says of itself that it streams, is handed to the listener in pieces of 4,096 characters before the call ends.
+The output of a generator tool is sent by its source, piece by piece. For a call with more than 10 KB of arguments, or a
+tool declared streaming, the result goes to the listener in pieces of 4,096 characters before the call ends.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def invocation_of(call: Call) -> Invocation | None:
 
 
 async def deliver(call: Call, result: ToolResult) -> ToolResult:
-    """Return the result with `invocation` in its metadata; a streamed one was told to the listener in pieces."""
+    """Return the result with `invocation` in its metadata, after sending a streamed one to the listener in pieces."""
     how = invocation_of(call)
     if how == "STREAMING" and not call.target.execution.streaming and not result.is_error:
-        await _tell(call, result.text)
+        await _send(call, result.text)
     return result.with_meta(invocation=how)
 
 
-async def _tell(call: Call, text: str) -> None:
+async def _send(call: Call, text: str) -> None:
     session = call.session
     context = Context(
         call_id=call.id, session_key=session.key, principal=session.principal, listener=call.client.listener

@@ -1,6 +1,6 @@
-"""Which tools one interaction gets, and why: core, then capabilities, then the whitelist.
+"""Selection of tools for one interaction, with reasons: core, then capabilities, then the whitelist.
 
-Pure: a scene gives the same selection every time. Never empty, unless the caller's own whitelist is.
+Pure: the same session state gives the same selection. Never empty, unless the caller's own whitelist is.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, Final
 from ...catalog.names import fold
 from ...catalog.skill_groups import ALWAYS
 from ...core.tool import PLAIN, Tool
-from ..base import Scene
-from .requirements import Offer, Wanted, offer_of, wanted, words
+from ..base import VisibleCatalog
+from .requirements import SelectableTools, Wanted, selectable_tools, wanted, words
 from .state import SelectionState
 
 __all__ = ["FAILING", "SIMPLE_TASK_TOOLS", "Selection", "priority", "select", "unavailable"]
 
 SIMPLE_TASK_TOOLS: Final = ("nodes", "knowledge_search", "hitl", "memory_recall")
-"""What a simple task gets (seed 004); the profile's `simple_task_tools` replaces it."""
+"""Tools of a simple task (seed 004); the profile's `simple_task_tools` replaces them."""
 
-FAILING: Final = "it failed time after time in this session"
-"""Why a tool is left out that can be called all the same: only a success brings it back."""
+FAILING: Final = "it failed repeatedly in this session"
+"""Reason for leaving out a tool that stays callable: only a success brings it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Selection:
     """Level 2, the preferred first."""
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    """What was asked for and does not exist."""
+    """Wanted names that do not exist."""
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     """Catalog name → why a tool that was wanted is not there."""
 
@@ -50,32 +50,32 @@ class Selection:
         return tuple(tool.name for tool in self.tools)
 
 
-def select(scene: Scene) -> Selection:
-    """Return what the session's interaction gets."""
-    offer = offer_of(scene)
+def select(scene: VisibleCatalog) -> Selection:
+    """Return the tools for the session's interaction."""
+    selectable = selectable_tools(scene)
     exact = scene.session.scope.exact
     if exact is not None:
-        given = tuple(offer.tools[name] for name in exact if name in offer.tools)
+        given = tuple(selectable.tools[name] for name in exact if name in selectable.tools)
         return Selection(base_tools=given, reason="the exact set of this interaction")
-    if not offer.tools:
+    if not selectable.tools:
         return Selection(reason="no tool is in scope")
-    want = wanted(offer)
+    want = wanted(selectable)
     if want.whitelist is not None and not want.whitelist:
         return Selection(reason="the whitelist is empty", warnings=tuple(want.warnings))
-    choice = _Choice(offer=offer, want=want)
+    choice = _Choice(selectable=selectable, want=want)
     selection = (choice.simple() if _is_simple(scene) else None) or choice.leveled()
     return _with_floor(_without_failing(scene, selection), selection, choice)
 
 
-def priority(scene: Scene, tool: Tool) -> int:
-    """Return the priority of `tool`, 0 to 100: the catalog's, moved by what past calls say of it."""
+def priority(scene: VisibleCatalog, tool: Tool) -> int:
+    """Return the priority of `tool`, 0 to 100: the catalog's, adjusted by past calls."""
     return max(0, min(100, tool.capability.priority + scene.session.history.learned.get(tool.name, 0)))
 
 
-def unavailable(scene: Scene, tool: Tool) -> str:
-    """Return what a tool needs and does not have here; empty when it can work.
+def unavailable(scene: VisibleCatalog, tool: Tool) -> str:
+    """Return the requirement of a tool that is not met here; empty when it can work.
 
-    The session says what there is; what it does not say the profile's `available` does, and then it is there.
+    The session's own values decide; without one the profile's `available` does, and else the requirement counts as met.
     """
     there: Mapping[str, Any] = {
         **scene.profile.options.get("available", {}),
@@ -85,7 +85,7 @@ def unavailable(scene: Scene, tool: Tool) -> str:
     if needs.get("requires_network") is True and there.get("network") is False:
         return "it needs the network"
     if needs.get("requires_auth") is True and there.get("auth") is False:
-        return "it needs somebody who is signed in"
+        return "it needs a signed-in user"
     name = needs.get("api_name") or ""
     if needs.get("requires_api") is True and "apis" in there:
         apis = [fold(api) for api in words(there["apis"])]
@@ -98,60 +98,60 @@ def unavailable(scene: Scene, tool: Tool) -> str:
 class _Choice:
     """One selection in the making."""
 
-    offer: Offer
+    selectable: SelectableTools
     want: Wanted
     left_out: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def scene(self) -> Scene:
-        return self.offer.scene
+    def scene(self) -> VisibleCatalog:
+        return self.selectable.scene
 
     def core(self) -> tuple[Tool, ...]:
         """Level 1: the override, or the profile's list and what marks itself core."""
         override = words(self.scene.profile.options.get("core_tools_override"))
-        named = [name for word in (override or self.scene.profile.core) for name in self.offer.by_name(word)]
-        marked = [] if override else [tool for tool in self.offer.tools.values() if tool.core]
+        named = [name for word in (override or self.scene.profile.core) for name in self.selectable.by_name(word)]
+        marked = [] if override else [tool for tool in self.selectable.tools.values() if tool.core]
         marked.sort(key=lambda tool: -tool.capability.priority)
-        return tuple(self.offer.tools[name] for name in dict.fromkeys((*named, *(tool.name for tool in marked))))
+        return tuple(self.selectable.tools[name] for name in dict.fromkeys((*named, *(tool.name for tool in marked))))
 
     def simple(self) -> Selection | None:
-        """The few tools of a simple task, and what the intent asks for by name; None where there is none of them."""
+        """The few tools of a simple task, and those that the intent names; None if none of them exists."""
         listed = words(self.scene.profile.options.get("simple_task_tools", SIMPLE_TASK_TOOLS))
-        base = [name for word in listed for name in self.offer.by_name(word)]
+        base = [name for word in listed for name in self.selectable.by_name(word)]
         asked = [
             name
             for word in words(self.scene.session.state_of(SelectionState).intent.get("required_tools"))
             for name in self._meant(word)
         ]
-        few = tuple(self.offer.tools[name] for name in dict.fromkeys(base))
-        more = tuple(self.offer.tools[name] for name in dict.fromkeys(asked) if name not in base)
+        few = tuple(self.selectable.tools[name] for name in dict.fromkeys(base))
+        more = tuple(self.selectable.tools[name] for name in dict.fromkeys(asked) if name not in base)
         made = self._finished(few, self.all_sorted(self._able(more)), "a simple task")
         return made if made.tools else None
 
     def leveled(self) -> Selection:
-        """Core, what has the wanted capabilities, and what the chosen skills bring along."""
+        """Core tools, tools with the wanted capabilities, and those that the chosen skills bring."""
         core = self.core()
         tags, names = dict(self.want.tags), dict(self.want.names)
         reason = _reasons(tags, names)
         if not reason:
             if self.scene.profile.options.get("unknown_task", "core") == "all":
-                names = dict.fromkeys(self.offer.tools, "all")
+                names = dict.fromkeys(self.selectable.tools, "all")
                 reason = "nothing is known of the task: all tools"
             else:
                 known = (tool for tool in core if tool.capability != PLAIN)  # of others, tags are words to search by
                 tags |= {fold(tag): "core" for tool in known for tag in tool.tags}
                 reason = "nothing is known of the task: the capabilities of the core tools"
-        matched = dict.fromkeys((*names, *(name for tag in tags for name in self.offer.tagged(tag))))
-        chosen = self._able(self.offer.tools[name] for name in matched)
+        matched = dict.fromkeys((*names, *(name for tag in tags for name in self.selectable.tagged(tag))))
+        chosen = self._able(self.selectable.tools[name] for name in matched)
         return self._finished(core, self.all_sorted((*chosen, *self._brought(chosen))), reason)
 
     def _brought(self, chosen: Iterable[Tool]) -> tuple[Tool, ...]:
-        """What chosen skills bring: their fallback tools, and the tools that share their capabilities."""
+        """Tools that chosen skills bring: their fallback tools, and the tools that share their capabilities."""
         skills = [tool for tool in chosen if tool.capability.type == "SKILL"]
-        fallbacks = [name for skill in skills for name in self.offer.by_name(skill.capability.fallback_tool)]
-        sharing = [name for skill in skills for tag in skill.tags for name in self.offer.tagged(tag)]
-        tools = [name for name in sharing if self.offer.tools[name].capability.type == "TOOL"]
-        return self._able(self.offer.tools[name] for name in dict.fromkeys((*fallbacks, *tools)))
+        fallbacks = [name for skill in skills for name in self.selectable.by_name(skill.capability.fallback_tool)]
+        sharing = [name for skill in skills for tag in skill.tags for name in self.selectable.tagged(tag)]
+        tools = [name for name in sharing if self.selectable.tools[name].capability.type == "TOOL"]
+        return self._able(self.selectable.tools[name] for name in dict.fromkeys((*fallbacks, *tools)))
 
     def _able(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
         able: list[Tool] = []
@@ -165,7 +165,7 @@ class _Choice:
 
     def all_sorted(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
         """Return each once, the preferred first, in the catalog's order among equals."""
-        places = {name: place for place, name in enumerate(self.offer.tools)}
+        places = {name: place for place, name in enumerate(self.selectable.tools)}
         unique = {tool.name: tool for tool in tools}
         return tuple(sorted(unique.values(), key=lambda tool: (-priority(self.scene, tool), places[tool.name])))
 
@@ -180,7 +180,7 @@ class _Choice:
                     self.left_out[tool.name] = "the whitelist does not name it"
             base = tuple(tool for tool in base if tool.name in allowed)
             more = tuple(tool for tool in more if tool.name in allowed)
-            reason = f"{reason}; of that, what the whitelist names"
+            reason = f"{reason}, limited to the whitelist"
         return Selection(
             base_tools=base,
             dynamic_tools=more,
@@ -190,11 +190,11 @@ class _Choice:
         )
 
     def _meant(self, word: str) -> tuple[str, ...]:
-        return self.offer.by_name(word) or self.offer.tagged(word) or self.offer.in_category(word)
+        return self.selectable.by_name(word) or self.selectable.tagged(word) or self.selectable.in_category(word)
 
 
-def _is_simple(scene: Scene) -> bool:
-    """Whether the intent says that the task is simple, and nothing that more is going on."""
+def _is_simple(scene: VisibleCatalog) -> bool:
+    """Whether the intent describes the task as simple, without signs of a larger one."""
     session = scene.session
     intent = session.state_of(SelectionState).intent
     is_more = bool(session.state_of(SelectionState).plan) or intent.get("needs_plan") or intent.get("is_follow_up")
@@ -202,12 +202,12 @@ def _is_simple(scene: Scene) -> bool:
 
 
 def _reasons(tags: Mapping[str, str], names: Mapping[str, str]) -> str:
-    """Return who asked, in one line; empty when nobody did: what every task has was not asked for."""
+    """Return the origins of the wanted tools, in one line; empty if every task has them."""
     sources = dict.fromkeys(who for who in (*tags.values(), *names.values()) if who != ALWAYS)
-    return f"core, and what was asked for by {', '.join(sources)}" if sources else ""
+    return f"core, and tools wanted by {', '.join(sources)}" if sources else ""
 
 
-def _without_failing(scene: Scene, selection: Selection) -> Selection:
+def _without_failing(scene: VisibleCatalog, selection: Selection) -> Selection:
     """Leave out what failed time after time, until it works again; where the list stands still, it stays."""
     broken = scene.session.history.failing if scene.session.audience.grows else ()
     if not broken:
@@ -229,7 +229,7 @@ def _with_floor(pruned: Selection, selection: Selection, choice: _Choice) -> Sel
     if selection.tools:
         return selection
     allowed = choice.want.whitelist
-    left = tuple(tool for name, tool in choice.offer.tools.items() if allowed is None or name in allowed)
+    left = tuple(tool for name, tool in choice.selectable.tools.items() if allowed is None or name in allowed)
     able = tuple(tool for tool in left if not unavailable(choice.scene, tool))
     return Selection(
         dynamic_tools=choice.all_sorted(able or left),

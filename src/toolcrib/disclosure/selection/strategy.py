@@ -1,11 +1,11 @@
-"""The strategy of seed 004: the list of tools is the selection, and no verb changes it."""
+"""Strategy of seed 004: the list of tools is the selection, and meta-tools do not change it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from .. import growing_list, meta_tools
-from ..base import Scene, Strategy, View
+from ..base import Strategy, View, VisibleCatalog
 from .invocation import deliver
 from .selector import FAILING, select
 
@@ -14,8 +14,8 @@ __all__ = ["STRATEGY"]
 _NOT_FAILING: Final = "it failed time after time in this session"
 
 
-def _view(scene: Scene) -> View:
-    """Show what was selected; the verb that reads long results comes when there is one, where the list may grow."""
+def _view(scene: VisibleCatalog) -> View:
+    """List the selected tools; the meta-tool that reads long results joins when one exists, if the list may grow."""
     selection = select(scene)
     session, profile = scene.session, scene.profile
     declared = meta_tools.definitions(profile, meta_tools.VERBS)
@@ -29,7 +29,7 @@ def _view(scene: Scene) -> View:
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
     return View(
         tools=(*tools, *declared),
-        instructions=meta_tools.told(profile),
+        instructions=meta_tools.instructions(profile),
         callable=frozenset((*selection.names, *failing, *(tool.name for tool in later))),
     )
 

@@ -1,8 +1,8 @@
 """Seed 000: a dozen core tools, and categories that the model loads whole when it needs one.
 
-Loading adds definitions to the list of tools and nothing else: whatever is in scope runs, loaded or not. A category
-holds what is not core; every one that `browse` names can be loaded. A tool without a category has its source for one,
-so that nothing slips into the core.
+Loading adds definitions to the list of tools and nothing else: every tool in scope runs, loaded or not. A category
+holds its tools without the core; every one that `browse` names can be loaded. A tool without a category is in one named
+after its source, so that it does not slip into the core.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
-from ..base import Desk, Scene, Strategy, Verb, View, answer, as_object
+from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object
 
 __all__ = ["STRATEGY", "categories", "tiered"]
 
@@ -25,19 +25,19 @@ _SKILLS: Final = 10
 _TEXT: Final = {"type": "string"}
 
 
-def tiered(scene: Scene) -> View:
-    """Return the core, then what this interaction has loaded."""
-    return growing_list.grown(scene, _declared(scene), meta_tools.told(scene.profile))
+def tiered(scene: VisibleCatalog) -> View:
+    """Return the core, then the loaded tools of this interaction."""
+    return growing_list.grown(scene, _declared(scene), meta_tools.instructions(scene.profile))
 
 
-def _whole(scene: Scene) -> View:
-    """Return everything in scope: there is nothing to load."""
+def _whole(scene: VisibleCatalog) -> View:
+    """Return every tool in scope: loading is not needed."""
     return growing_list.whole(
         scene, {tool.name: tool for tool in meta_tools.definitions(scene.profile, meta_tools.VERBS)}
     )
 
 
-def categories(scene: Scene) -> dict[str, dict[str, Tool]]:
+def categories(scene: VisibleCatalog) -> dict[str, dict[str, Tool]]:
     """Return the tools of every category that has some: the profile's categories in its order, then the others.
 
     They are those of the catalog, by shown name.
@@ -51,11 +51,11 @@ def categories(scene: Scene) -> dict[str, dict[str, Tool]]:
     return {name: tools for name, tools in found.items() if tools}
 
 
-def _declared(scene: Scene) -> dict[str, Tool]:
+def _declared(scene: VisibleCatalog) -> dict[str, Tool]:
     return {tool.name: tool for tool in meta_tools.definitions(scene.profile, {**meta_tools.VERBS, **_VERBS})}
 
 
-async def _browse(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+async def _browse(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     listed = [
         {"name": name, "description": _description(scene, name, tools), "tool_count": len(tools)}
         for name, tools in categories(scene).items()
@@ -63,8 +63,8 @@ async def _browse(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> Too
     return answer({"categories": listed})
 
 
-def _description(scene: Scene, category: str, tools: Mapping[str, Tool]) -> str:
-    """Return the profile's words, else what is in it: what a source says of itself, nobody has reviewed."""
+def _description(scene: VisibleCatalog, category: str, tools: Mapping[str, Tool]) -> str:
+    """Return the profile's description, else a list of the contents: a source's own description is not reviewed."""
     if category in scene.profile.categories:
         return scene.profile.categories[category]
     named = ", ".join([*tools][:_NAMED])
@@ -72,7 +72,7 @@ def _description(scene: Scene, category: str, tools: Mapping[str, Tool]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-async def _load(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+async def _load(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     if scene.session.scope.exact is not None:
         shown = scene.profile.verbs["load"]
         raise ToolFailure("disabled", f"{shown} is switched off: this interaction has an exact set of tools")
@@ -87,11 +87,11 @@ async def _load(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
     growing_list.load(scene, found[category])
     names = [*found[category]]
-    told = f"{len(names)} {category} tools are now available."
-    return answer({"loaded": category, "tools_added": names, "message": told})
+    message = f"{len(names)} {category} tools are now available."
+    return answer({"loaded": category, "tools_added": names, "message": message})
 
 
-def _load_one(scene: Scene, name: str) -> ToolResult:
+def _load_one(scene: VisibleCatalog, name: str) -> ToolResult:
     tool = scene.find(name)
     if tool is None or not scene.is_offered(tool):
         close = scene.catalog.nearest(name, allowed=scene.admitted)
@@ -102,17 +102,17 @@ def _load_one(scene: Scene, name: str) -> ToolResult:
     if shown in growing_list.core_names(scene):
         raise ToolFailure("invalid_arguments", f"{shown} is a core tool: it is already loaded.")
     growing_list.load(scene, {shown: tool})
-    told = f"{shown} is now available."
-    return answer({"loaded": shown, "tools_added": [shown], "message": told, "single_tool": True})
+    message = f"{shown} is now available."
+    return answer({"loaded": shown, "tools_added": [shown], "message": message, "single_tool": True})
 
 
 def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> Verb:
-    """Return one of the four verbs of the rules that once were: it says where they went, and changes nothing."""
+    """Return one of the four meta-tools of the former rules: it points to the replacement, and changes nothing."""
 
-    async def run(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
-        told = f"Rules are deprecated: {nothing}. What they held lives in skills now."
+    async def run(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+        message = f"Rules are deprecated: {nothing}. What they held lives in skills now."
         query = " ".join(str(value) for value in arguments.values())
-        return answer({"deprecated": True, "message": told, "skills": _skills(scene, query)})
+        return answer({"deprecated": True, "message": message, "skills": _skills(scene, query)})
 
     return Verb(
         description=f"{does} (deprecated: names the skills that took the place of rules).",
@@ -121,8 +121,8 @@ def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tup
     )
 
 
-def _skills(scene: Scene, query: str) -> list[dict[str, str]]:
-    """Return the skills that fit `query`, best first; some of all when it says nothing or nothing fits."""
+def _skills(scene: VisibleCatalog, query: str) -> list[dict[str, str]]:
+    """Return the skills that fit `query`, best first; some of all for an empty query or one without a match."""
     skills = {tool.name: tool for tool in scene.tools() if tool.capability.type == "SKILL"}
     offered = {name: tool for name, tool in skills.items() if not scene.session.is_disabled(name)}
     hits = scene.catalog.search(query, _SKILLS, allowed=offered.__contains__) if query and offered else []

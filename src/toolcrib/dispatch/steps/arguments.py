@@ -60,7 +60,7 @@ def migrated(call: Call) -> Call:
             f"{tool.name} did not run: the arguments of version {version} could not be made those of {tool.version}",
             hint=f"call it as version {tool.version} wants it",
         ) from error
-    asked = f"{call.route.requested or tool.name}@{version}"  # what the audit row says was asked for
+    asked = f"{call.route.requested or tool.name}@{version}"  # the requested name in the audit row
     return call.evolve(arguments=arguments, repairs=(*call.changes.repairs, *notes), migrated=version, requested=asked)
 
 
@@ -73,9 +73,9 @@ class Expand:
         self._taint = taint
 
     async def __call__(self, call: Call) -> Call:
-        """Return the call with real arguments; raises `ToolFailure` naming the argument that cannot be had.
+        """Return the call with real arguments; raises `ToolFailure` naming the argument that cannot be resolved.
 
-        Arguments of the verbs and of the tools for jobs stay as they are: what they name is another call's.
+        Arguments of meta-tools and of the tools for jobs stay as they are: they belong to another call.
         """
         tool = call.target
         if tool.source in (SOURCE, JOBS) or not holds_reference(call.arguments):
@@ -83,7 +83,9 @@ class Expand:
         owner = call.session.principal
         arguments, references = await expand(call.arguments, tool.input_schema, owner, self._artifacts)
         if any(reference.trust == "untrusted" for reference in references):
-            self._taint.stain(tool, call.session)  # another session may have read it: what the tool says of it is local
+            self._taint.stain(
+                tool, call.session
+            )  # another session may have read it, so the tool's own declaration counts here
         return call.evolve(arguments=arguments, references=references) if references else call
 
 
@@ -102,9 +104,9 @@ async def validate_arguments(call: Call) -> Call:
 
 def _in_profile_words(call: Call) -> ToolFailure | None:
     """Return the errors in the argument names that the caller used; None for a call in the tool's own."""
-    if call.route.said is None:
+    if call.route.as_written is None:
         return None
-    shown, given = call.route.said
+    shown, given = call.route.as_written
     _, errors = complete_arguments(shown, given, call.session.defaults)
     return _invalid(shown, errors) if errors else None
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from ...catalog.resources import SHELF
+from ...catalog.resources import RESOURCES
 from ...core.call import Call
 from ...core.result import ToolError, ToolResult, Trust
 from ...core.schema import compile_schema
@@ -49,7 +49,7 @@ class Enrich:
 
 
 def _result(enriched: object) -> ToolResult:
-    """Return what an enricher returned; raises `TypeError` when it forgot to return the result."""
+    """Return an enricher's result; raises `TypeError` when it returned none."""
     if not isinstance(enriched, ToolResult):
         raise TypeError(f"an enricher returned {type(enriched).__name__}, not a ToolResult")
     return enriched
@@ -60,17 +60,17 @@ async def tell_version(call: Call, result: ToolResult) -> ToolResult:
     tool = call.tool
     if tool is None or not (tool.deprecated or call.changes.migrated):
         return result
-    told = {
+    version = {
         "ran": tool.version,
         "migrated_from": call.changes.migrated,
         "deprecated": tool.deprecated,
         "replaced_by": tool.replaced_by,
     }
-    return result.with_meta(version={key: value for key, value in told.items() if value})
+    return result.with_meta(version={key: value for key, value in version.items() if value})
 
 
 class Redact:
-    """Mask what a result says."""
+    """Mask secrets in a result."""
 
     def __init__(self, redactor: Redactor) -> None:
         """`redactor` knows the formats of secrets, and our own."""
@@ -81,30 +81,30 @@ class Redact:
         return await self._redactor.clean(result)
 
 
-_OURS: Final = frozenset({SOURCE, JOBS, SHELF})
-"""Sources that hand on what comes from elsewhere: their results say where that is by themselves."""
+_OURS: Final = frozenset({SOURCE, JOBS, RESOURCES})
+"""Sources that pass on foreign content: their results carry its origin themselves."""
 
 _OUR_WORDS: Final = frozenset({"budget_exceeded", "internal", "overloaded", "storage", "timeout"})
 """Codes of failures that no source words. Our own `denied` comes before there is a grant: a later one is an API's."""
 
 
 class Provenance:
-    """Say where a result comes from, and remember in the session what it means."""
+    """Mark a result with its origin, and apply its trust to the session."""
 
     def __init__(self, taint: Taint) -> None:
-        """`taint` says what counts as untrusted."""
+        """`taint` decides which content is untrusted."""
         self._taint = taint
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with `source` and `trust` in its metadata. A refusal is our own word, and local."""
         tool = call.tool
-        said = result.meta.get("trust")
-        is_ours = result.error is not None and result.error.code in _OUR_WORDS and said != "untrusted"
+        trust = result.meta.get("trust")
+        is_ours = result.error is not None and result.error.code in _OUR_WORDS and trust != "untrusted"
         if tool is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
             return result.with_meta(source=SOURCE, trust="local")
         hands_on = tool.source in _OURS or tool.origin == "workflow"
-        if said == "untrusted" or (hands_on and said is not None):
-            if said == "untrusted":
+        if trust == "untrusted" or (hands_on and trust is not None):
+            if trust == "untrusted":
                 self._taint.note(tool, "untrusted", call.session, result.text)
             return result  # the result of another call, handed on
         trust: Trust = self._taint.trust_of(tool)
@@ -119,7 +119,7 @@ _SCANNED: Final = 64 * 1024
 
 
 class Examine:
-    """Take out of an untrusted result what a person would not see, and say what looks like a command in it."""
+    """Remove invisible characters from an untrusted result, and report text that looks like instructions."""
 
     def __init__(self, taint: Taint) -> None:
         """`taint` records suspicious text."""
@@ -133,11 +133,11 @@ class Examine:
         shown, hidden = _visible(call, result)
         if call.origin != "cli":  # a person at a terminal is shown escapes, and may ask for the raw text
             result = shown
-        told: dict[str, Any] = {"hidden": hidden} if hidden else {}
-        told |= {"suspicious": list(found)} if found else {}
+        findings: dict[str, Any] = {"hidden": hidden} if hidden else {}
+        findings |= {"suspicious": list(found)} if found else {}
         if found and call.tool is not None:
             self._taint.stain(call.tool, call.session)
-        return result.with_meta(**told) if told else result
+        return result.with_meta(**findings) if findings else result
 
 
 def _visible(call: Call, result: ToolResult) -> tuple[ToolResult, int]:
@@ -160,7 +160,7 @@ def _visible(call: Call, result: ToolResult) -> tuple[ToolResult, int]:
 
 
 def _visible_block(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
-    """Return the block with its words seen; what is data (base64, a URI) and unknown blocks stay what they are."""
+    """Return the block with its text made visible; data (base64, a URI) and unknown blocks stay unchanged."""
     words = {key: block[key] for key in ("text", "title", "name", "description") if isinstance(block.get(key), str)}
     shown, hidden = visible_json(words)
     inner: Any = block.get("resource")
@@ -178,7 +178,7 @@ def _visible_error(error: ToolError) -> tuple[ToolError, int]:
 
 
 def _kept_valid(call: Call, result: ToolResult) -> ToolResult:
-    """Return the result, or an error where its structured content is what was promised only with hidden characters."""
+    """Return the result, or an error if its structured content matches its schema only with hidden characters."""
     schema = call.tool.output_schema if call.tool is not None else None
     if schema is None or result.error is not None or not compile_schema(schema).check(result.structured_content):
         return result

@@ -27,7 +27,6 @@ from ...errors import CODES, ToolFailure, UsageError
 from ...policy.grant import covers
 from ..finished_results import is_settled
 from ..pipeline import caller_left
-from .arguments import validate_arguments
 
 __all__ = ["NO_STEPS", "AfterStep", "BeforeStep", "CustomAfter", "CustomBefore", "CustomSteps", "step_name"]
 
@@ -74,9 +73,10 @@ def step_name(step: Callable[..., Any]) -> str:
 class CustomBefore:
     """One before-step of the program, as a step of the pipeline."""
 
-    def __init__(self, step: BeforeStep) -> None:
-        """Its name stands in errors and in the record."""
+    def __init__(self, step: BeforeStep, validate: Callable[[Call], Awaitable[Call]]) -> None:
+        """Its name stands in errors and in the record; `validate` is the step of the pipeline."""
         self._step = step
+        self._validate = validate
         self._name = step_name(step)
 
     async def __call__(self, call: Call) -> Call | ToolResult:
@@ -133,14 +133,14 @@ class CustomBefore:
     async def _changed(self, call: Call, arguments: Any) -> Call:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"the before-step {self._name} returned {type(arguments).__name__} as arguments")
-        given = cast("dict[str, Any]", copy.deepcopy(dict(cast("Mapping[str, Any]", arguments))))
+        given = copy.deepcopy(dict(cast("Mapping[str, Any]", arguments)))
         before = call.arguments
         names = (name for name in dict.fromkeys((*given, *before)) if not _is_equal(given, before, name))
         note = f"{self._name} changed {', '.join(names)}"
         references = tuple(one for one in call.references if _is_at(given, before, one))
         changed = call.evolve(arguments=given, references=references, repairs=(*call.changes.repairs, note))
         try:
-            return await validate_arguments(changed)
+            return await self._validate(changed)
         except ToolFailure as failure:
             message = f"{call.name} did not run: {self._name} changed its arguments, and it does not take them"
             raise ToolFailure(
@@ -212,7 +212,7 @@ async def _remove(path: Path) -> None:
 
 def _content(given: Any) -> tuple[Mapping[str, Any], ...]:
     """Return content blocks. Raises `TypeError` for what is none, or is not JSON."""
-    blocks = cast("tuple[Any, ...]", tuple(given))
+    blocks = tuple(given)
     for block in blocks:
         if not isinstance(block, Mapping) or not isinstance(cast("Mapping[str, Any]", block).get("type"), str):
             raise TypeError("content is a list of MCP content blocks, each with a type")

@@ -1,8 +1,8 @@
-"""The one place where a tool's body is entered.
+"""The only place where a tool's body is entered.
 
-A call without a grant that covers exactly this tool and these arguments does not run. A call with side effects is on
-disk before it starts; if that cannot be written, it does not start. The grant is spent last, without a pause before the
-body: where it is still open, nothing ran.
+A call without a grant that covers exactly this tool and these arguments does not run. The intent of a call with side
+effects is on disk before it starts; if it cannot be written, the call does not start. The grant is spent last, without
+a pause before the body: while it is unspent, nothing ran.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import anyio
 from ...core.abort import Signal
 from ...core.call import Call
 from ...core.context import Context
-from ...core.elicitation import Clarifier
+from ...core.elicitation import Elicitor
 from ...core.host import Host
 from ...core.permission import Effect
 from ...core.result import ToolResult
@@ -25,7 +25,7 @@ from ...errors import ToolFailure
 from ...policy.grant import spend
 from ...sources.source import Source
 from ...store.calls import Calls
-from ..client_output import Outward
+from ..client_output import RedactedPeers
 from ..deadline import Deadlines
 from ..locks import Locks, lock_keys
 from ..loop_watchdog import Lag
@@ -44,18 +44,18 @@ class Execute:
         sources: Callable[[str], Source | None],
         journal: Calls,
         permissions: Callable[[SessionState], Mapping[str, Effect]],
-        outward: Outward,
+        peers: RedactedPeers,
         host: Host | None = None,
     ) -> None:
-        """`sources` finds a source by name; `journal` takes the intents of calls with side effects.
+        """`sources` finds a source by name; `journal` records the intents of calls with side effects.
 
-        `permissions` says what a session's mode says of single tools; through `outward` goes what tools tell;
-        `host` is what they are lent.
+        `permissions` returns the permissions of single tools in a session's mode; `peers` redacts the tools' output to
+        clients; `host` provides their services.
         """
         self._sources = sources
         self._journal = journal
         self._permissions = permissions
-        self._outward = outward
+        self._peers = peers
         self._host = host
         self._locks = Locks()
         self._deadlines = Deadlines()
@@ -90,7 +90,7 @@ class Execute:
         tool = call.target
         if not tool.annotations.read_only:
             await self._journal.intend(call)
-        context = _context(call, signal, self._permissions(call.session), self._outward, self._host)
+        context = _context(call, signal, self._permissions(call.session), self._peers, self._host)
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
         try:
@@ -114,7 +114,7 @@ def _allowed_time(call: Call) -> float:
 
 
 def _context(
-    call: Call, signal: Signal, permissions: Mapping[str, Effect], outward: Outward, host: Host | None
+    call: Call, signal: Signal, permissions: Mapping[str, Effect], peers: RedactedPeers, host: Host | None
 ) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session = call.session
@@ -127,7 +127,7 @@ def _context(
         defaults=session.defaults,
         user=session.user,
         deadline=call.deadline,
-        peer=outward.to(call.client.peer),
+        peer=peers.to(call.client.peer),
         progress_token=call.client.progress_token,
         meta=call.client.meta or {},
         resume=call.client.resume,
@@ -139,15 +139,15 @@ def _context(
         runtime=session.runtime,
         signal=signal,
         listener=call.client.listener,
-        clarifier=_clarifier(session),
-        cleaner=outward.cleaner,
+        elicitor=_elicitor(session),
+        cleaner=peers.cleaner,
     )
 
 
-def _clarifier(session: SessionState) -> Clarifier | None:
+def _elicitor(session: SessionState) -> Elicitor | None:
     """Return who answers questions: the session's own, else its approver where that can do both."""
-    if session.clarifier is not None or session.approvals.approver is None:
-        return session.clarifier
+    if session.elicitor is not None or session.approvals.approver is None:
+        return session.elicitor
     return getattr(session.approvals.approver, "clarify", None)
 
 
@@ -167,6 +167,6 @@ def _timed_out(call: Call) -> ToolFailure:
     return ToolFailure(
         "timeout",
         f"{call.name} did not end within its time ({took}); it was cancelled and may have run in part",
-        hint="check what it did before calling it again",
+        hint="check its effects before calling it again",
         details={"outcome": "unknown"},
     )

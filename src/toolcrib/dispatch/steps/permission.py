@@ -41,7 +41,7 @@ class TurnHistory:
 
     @property
     def shown_by(self) -> object:
-        """Nothing that a view depends on."""
+        """None: views do not depend on it."""
         return ()
 
 
@@ -49,7 +49,7 @@ class CheckBudget:
     """The step that counts."""
 
     def __init__(self, spending: Spending, profile_of: Callable[[SessionState], Profile]) -> None:
-        """`spending` knows what was used; the profile says when a model goes round in circles."""
+        """`spending` tracks usage; the profile has the limits on repeated turns of a model."""
         self._spending = spending
         self._profile_of = profile_of
 
@@ -123,14 +123,14 @@ class ReplayOrDescribe:
     ) -> None:
         """`receipts` holds the idempotency keys, `sources` finds a source by name.
 
-        `diff` says what a call would change in a file, empty for one that edits none.
+        `diff` returns the file changes of a call, empty for one that edits none.
         """
         self._receipts = receipts
         self._sources = sources
         self._diff = diff
 
     async def __call__(self, call: Call) -> Call | ToolResult:
-        """Return the call, holding its key if it has one, or the outcome that stands for it.
+        """Return the call, holding its key if it has one, or the recorded outcome for the key.
 
         A key on a read has no effect: reads may run twice.
         """
@@ -150,7 +150,7 @@ class ReplayOrDescribe:
 
 
 def _described(call: Call, source: Source | None, diff: str) -> ToolResult:
-    """Describe what the call would do, and whether it would need an approval first."""
+    """Describe the effect of the call, and whether it would need an approval first."""
     tool, decision = call.target, call.decision
     effect: dict[str, Any] = {
         "dry_run": True,

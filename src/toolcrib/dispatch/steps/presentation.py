@@ -22,10 +22,10 @@ __all__ = ["Limit", "Wrap"]
 
 
 class Limit:
-    """Cut what is too long, keep all of it."""
+    """Shorten a result that is too long, and store the whole."""
 
     def __init__(self, limiter: Limiter, profile_of: Callable[[SessionState], Profile]) -> None:
-        """`limiter` keeps the artifacts, `profile_of` says which profile a session has."""
+        """`limiter` stores the artifacts, `profile_of` returns the profile of a session."""
         self._limiter = limiter
         self._profile_of = profile_of
         self._usual: tuple[Profile, Way] | None = None
@@ -33,8 +33,8 @@ class Limit:
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result within the session's budget of tokens for one result, and within its profile's.
 
-        What an MCP client reads passes whole up to a size, unless a person or the profile set a limit in tokens or
-        characters. Our own tools keep the limit: no client had their results before.
+        Results for an MCP client pass whole up to a size, unless a person or the profile set a limit in tokens or
+        characters. Built-in tools keep the limit: clients had no such results before.
         """
         if is_settled(call, result) or (call.options.raw and result.spill is None):
             return result
@@ -78,15 +78,15 @@ def _passes_whole(call: Call, profile: Profile) -> bool:
 
 
 def _is_promised(call: Call) -> bool:
-    """Whether the caller read an output schema of what it called. A call through a verb promised nothing."""
+    """Whether the caller read an output schema of the called tool. A call through a meta-tool has none."""
     return not call.route.verb and call.tool is not None and call.tool.output_schema is not None
 
 
 def _without_structure(call: Call, limited: ToolResult) -> ToolResult:
-    """Call it an error where the caller was promised structured content: MCP clients reject a result without it.
+    """Make the result an error if the caller expects structured content: MCP clients reject a result without it.
 
-    An error they pass on, and with it the ends of the text and the artifact; the hint has them for envelopes that
-    tell errors in words of their own.
+    Clients pass errors on, and with them the ends of the text and the artifact; the hint repeats both for envelopes
+    that have their own error sentences.
     """
     if limited.is_error or not _is_promised(call):
         return limited
@@ -98,7 +98,7 @@ class Wrap:
     """Put results into the envelope of the profile."""
 
     def __init__(self, profile_of: Callable[[SessionState], Profile]) -> None:
-        """`profile_of` says which profile a session has."""
+        """`profile_of` returns the profile of a session."""
         self._profile_of = profile_of
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
@@ -108,7 +108,7 @@ class Wrap:
         profile = self._profile_of(call.session)
         envelope = envelope_of(profile)
         shown = ENVELOPES[envelope](call, result)
-        if call.origin == "cli":  # a person, or a program that reads what was printed
+        if call.origin == "cli":  # a person, or a program that reads standard output
             return shown
         suspicious = result.meta.get("suspicious", ())
         is_plain = "fenced" in result.meta or (result.is_error and not suspicious)
@@ -118,5 +118,5 @@ class Wrap:
             (call.changes.edited,) if call.changes.edited and envelope == "mcp" else ()
         )  # else it believes that its call ran
         notes = (*notes, *(call.changes.unused if envelope != "gateway" else ()))
-        told = tuple({"type": "text", "text": f"[{note}]"} for note in notes)
-        return replace(shown, content=(*shown.content, *told)) if told else shown
+        blocks = tuple({"type": "text", "text": f"[{note}]"} for note in notes)
+        return replace(shown, content=(*shown.content, *blocks)) if blocks else shown

@@ -27,19 +27,19 @@ from ..budgets import Spending
 __all__ = ["Assess", "Record"]
 
 _OURS: Final = frozenset({SOURCE, JOBS})
-"""Sources whose tools hand on what became of other calls, which were counted as what they were."""
+"""Sources whose tools pass on results of other calls, which were counted themselves."""
 
 
 class Assess:
-    """Count outcomes for the session and for the rates of tools, and say what to do after an error."""
+    """Count outcomes for the session and for the success rates of tools, and add advice after an error."""
 
     def __init__(self, learning: Learning, profile_of: Callable[[SessionState], Profile]) -> None:
-        """`learning` counts over sessions, `profile_of` says which profile a session has."""
+        """`learning` counts over sessions, `profile_of` returns the profile of a session."""
         self._learning = learning
         self._profile_of = profile_of
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return the result with `recovery` in the metadata of an error, and what its strategy says of the run."""
+        """Return the result with `recovery` in the metadata of an error, and the strategy's notes on the run."""
         tool, session = call.tool, call.session
         if tool is not None and tool.source not in _OURS and call.grant is not None and result.input_required is None:
             self._learning.note(session.principal, tool.name, result.error.code if result.error else "ok")
@@ -65,7 +65,7 @@ class Assess:
 
 
 _DID_NOT_RUN: Final = ("overloaded", "unavailable")
-"""Codes by which a source says that the call had no effect: the same key may try again."""
+"""Codes by which a source reports that the call had no effect: the same key may be tried again."""
 
 
 class Record:
@@ -74,17 +74,17 @@ class Record:
     def __init__(
         self,
         store: Store,
-        tell: Callable[[Callable[[], CallFinished]], None],
+        notify: Callable[[Callable[[], CallFinished]], None],
         telemetry: Telemetry,
         spending: Spending,
     ) -> None:
-        """`store` keeps the rows and the receipts; `tell` takes a function that makes the event for listeners.
+        """`store` keeps the rows and the receipts; `notify` takes a function that makes the event for listeners.
 
-        `telemetry` gets the outcome into the span that is open around the call, and counts it; `spending` takes
-        back what a call did not use of its budgets.
+        `telemetry` puts the outcome into the span that is open around the call, and counts it; `spending` takes back
+        the unused part of the call's budgets.
         """
         self._store = store
-        self._tell = tell
+        self._notify = notify
         self._telemetry = telemetry
         self._spending = spending
 
@@ -93,7 +93,7 @@ class Record:
         took = round((time.monotonic() - call.started) * 1000, 3)
         rule = call.decision.rule if call.decision else ""
         result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
-        self._tell(lambda: self._event(call, result, took))
+        self._notify(lambda: self._event(call, result, took))
         self._telemetry.ended(call, result)
         self._spending.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:

@@ -1,6 +1,6 @@
-"""Which tool is meant: unwrap verbs, follow labels and aliases, refuse what does not exist or is out of scope.
+"""Resolution of the called tool: meta-tools, labels and aliases lead to the real one.
 
-A refusal comes here, before anybody is asked for approval, and is the same through every way in.
+A missing tool, or one out of scope, is refused here, before approval is requested, and the same through every way in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ...disclosure.alias_calls import Rename
-from ...disclosure.base import Scene, View
+from ...disclosure.base import View, VisibleCatalog
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
 from ..pipeline import Refused
@@ -28,13 +28,13 @@ _READ_RESULT: Final = "read_result"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a session's calls are resolved against."""
+    """The catalog, meta-tools and view against which a session's calls are resolved."""
 
-    scene: Scene
+    scene: VisibleCatalog
     verbs: Mapping[str, tuple[str, Tool]]
-    """Declared verbs by shown name: the verb, and its definition."""
+    """Declared meta-tools by shown name: the verb, and its definition."""
     view: Callable[[], View]
-    """What the session's model sees now; asked only where that matters."""
+    """The session's present view; computed only when needed."""
     at: Callable[[str, str], Surroundings]
     """The same with one tool, by its name in the catalog, in another version."""
 
@@ -114,7 +114,7 @@ class Resolve:
         return call.evolve(tool=tool)
 
     def _find(self, call: Call, name: str, around: Surroundings, asked: str) -> Tool:
-        """Return the tool that `name` is in the catalog; what refuses it speaks of the name that was asked for."""
+        """Return the tool with the catalog name `name`; errors mention the requested name."""
         around = around.at(name, call.options.version) if call.options.version else around
         tool = around.scene.catalog.find(name)
         if tool is None:
@@ -156,23 +156,21 @@ class Resolve:
         search = around.scene.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
         if search and any(tool.name == search for tool in around.view().tools):
-            hint = f"{hint} {search} finds tools by what they do".strip()
-        return ToolFailure(
-            "not_found", f"there is no tool named {call.name[:200]!r}", hint=hint, details={"nearest": close}
-        )
+            hint = f"{hint} {search} finds tools by their purpose".strip()
+        return ToolFailure("not_found", f"unknown tool {call.name[:200]!r}", hint=hint, details={"nearest": close})
 
 
 def _reader(asked: str, around: Surroundings) -> tuple[str, Tool] | None:
-    """Return the verb that reads kept results where it is asked for by its other name and nothing else has that."""
+    """Return the meta-tool that reads stored results, if requested by its other name and no tool has that name."""
     if asked != _READ_RESULT or around.scene.catalog.find(asked) is not None:
         return None
     return around.verbs.get(around.scene.profile.verbs.get("read", ""))
 
 
 def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call, Rename]:
-    """Return the call with the arguments of the tool that is meant, and which one that is.
+    """Return the call with the arguments of the real tool, and the alias entry used.
 
-    What the label fixes holds however the arguments were written.
+    Values that the label fixes override the caller's.
     """
     scene = around.scene
     shown = scene.labels.shown(scene.catalog.tools[label.tool], call.name)
@@ -182,12 +180,12 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
         shown = scene.labels.shown_as(meant, call.name)
         given = {name: value for name, value in given.items() if name not in meant.when}
     filled = call.session.defaults.keys() - {*scene.catalog.tools[meant.tool].explicit}
-    told = {
+    changes = {
         "arguments": meant.arguments(given, filled),
         "repairs": (*call.changes.repairs, *notes),
-        "said": (shown, given),
+        "as_written": (shown, given),
     }
-    return call.evolve(**told, unused=meant.told(given)), meant
+    return call.evolve(**changes, unused=meant.notes(given)), meant
 
 
 def definition_changed(name: str) -> ToolFailure:
@@ -221,8 +219,8 @@ def _how_to_get(tool: Tool, on_miss: str) -> str:
     return f"the task must ask for {tool.name}{f' or for {tool.category}' if tool.category else ''}"
 
 
-def _is_skill(tool: Tool, scene: Scene) -> ToolFailure:
-    """Say what to do with a skill that was called as if it were a tool."""
+def _is_skill(tool: Tool, scene: VisibleCatalog) -> ToolFailure:
+    """Explain the use of a skill that was called as if it were a tool."""
     tags = set(tool.tags)
     doing = [other for other in scene.offered() if other.capability.type == "TOOL" and not tags.isdisjoint(other.tags)]
     fallback = scene.find(tool.capability.fallback_tool) if tool.capability.fallback_tool else None
@@ -239,7 +237,7 @@ def _is_skill(tool: Tool, scene: Scene) -> ToolFailure:
 
 
 def _check_exact(call: Call) -> None:
-    """Raise `ToolFailure` for a verb outside of the exact set that this interaction is cut down to."""
+    """Raise `ToolFailure` for a meta-tool outside of the exact set of this interaction."""
     if call.session.scope.exact is not None and call.name not in call.session.scope.exact:
         raise _out_of_scope(call)
 
@@ -251,5 +249,5 @@ def _check_no_version(call: Call) -> None:
 
 
 def _out_of_scope(call: Call) -> ToolFailure:
-    """Repeat the name that was asked for: what the tool is really called is out of scope too."""
+    """Refuse under the requested name: the tool's real name is out of scope too."""
     return ToolFailure("not_in_scope", f"{call.name[:200]} is not in the scope of this session")

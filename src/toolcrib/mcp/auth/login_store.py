@@ -23,8 +23,9 @@ import anyio.to_thread
 from ...core.json import canonical as canonical_json
 from ...core.json import dumps, loads
 from ...errors import ToolFailure
-from ...net.oauth.login import Login, OAuthSpec, login_of, plain
+from ...net.oauth.login import Login, login_of, plain
 from ...net.oauth.metadata import canonical
+from ...net.oauth.spec import OAuthSpec
 from ...system.file_watch import Stamp, stamps
 from ...system.private_files import replace_private
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...core.json import canonical
-from ...net.oauth.login import OAuthSpec
+from ...core.settings import identity_of
+from ...net.oauth.spec import OAuthSpec
 
 __all__ = ["McpLimits", "ServerSpec", "Transport"]
 
@@ -133,5 +134,5 @@ class ServerSpec:
         taken = (self.tools_allow, self.tools_deny, self.annotations)
         later: list[Any] = [self.background_after] if self.background_after else []
         if self.oauth not in (None, OAuthSpec()):
-            later.append(asdict(self.oauth))
+            later.append(identity_of(self.oauth))
         return hashlib.sha256(canonical([self.name, *reached, *taken, *later])).hexdigest()

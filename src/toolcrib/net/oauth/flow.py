@@ -21,7 +21,7 @@ import anyio.abc
 
 from ...errors import ToolFailure, UsageError
 from ..client import WebClient
-from .login import Client, Login, OAuthSpec
+from .login import Client, Login
 from .metadata import (
     LIMITS,
     AuthorizationServer,
@@ -33,6 +33,7 @@ from .metadata import (
     origin,
     safe_url,
 )
+from .spec import OAuthSpec
 from .tokens import configured, get_tokens, refusal_in, register
 
 __all__ = ["PATH", "Flow", "Person", "Question", "Receiver", "ask", "make_http", "receiving", "wanted_scopes"]

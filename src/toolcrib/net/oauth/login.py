@@ -1,24 +1,18 @@
-"""Login at one server: its settings, our client at an authorization server, and the tokens that it issued.
-
-Settings are made by the configuration and frozen. Clients and tokens are secret.
-"""
+"""Stored login: our client at an authorization server, and the tokens that it issued. All of it is secret."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
+
+from .spec import CLIENT_AUTHS, ClientAuth
 
 __all__ = [
-    "CLIENT_AUTHS",
-    "GRANTS",
     "NO_TOKENS",
     "Client",
-    "ClientAuth",
-    "Grant",
     "Login",
-    "OAuthSpec",
     "Tokens",
     "login_of",
     "plain",
@@ -29,43 +23,6 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """RFC 6749, section 3.3."""
 _LONGEST_SCOPE: Final = 256
 _MOST_SCOPES: Final = 100
-
-Grant = Literal["authorization_code", "client_credentials"]
-"""A person says yes in a browser, or the server knows us by our credentials alone."""
-
-ClientAuth = Literal["none", "basic", "post", "private_key_jwt"]
-"""How we show who we are at the token endpoint."""
-
-GRANTS: Final[tuple[Grant, ...]] = ("authorization_code", "client_credentials")
-CLIENT_AUTHS: Final[tuple[ClientAuth, ...]] = ("none", "basic", "post", "private_key_jwt")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthSpec:
-    """The `auth` of one server. The defaults suit most servers: everything is discovered at the first login."""
-
-    grant: Grant = "authorization_code"
-    client_id: str = ""
-    """Issued by the operator of the authorization server; empty registers a client at the first login."""
-    client_secret: str = field(default="", repr=False)
-    client_auth: ClientAuth | None = None
-    """None takes what the authorization server offers."""
-    private_key: str = field(default="", repr=False)
-    """PEM, of an EC P-256, an RSA or an Ed25519 key: for `private_key_jwt`."""
-    client_metadata_url: str = ""
-    """An `https` URL that is our client id where the authorization server takes such ids."""
-    scopes: tuple[str, ...] = ()
-    """Asked for instead of what the server names; empty asks for what it names."""
-    issuer: str = ""
-    """The only authorization server that counts; empty takes the first that the server names."""
-    redirect_port: int = 0
-    """Where on 127.0.0.1 the browser comes back to, for a client id that was registered with a port; 0 is any."""
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether our client id is configured."""
-        return bool(self.client_id)
-
 
 _FORMAT: Final = 1
 

@@ -39,6 +39,8 @@ class Webhook(Section):
 class ApprovalSettings(Section):
     """Settings of asking for and storing approvals."""
 
+    timeout: Number = 120.0
+    """Seconds that an approver has; no answer is a no."""
     expires: Annotated[Number, at_most(LONGEST, "86400 seconds")] = 600.0
     """Seconds after which a question, and an approval that was not used, expires."""
     idle: Number = 300.0

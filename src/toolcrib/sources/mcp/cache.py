@@ -28,7 +28,7 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cached:
-    """What an earlier run found out."""
+    """Cached listing of an earlier run."""
 
     listing: Listing
     era: Hint
@@ -42,7 +42,7 @@ class ListingCache:
         self._path = None if folder is None else folder / f"{spec.key()}.json"
 
     def read(self) -> Cached | None:
-        """Return what was kept; None when there is nothing of use."""
+        """Return the cached listing; None if missing or unusable."""
         if self._path is None:
             return None
         try:

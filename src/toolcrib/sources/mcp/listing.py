@@ -1,7 +1,7 @@
-"""From what a server lists to what is offered: every entry is checked by itself, a bad one hides no good one.
+"""Listing of a server: every entry is checked by itself, and a bad one hides no good one.
 
-Runs in a worker thread, because two thousand schemas take a while. Whatever is refused, cut or removed is reported
-as a `Problem` with its reason.
+Runs in a worker thread, because two thousand schemas take a while. Every refused, cut or removed part is reported as a
+`Problem` with its reason.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Refused(Exception):
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values of a stranger are equal; what is nested too deeply to compare is not."""
+    """Whether two untrusted values are equal; values nested too deeply to compare are not."""
     try:
         return bool(one == other)
     except RecursionError:
@@ -64,7 +64,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era) -> Listing:
-    """Check every entry of `raw` and return what can be offered."""
+    """Check every entry of `raw` and return the usable ones."""
     report = _Report(spec.name)
     entries = _wanted(raw, spec, limits, report)
     twice = _duplicates(entries, report)
@@ -100,10 +100,10 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
 
 
 def _wanted(raw: RawListing, spec: ServerSpec, limits: McpLimits, report: _Report) -> list[Mapping[str, Any]]:
-    """Drop what is no entry, what the configuration leaves out and what is too much."""
+    """Drop malformed entries, those that the configuration leaves out, and those beyond the limit."""
     objects = [entry for entry in map(mapping, raw.tools) if entry]
     if len(objects) < len(raw.tools):
-        report.add("bad_tool", f"{len(raw.tools) - len(objects)} entries of the list are no objects")
+        report.add("bad_tool", f"{len(raw.tools) - len(objects)} entries of the list are not objects")
     if raw.more:
         report.add("too_many", raw.more)
     entries = [entry for entry in objects if spec.takes(_name(entry))]
@@ -117,7 +117,7 @@ def _wanted(raw: RawListing, spec: ServerSpec, limits: McpLimits, report: _Repor
 
 
 def _duplicates(entries: Iterable[Mapping[str, Any]], report: _Report) -> set[str]:
-    """Return the names that stand for different tools: none of them can be trusted to be the right one."""
+    """Return the names of several different tools: none of them can be trusted to be the right one."""
     counted = Counter(map(_name, entries))
     often = {name for name, count in counted.items() if count > 1}
     if not often:
@@ -154,7 +154,7 @@ def _tool(
 ) -> Tool:
     name = _name(entry)
     if not _NAME.fullmatch(name):
-        raise _Refused("bad_tool", f"{_shown(name)!r} is no tool name: 1 to 128 of A-Z a-z 0-9 _ . / - are")
+        raise _Refused("bad_tool", f"{_shown(name)!r} is not a tool name: it takes 1 to 128 of A-Z a-z 0-9 _ . / -")
     hidden = 0
     title, count = clean_text(_text(entry.get("title")) or _text(mapping(entry.get("annotations")).get("title")))
     hidden += count
@@ -192,7 +192,7 @@ def _schema(value: Any, limits: McpLimits, what: str) -> tuple[Mapping[str, Any]
     if value is None:
         return _EMPTY, 0
     if not isinstance(value, Mapping):
-        raise _Refused("bad_schema", f"its {what} is no object")
+        raise _Refused("bad_schema", f"its {what} is not an object")
     try:
         size = len(dumps(value))
         if size > limits.schema_bytes:

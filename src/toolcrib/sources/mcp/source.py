@@ -52,10 +52,10 @@ __all__ = ["McpSource"]
 _log = logging.getLogger(__name__)
 
 _DEBOUNCE: Final = 0.2
-"""Seconds that a server which says that its tools changed gets to finish changing them."""
+"""Seconds that a server gets to finish changing its tools after it announced a change."""
 
 _GRACE: Final = 0.1
-"""Seconds past the context's deadline: whoever set it speaks first, this is for callers that set no timer."""
+"""Seconds past the context's deadline: its owner's timer goes first, this one is for callers without a timer."""
 
 _ATTEMPTS: Final = 3
 """Connections that one call may be sent on, when it is certain that it did not run on the ones before."""
@@ -99,11 +99,11 @@ class McpSource:
         )
         self._connection.on_phase = self._on_phase
         self.offers = ServerOffers(spec, self._connection, self._background, self._spilled)
-        """What it offers beside tools."""
-        self._publish: Publish = _nobody
+        """Resources and prompts of the server."""
+        self._publish: Publish = _ignore
         self._listing = Listing(tools=())
         self._raw: tuple[RawListing, Era] | None = None
-        """What `_listing` was made of."""
+        """Raw listing behind `_listing`."""
         self._holds_reaper = False
         self._tools: dict[str, Tool] = {}
         self._outputs: dict[str, Validator] = {}
@@ -120,7 +120,7 @@ class McpSource:
 
     @property
     def state(self) -> SourceState:
-        """How it is doing now."""
+        """Present state."""
         return self._state
 
     def files(self) -> list[str]:
@@ -132,7 +132,7 @@ class McpSource:
         return [f"program:{self._spec.command}", *arguments]
 
     async def open(self, publish: Publish) -> None:
-        """Publish what is known from before and connect in the background."""
+        """Publish the cached listing and connect in the background."""
         self._publish = publish
         await self._background.start()
         self._holds_reaper = self._spec.transport == "stdio"
@@ -159,8 +159,8 @@ class McpSource:
             return await self._call(tool, arguments, context)
         raise ToolFailure(
             "timeout",
-            f"server {self.name!r} did not answer within {limit:.1f} s and was told to stop; the tool may have run",
-            hint="Check what it did before calling it again.",
+            f"server {self.name!r} did not answer within {limit:.1f} s and was cancelled; the tool may have run",
+            hint="Check its effects before calling it again.",
         )
 
     async def refresh(self) -> None:
@@ -206,7 +206,7 @@ class McpSource:
         context: Context,
         headers: Mapping[str, str] | None,
     ) -> Reply:
-        """Send the call, in a span of its own where somebody listens; raises what `Session.call` raises."""
+        """Send the call, in a span of its own if tracing is on; raises the exceptions of `Session.call`."""
         transport = "pipe" if self._spec.transport == "stdio" else "tcp"
         with hop("tools/call", tool.name, version=session.era.version, transport=transport) as span:
             if span is None:
@@ -252,7 +252,7 @@ class McpSource:
         return parameter_headers(paths, arguments) if paths else None
 
     def _current(self, tool: Tool) -> Tool:
-        """Return the tool as it is listed now; refuse it when that is not what the caller saw.
+        """Return the tool as it is listed now; refuse it if the caller saw another definition.
 
         Every connection is listed before it takes calls, so that a server cannot change while it restarts.
         """
@@ -300,7 +300,7 @@ class McpSource:
             _log.warning("the tool list of server %s cannot be cached: %s", self.name, error)
 
     async def _keep_fresh(self) -> None:
-        """List again when the server says that something changed, and now and then in any case."""
+        """List again when the server announces a change, and periodically in any case."""
         while True:
             with anyio.move_on_after(self._limits.refresh or None):
                 await self._changed.wait()
@@ -316,7 +316,7 @@ class McpSource:
                 _log.warning("server %s cannot be listed again: %s", self.name, error or "no answer")
 
     async def _follow_login(self, access: Access) -> None:
-        """Notice that somebody logged in or out, in this process or another."""
+        """Notice a login or logout, in this process or another."""
         while True:
             await anyio.sleep(POLL_SECONDS)
             if await access.changed():
@@ -372,7 +372,7 @@ def _unknown(server: str, lost: LinkLost, repeatable: bool) -> ToolFailure:
     return ToolFailure(
         "outcome_unknown",
         f"server {server!r} {lost.reason} instead of answering; the tool may have run, or part of it",
-        hint="It was not sent again. Check what it did before calling it again.",
+        hint="It was not sent again. Check its effects before calling it again.",
     )
 
 
@@ -388,5 +388,5 @@ def _version() -> str:
         return "0"
 
 
-def _nobody(listing: Listing) -> None:
-    """Nobody listens before `open`."""
+def _ignore(listing: Listing) -> None:
+    """Listener before `open`: ignores listings."""

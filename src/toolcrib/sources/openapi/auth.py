@@ -1,4 +1,4 @@
-"""Who we are at an API: credentials put into requests, tokens fetched and kept, and none of it ever shown."""
+"""Authentication at an API: credentials added to requests, tokens fetched and stored; none of it is ever shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SHORTEST: Final = 6
 
 
 class Credentials:
-    """What is put into every request of one API. Lives as long as its source."""
+    """Credentials of one API, added to each request. Lives as long as its source."""
 
     def __init__(self, settings: ApiSettings, client: WebClient) -> None:
         """`settings.auth` must be complete (`completed`). `client` fetches tokens."""
@@ -66,7 +66,7 @@ class Credentials:
         return had
 
     def hidden(self, answer: WebAnswer) -> WebAnswer:
-        """Return `answer` with every secret of ours masked: some APIs repeat what they are sent."""
+        """Return `answer` with our secrets masked: some APIs echo the request."""
         body, headers = answer.body, dict(answer.headers)
         for secret in self._secrets():
             body = body.replace(secret.encode(), MASK.encode())
@@ -74,7 +74,7 @@ class Credentials:
         return replace(answer, body=body, headers=headers)
 
     def _secrets(self) -> set[str]:
-        """Everything that is ours alone, as it is and as it stands in a URL."""
+        """Our secrets, as they are and in URL encoding."""
         known = [*self._refused, *(token for token, _ in self._tokens.values())]
         known += [value for name, value in self._settings.headers.items() if _SECRET.search(name)]
         for one in self._settings.auth:
@@ -108,7 +108,7 @@ class Credentials:
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
         if auth.scopes:
             form["scope"] = " ".join(auth.scopes)
-        if auth.in_body:
+        if auth.client_auth == "body":
             form |= {"client_id": auth.client_id, "client_secret": auth.client_secret}
         else:
             named = _basic(quote(auth.client_id, safe=""), quote(auth.client_secret, safe=""))
@@ -132,12 +132,12 @@ class Credentials:
 
 
 def completed(settings: ApiSettings, schemes: Mapping[str, Any], base_url: str) -> ApiSettings:
-    """Return `settings` with what the description says of keys and token URLs. Raises `UsageError` with the key."""
-    return replace(settings, auth=tuple(_completed(one, schemes, base_url) for one in settings.auth))
+    """Return `settings` completed by the description's keys and token URLs. Raises `UsageError` with the key."""
+    return settings.model_copy(update={"auth": tuple(_completed(one, schemes, base_url) for one in settings.auth)})
 
 
 def sent_by(settings: ApiSettings, schemes: Mapping[str, Any]) -> Sent:
-    """Return what every request carries anyway, so that no argument is made of it."""
+    """Return the parameters that every request carries, so that they are not arguments."""
     keys = [_key_of(one, schemes) for one in settings.auth if isinstance(one, ApiKey)]
     headers = {name.lower() for name in settings.headers} | {name.lower() for name, place in keys if place == "header"}
     return Sent(
@@ -151,15 +151,15 @@ def _completed(auth: Auth, schemes: Mapping[str, Any], base_url: str) -> Auth:
     if isinstance(auth, ApiKey):
         name, place = _key_of(auth, schemes)
         if not name or place not in ("header", "query", "cookie"):
-            hint = "say `name` and `in`: header, query or cookie"
-            raise UsageError(f"auth: the description does not say where the API key goes; {hint}")
-        return replace(auth, name=name, place=place)
+            hint = "set `name` and `in`: header, query or cookie"
+            raise UsageError(f"auth: the description does not define the place of the API key; {hint}")
+        return auth.model_copy(update={"name": name, "place": place})
     if isinstance(auth, ClientCredentials) and not auth.token_url:
         for scheme in map(mapping, schemes.values()):
             url = mapping(mapping(scheme.get("flows")).get("clientCredentials")).get("tokenUrl")
             if isinstance(url, str) and same_origin(url, base_url):
-                return replace(auth, token_url=url)
-        raise UsageError("auth: say `token_url`; the description names none at the API's own origin")
+                return auth.model_copy(update={"token_url": url})
+        raise UsageError("auth: set `token_url`; the description names none at the API's own origin")
     return auth
 
 
@@ -173,7 +173,7 @@ def _key_of(auth: ApiKey, schemes: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _signed(draft: Draft, headers: Mapping[str, str], credentials: Iterable[tuple[Auth, str]]) -> WebRequest:
-    """Put everything together; what the operator configured wins over what a model gave."""
+    """Assemble the request; the operator's values override the model's."""
     made = {**draft.headers, **headers}
     query, cookies = list(draft.query), list(draft.cookies)
     for auth, value in credentials:

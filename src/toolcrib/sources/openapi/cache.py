@@ -1,7 +1,7 @@
-"""What a description was converted to, on disk: a large one is read again in a tenth of the time.
+"""Cache of converted descriptions on disk: a large one is read again in a tenth of the time.
 
-One file a configured API, mode 0600 in a folder of mode 0700, with a hash of the description and of everything else
-that decides what comes out. A file that cannot be read, that another version wrote or that is broken counts as none.
+One file a configured API, mode 0600 in a folder of mode 0700, with a hash of the description and of every other input
+of the conversion. A file that is unreadable, broken or of another version counts as missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ApiCache:
         self._source = source
 
     def read(self) -> tuple[str, Api] | None:
-        """Return the hash of the description that was converted, and what came out; None when there is nothing."""
+        """Return the hash of the converted description, and the result; None if missing."""
         if self._path is None:
             return None
         try:

@@ -27,7 +27,7 @@ _MAX_TOOLS: Final = 5000
 _MAX_SCHEMA: Final = 64 << 10
 """Bytes of one tool's schema (security.md R13)."""
 _DESCRIPTION: Final = 2000
-"""Characters; the rest of a longer one rarely says what a tool does."""
+"""Characters; the rest of a longer description is rarely useful."""
 _PATH: Final = 500
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+")
@@ -36,7 +36,7 @@ _DESTROYS: Final = frozenset("clear delete deletes destroy drop erase purge remo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picks:
-    """Which operations are taken: by tag, operation id or `METHOD /path`, with `*` and `?`."""
+    """Selected operations: by tag, operation id or `METHOD /path`, with `*` and `?`."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Picks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """What a description offers. Tools carry no source yet: `source.OpenApiSource` puts its name in."""
+    """Tools of a description. They carry no source yet: `source.OpenApiSource` puts its name in."""
 
     tools: tuple[Tool, ...]
     operations: Mapping[str, Operation]
@@ -146,7 +146,7 @@ class _Conversion:
                 if isinstance(item[method], Mapping):
                     yield method, path, item, mapping(item[method])
                 else:
-                    self._report("bad_operation", f"{method.upper()} {path}", "not offered: it is no mapping")
+                    self._report("bad_operation", f"{method.upper()} {path}", "left out: it is not a mapping")
 
     def _take(
         self, name: str, method: str, path: str, item: Mapping[str, Any], node: Mapping[str, Any]
@@ -208,7 +208,7 @@ class _Conversion:
         )
 
     def _accept(self, node: Mapping[str, Any]) -> str:
-        """What is asked for: JSON where there is a choice, else whatever the successes can be."""
+        """Accepted media type: JSON if possible, else any of the successful responses."""
         offered: dict[str, None] = {}
         for status, response in mapping(node.get("responses")).items():
             if str(status).startswith("2") or status == "default":
@@ -229,7 +229,7 @@ class _Conversion:
         for key, patterns in (("include", self._picks.include), ("exclude", self._picks.exclude)):
             for pattern in patterns:
                 if not any(fnmatchcase(name, pattern.lower()) for name in self._seen):
-                    hint = "Give a tag, an operation id or `METHOD /path`; `*` stands for anything."
+                    hint = "Give a tag, an operation id or `METHOD /path`; `*` matches anything."
                     self._report("idle_filter", "", f"{key}: {pattern!r} fits no operation", hint)
 
 
@@ -264,7 +264,7 @@ def _description(title: str, node: Mapping[str, Any], operation: Operation) -> s
 
 
 def _annotations(method: str, title: str, identity: str) -> Annotations:
-    """What the method promises (RFC 9110); a POST that says it deletes is believed."""
+    """Annotations by the method (RFC 9110); a POST whose name says delete counts as destructive."""
     words = {word.lower() for word in _WORD.findall(identity)} | {title.partition(" ")[0].lower()}
     return Annotations(
         read_only=method in ("GET", "HEAD", "OPTIONS"),

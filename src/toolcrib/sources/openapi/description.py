@@ -43,7 +43,7 @@ _OF_A_VALUE: Final = (
     *("type", "format", "items", "default", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength"),
     *("minLength", "pattern", "maxItems", "minItems", "uniqueItems", "enum", "multipleOf"),
 )
-"""What a parameter that is no body says of its value itself; version 3 has it in `schema`."""
+"""Keywords of the value itself in a parameter of version 2; version 3 has them in `schema`."""
 _KEPT: Final = ("tags", "summary", "description", "operationId", "deprecated", "security")
 _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "csv": {"explode": False},
@@ -66,7 +66,7 @@ _MAX_DEPTH: Final = 200
 
 
 def upgraded(root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a description of version 2.0 in version 3.0. What it says wrongly stays wrong, for whoever reads it."""
+    """Return a description of version 2.0 in version 3.0. Its errors stay, for the reader to report."""
     return _Upgrade(root).made()
 
 
@@ -183,7 +183,7 @@ class _Upgrade:
 
 
 def _without_overridden(shared: list[Any], own: list[Any], found: Any) -> Iterator[Any]:
-    """Yield the parameters of a path that its operation does not say anew, then those of the operation."""
+    """Yield the parameters of a path that its operation does not override, then those of the operation."""
     named = {(found(one).get("in"), found(one).get("name")) for one in own}
     yield from (one for one in shared if (found(one).get("in"), found(one).get("name")) not in named)
     yield from own
@@ -259,18 +259,18 @@ class Document:
 
 
 def is_openapi(value: object) -> bool:
-    """Whether `value`, the data of some file, is meant as an API description; `parse` says if it can be taken."""
+    """Whether `value`, the data of a file, is meant as an API description; `parse` validates it."""
     return isinstance(value, Mapping) and ("openapi" in value or "swagger" in value)
 
 
 def parse(given: bytes | Mapping[str, Any], where: str) -> Document:
-    """Return the description in `given`. Raises `UsageError` that names `where` for what is none."""
+    """Return the description in `given`. Raises `UsageError` that names `where` for any other data."""
     try:
         root = given if isinstance(given, Mapping) else _read(given)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: {error}") from error
     if not is_openapi(root):
-        raise UsageError(f"{where}: this is no OpenAPI description: it has no key `openapi`")
+        raise UsageError(f"{where}: not an OpenAPI description: it has no key `openapi`")
     described = cast("Mapping[str, Any]", root)
     if str(described.get("swagger")) == "2.0":
         described = upgraded(described)
@@ -320,13 +320,13 @@ class Refs:
         self._found: dict[str, Any] = {}
 
     def find(self, reference: str) -> Any:
-        """Return what stands at `reference`. Raises `ValueError` for what is elsewhere or nowhere."""
+        """Return the node at `reference`. Raises `ValueError` for an external or dangling one."""
         if reference not in self._found:
             self._found[reference] = self._look(reference)
         return self._found[reference]
 
     def resolve(self, node: object) -> Mapping[str, Any]:
-        """Return `node`, or what its `$ref` stands for in the end. Raises `ValueError`."""
+        """Return `node`, or the final target of its `$ref`. Raises `ValueError`."""
         found = mapping(node)
         for _ in range(_MAX_HOPS):
             reference = found.get("$ref")
@@ -355,7 +355,7 @@ _ACCEPTED: Final = {"accept": "application/json, application/yaml;q=0.9, */*;q=0
 
 
 async def fetch(where: str, guard: Guard, resolve: Resolve = system_resolve) -> bytes:
-    """Return what is at `where`, a path or a URL. Raises `UsageError` or `NetFailure` when that cannot be had."""
+    """Return the content at `where`, a path or a URL. Raises `UsageError` or `NetFailure`."""
     if not is_url(where):
         try:
             return await anyio.to_thread.run_sync(_fetch_read, where)
@@ -372,19 +372,20 @@ async def fetch(where: str, guard: Guard, resolve: Resolve = system_resolve) -> 
 
 
 def base_url_of(servers: Sequence[str], where: str) -> str:
-    """Return where the API is, as its description says that came from `where` (empty for data of our own).
+    """Return the base URL of the API from a description that came from `where` (empty for data of our own).
 
-    One that came over the net may not send our credentials somewhere else. Raises `UsageError` with what to configure.
+    A downloaded description may not send our credentials to another origin. Raises `UsageError` with the key to
+    configure.
     """
     written = servers[0] if servers else "/"
     if is_url(where):
         url = urljoin(where, written)
         if not same_origin(url, where):
-            hint = f"say `base_url: {url}` if you trust it"
-            raise UsageError(f"the description says that the API is at {url}, not where it came from: {hint}")
+            hint = f"set `base_url: {url}` if you trust it"
+            raise UsageError(f"the description places the API at {url}, not at its own origin: {hint}")
         return url
     if not is_url(written) or "{" in written:
-        raise UsageError(f"the description does not say where the API is ({written!r}): say `base_url`")
+        raise UsageError(f"the description has no usable address of the API ({written!r}): set `base_url`")
     return written
 
 
@@ -404,7 +405,7 @@ def placed(where: str | Path) -> str:
 
 
 def shown(where: str) -> str:
-    """Return a path or a URL for people, without what may be secret in it."""
+    """Return a path or a URL for display, without parts that may be secret."""
     if not is_url(where):
         return where
     parts = urlsplit(where)

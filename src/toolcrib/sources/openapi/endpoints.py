@@ -20,7 +20,7 @@ from .description import Document, Refs, mapping
 from .request import Operation, Parameter
 from .schemas import Schemas, prose
 
-__all__ = ["arguments_of", "find", "misfit", "told", "with_headers"]
+__all__ = ["arguments_of", "find", "misfit", "operation_details", "with_headers"]
 
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 _PLAIN: Final = ("boolean", "integer", "number", "null")
@@ -29,9 +29,9 @@ _TOGETHER: Final = 3
 """Places in one step of a path, and one over several steps: with more, a path can be read in too many ways to try."""
 _NEAREST: Final = 3
 _SHOWN: Final = 10
-"""Errors that a message tells."""
-_WHAT: Final = "get_endpoint_schema shows what it takes"
-_WHERE: Final = f"values for {{places}} stand in the path itself or in query; {_WHAT}"
+"""Errors listed in one message."""
+_WHAT: Final = "get_endpoint_schema shows its parameters"
+_WHERE: Final = f"values for {{places}} are in the path itself or in query; {_WHAT}"
 
 
 def find(api: Api, method: str, path: str) -> tuple[str, Mapping[str, str]]:
@@ -79,8 +79,8 @@ def with_headers(operation: Operation, headers: Mapping[str, str]) -> tuple[Oper
 def arguments_of(operation: Operation, tool: Tool, values: Mapping[str, str], request: ApiRequest) -> dict[str, Any]:
     """Return the arguments of a request, unchecked.
 
-    Raises `ToolFailure("invalid_arguments")` for query parameters that the description does not have, and a body
-    where it has none.
+    Raises `ToolFailure("invalid_arguments")` for unknown query parameters, and for a body that the operation does not
+    take.
     """
     query, properties = dict(request.query), mapping(tool.input_schema.get("properties"))
     headers = {name.lower(): value for name, value in request.headers.items()}
@@ -104,23 +104,23 @@ def arguments_of(operation: Operation, tool: Tool, values: Mapping[str, str], re
 
 
 def misfit(operation: Operation, errors: tuple[FieldError, ...]) -> ToolFailure:
-    """Return what is wrong with the arguments of a request, in the words of a request."""
+    """Return the failure for invalid arguments of a request, in the terms of the request."""
     places = {one.argument: _place(one) for one in operation.parameters}
     if operation.body is not None:
         places |= {argument: f"body.{name}" for argument, name in operation.body.properties.items()}
         places |= {operation.body.argument: "body"} if operation.body.argument else {}
-    told = [replace(error, path=_renamed(error.path, places)) for error in errors]
-    more = f" (and {len(told) - _SHOWN} more)" if len(told) > _SHOWN else ""
+    field_errors = [replace(error, path=_renamed(error.path, places)) for error in errors]
+    more = f" (and {len(field_errors) - _SHOWN} more)" if len(field_errors) > _SHOWN else ""
     return ToolFailure(
         "invalid_arguments",
-        f"{operation.method} {operation.path} was not sent: {'; '.join(map(str, told[:_SHOWN]))}{more}",
+        f"{operation.method} {operation.path} was not sent: {'; '.join(map(str, field_errors[:_SHOWN]))}{more}",
         hint=_WHERE if any(_is_place(operation, error) for error in errors) else _WHAT,
-        details={"field_errors": [error.to_json() for error in told]},
+        details={"field_errors": [error.to_json() for error in field_errors]},
     )
 
 
 def _values(operation: Operation, path: str) -> Mapping[str, str] | None:
-    """Return the values of the places that make `path` of the operation's, None where none do."""
+    """Return the values of the placeholders with which the operation's path becomes `path`, None if it cannot."""
     template, several = operation.path, {one.name for one in operation.parameters if one.multi}
     if "{" not in template or not path.startswith(template.partition("{")[0]):
         return None
@@ -148,12 +148,12 @@ def _unknown(api: Api, method: str, path: str, methods: set[str]) -> ToolFailure
         return ToolFailure("not_found", f"{path} has no {method}; it has {', '.join(sorted(methods))}")
     paths = sorted({operation.path for operation in api.operations.values()})
     near = get_close_matches(path, paths, n=_NEAREST, cutoff=0.4)
-    hint = f"did you mean {', '.join(near)}?" if near else "list_endpoints shows what there is"
-    return ToolFailure("not_found", f"there is no endpoint {method} {path}", hint=hint)
+    hint = f"did you mean {', '.join(near)}?" if near else "list_endpoints lists them"
+    return ToolFailure("not_found", f"unknown endpoint {method} {path}", hint=hint)
 
 
 def _read(text: str, schema: Mapping[str, Any]) -> Any:
-    """A value out of a path or a header is a text; where the description admits none, it is what it says."""
+    """Parse a text from a path or a header where the description does not admit a string."""
     kinds: Any = schema.get("type")
     admitted: set[Any] = {kinds} if isinstance(kinds, str) else set(cast("list[Any]", kinds or ()))
     if not admitted or not admitted <= set(_PLAIN):
@@ -176,7 +176,7 @@ def _body(operation: Operation, given: Any) -> dict[str, Any]:
         try:
             given = read_json(given, strict=True)
         except ValueError as error:
-            raise ToolFailure("invalid_arguments", f"body: it is no JSON: {error}") from None
+            raise ToolFailure("invalid_arguments", f"body: not JSON: {error}") from None
     if body.argument:
         is_file = body.kind == "binary" and isinstance(given, str)
         return {body.argument: {"text": given} if is_file else given}
@@ -192,13 +192,13 @@ def _body(operation: Operation, given: Any) -> dict[str, Any]:
 def _not_there(where: str, given: Mapping[str, Any], known: Any) -> ToolFailure:
     names: list[str] = list(known)
 
-    def told() -> Iterator[str]:
+    def reasons() -> Iterator[str]:
         for name in list(given)[:_SHOWN]:
             near = get_close_matches(name, names, n=1)
             yield f"{where}.{name} is not known" + (f"; did you mean {near[0]}?" if near else "")
 
     there = f"this endpoint takes {', '.join(names[:40])}" if names else f"this endpoint takes no {where}"
-    return ToolFailure("invalid_arguments", "; ".join(told()), hint=there)
+    return ToolFailure("invalid_arguments", "; ".join(reasons()), hint=there)
 
 
 def _is_place(operation: Operation, error: FieldError) -> bool:
@@ -207,7 +207,7 @@ def _is_place(operation: Operation, error: FieldError) -> bool:
 
 
 def _place(one: Parameter) -> str:
-    """Where a parameter stands in a request of ours."""
+    """Location of a parameter in a request of ours."""
     match one.place:
         case "path":
             return f"{{{one.name}}} in path"
@@ -225,11 +225,11 @@ def _renamed(path: str, places: Mapping[str, str]) -> str:
 
 
 _MAX_ANSWER: Final = 16 << 10
-"""Bytes of the schema of one answer; of a larger one only the first level is told."""
+"""Bytes of the schema of one answer; a larger one is reduced to its first level."""
 
 
-def told(operation: Operation, tool: Tool, document: Document) -> dict[str, Any]:
-    """Return everything that the description says of one operation. `tool` is what was made of it."""
+def operation_details(operation: Operation, tool: Tool, document: Document) -> dict[str, Any]:
+    """Return the description of one operation in full. `tool` is its converted form."""
     schema = tool.input_schema
     properties, required = mapping(schema.get("properties")), _names(schema.get("required"))
     shown: dict[str, Any] = {"name": tool.local_name, "method": operation.method, "path": operation.path}
@@ -308,14 +308,14 @@ def _answer(refs: Refs, schemas: Schemas, node: object) -> dict[str, Any]:
 
 
 def _first_level(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a large schema without what is inside of them."""
+    """Return the members of a large schema without nested ones."""
     fields = {
         name: {key: mapping(node)[key] for key in ("type", "format", "description") if key in mapping(node)}
         for name, node in mapping(schema.get("properties")).items()
     }
     kept = {key: schema[key] for key in ("type", "title", "description", "$ref") if key in schema}
-    made = {**kept, **({"properties": fields} if fields else {}), "$comment": "too large to be told whole"}
-    return made if len(dumps(made)) <= _MAX_ANSWER else {"$comment": "too large to be told"}
+    made = {**kept, **({"properties": fields} if fields else {}), "$comment": "reduced to its first level: too large"}
+    return made if len(dumps(made)) <= _MAX_ANSWER else {"$comment": "too large"}
 
 
 def _names(value: object) -> list[Any]:

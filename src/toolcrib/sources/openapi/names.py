@@ -16,7 +16,7 @@ _BY: Final = re.compile(r"\{([^{}]*)\}")
 
 
 class Names:
-    """The names of one API's tools. Operations with an id that nobody else has keep it, whatever else there is."""
+    """The names of one API's tools. Operations with a unique id keep it, independent of the others."""
 
     def __init__(self, ids: Iterable[str]) -> None:
         """`ids` are the operation ids as they are written, empty ones included, in order."""
@@ -27,7 +27,7 @@ class Names:
         self._taken = {name for name, count in counted.items() if name and count == 1}
 
     def give(self, identity: str, method: str, path: str) -> tuple[str, bool]:
-        """Return the name of an operation, and whether its id stands for others too."""
+        """Return the name of an operation, and whether several operations have its id."""
         wanted = _clean(identity)
         if wanted and self._counted.get(wanted) == 1:
             return wanted, False

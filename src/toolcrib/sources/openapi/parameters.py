@@ -19,7 +19,7 @@ _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-"""What each place can have; the first is what is meant when nothing is said."""
+"""Styles by location; the first is the default."""
 
 _OURS: Final = frozenset(
     """accept authorization connection content-length content-type expect host keep-alive proxy-authorization
@@ -46,7 +46,7 @@ _BINARY_FORMATS: Final = ("binary", "byte")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What is sent with every call anyway: no argument is made of it. Names in lower case for headers."""
+    """Parameters sent with every call: they are not arguments. Header names in lower case."""
 
     headers: frozenset[str] = frozenset()
     query: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Arguments:
-    """Gathers the arguments of one operation; used once. Earlier ones keep the plain name, later ones say where."""
+    """Arguments of one operation, gathered once. Earlier ones keep the plain name, later ones add their location."""
 
     refs: Refs
     schemas: Schemas
@@ -82,9 +82,9 @@ class Arguments:
         return self.schemas.complete(made)
 
     def add_parameters(self, declared: Iterable[object], placeholders: Iterable[str]) -> None:
-        """Take the parameters of an operation, its path's included; the operation's own come last and win.
+        """Add the parameters of an operation and its path; the operation's own come last and override.
 
-        Every placeholder of the path is one, also where the description forgot to say so.
+        Every placeholder of the path is a parameter, even if the description forgot to declare it.
         """
         found: dict[tuple[str, str], Mapping[str, Any]] = {}
         for one in declared:
@@ -105,7 +105,7 @@ class Arguments:
                 self._add_parameter(cast("Place", place), name, parameter)
 
     def add_body(self, node: object) -> Body | None:
-        """Take the request body; JSON is preferred where there is a choice."""
+        """Add the request body, as JSON if possible."""
         given = self.refs.resolve(node)
         chosen = _chosen(mapping(given.get("content")))
         if chosen is None:
@@ -244,7 +244,7 @@ def _branches(given: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _only_required(branch: object) -> bool:
-    """`anyOf: [{required: [a]}, {required: [b]}]` only says what goes together, which the server checks."""
+    """Whether a branch only combines requirements (`anyOf: [{required: [a]}, …]`), which the server checks."""
     return mapping(branch).keys() <= {"required", "type", "description", "title"}
 
 

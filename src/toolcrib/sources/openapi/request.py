@@ -1,4 +1,4 @@
-"""HTTP request of one operation: parameters and body serialized as OpenAPI says."""
+"""HTTP request of one operation: parameters and body serialized by the rules of OpenAPI."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ class Parameter:
     reserved: bool = False
     """Reserved characters of a query value may stay as they are."""
     as_json: bool = False
-    """The value is written as JSON, whatever it is."""
+    """Whether the value is always written as JSON."""
     multi: bool = False
     """A path value with slashes is several segments (`x-multi-segment`)."""
     sent: str = ""
-    """Of a header: what is sent where nothing is given (`x-send`), as collections of saved requests have it."""
+    """Default value of a header (`x-send`), from collections of saved requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """How one property of a form is written."""
+    """Serialization of one property of a form."""
 
     style: str = "form"
     explode: bool = True
@@ -70,7 +70,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """How the body is made."""
+    """Serialization of the body."""
 
     kind: BodyKind
     media_type: str
@@ -98,7 +98,7 @@ class Operation:
     body: Body | None = None
     accept: str = "application/json"
     is_anonymous: bool = False
-    """The description says that it takes no credentials: it gets none."""
+    """Whether the description declares the operation public: it gets no credentials."""
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
@@ -122,7 +122,7 @@ def _body(kept: Mapping[str, Any] | None) -> Body | None:
 
 
 _RESERVED: Final = ":/?@!$'()*,[]"
-"""What `allowReserved` leaves as it is; `&`, `=`, `#`, `+`, `;` and `%` would end the value or change it."""
+"""Characters that `allowReserved` keeps; `&`, `=`, `#`, `+`, `;` and `%` would end or change the value."""
 _DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 _MAX_DEPTH: Final = 16
 
@@ -200,7 +200,7 @@ def cookie_value(parameter: Parameter, value: Any) -> list[str]:
 
 
 def text_of(value: Any) -> str:
-    """Return one value as text; what is no plain value is JSON."""
+    """Return one value as text; JSON for objects and arrays."""
     if isinstance(value, str):
         return value
     return "" if value is None else dumps(value).decode()
@@ -273,9 +273,9 @@ class Encoded:
 
 
 def encode(body: Body, arguments: Mapping[str, Any]) -> Encoded | None:
-    """Return the body that `arguments` make; None when none of them is for it and none is needed.
+    """Return the body for `arguments`; None without a body argument if none is required.
 
-    Raises `ToolFailure("invalid_arguments")` for a file that is no file.
+    Raises `ToolFailure("invalid_arguments")` for an invalid file argument.
     """
     if body.argument:
         if body.argument not in arguments:
@@ -357,7 +357,7 @@ def _file(name: str, value: Any) -> tuple[bytes, str, str]:
         raise ToolFailure("invalid_arguments", f"{name}: give either `text` or `base64`", details={"argument": name})
     media_type = str(given.get("media_type") or ("text/plain" if "text" in given else _BYTES))
     if not media_type.isascii() or not media_type.isprintable():
-        raise ToolFailure("invalid_arguments", f"{name}: `media_type` is none", details={"argument": name})
+        raise ToolFailure("invalid_arguments", f"{name}: `media_type` is not a media type", details={"argument": name})
     try:
         content = (
             str(given["text"]).encode("utf-8", "replace")

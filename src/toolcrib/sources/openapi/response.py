@@ -33,13 +33,13 @@ _HOLDERS: Final = ("meta", "paging", "pagination", "response_metadata")
 def next_arguments(
     operation: Operation, arguments: Mapping[str, Any], url: str, link: str, body: object
 ) -> Mapping[str, Any] | None:
-    """Return what to change in `arguments` to get the next page; None when there is none, or nobody can tell.
+    """Return the changed arguments for the next page; None for the last page, or if it cannot be determined.
 
-    `link` is the `Link` header (RFC 8288); `url` where the answer came from.
+    `link` is the `Link` header (RFC 8288); `url` the address of the answer.
     """
     query = {one.name: one.argument for one in operation.parameters if one.place == "query"}
-    for target, said in _LINK.findall(link):
-        if _NEXT.search(said):
+    for target, attributes in _LINK.findall(link):
+        if _NEXT.search(attributes):
             return _changed(query, arguments, urljoin(url, target))
     members = mapping(body)
     for name in ("next", "next_page", "@odata.nextLink"):
@@ -58,7 +58,7 @@ def next_arguments(
 
 
 def _changed(query: Mapping[str, str], arguments: Mapping[str, Any], target: str) -> Mapping[str, Any] | None:
-    """The arguments that `target`'s query sets otherwise; None when it asks for what no argument can say."""
+    """Return the arguments that `target`'s query changes; None when it needs an unknown parameter."""
     changed: dict[str, Any] = {}
     for name, value in parse_qsl(urlsplit(target).query):
         argument = query.get(name)

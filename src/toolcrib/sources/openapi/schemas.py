@@ -25,7 +25,7 @@ _PROSE: Final = 1000
 _INLINE: Final = 300
 """Bytes up to which a referred schema that refers to nothing itself is put in place."""
 _SHORT: Final = 60
-"""Characters of a default or an example that are told."""
+"""Characters of a default or an example in a description."""
 
 _KEPT: Final = (
     *("const", "contentEncoding", "contentMediaType", "deprecated", "enum", "exclusiveMaximum", "exclusiveMinimum"),
@@ -49,7 +49,7 @@ class Schemas:
     """The schemas of one description. Every referred one is rewritten once."""
 
     def __init__(self, refs: Refs, *, is_old: bool) -> None:
-        """`is_old`: version 3.0, where what stands beside a reference does not count."""
+        """`is_old`: version 3.0, where keywords beside a reference are ignored."""
         self._refs = refs
         self._is_old = is_old
         self._names: dict[str, str] = {}
@@ -60,7 +60,7 @@ class Schemas:
         self._left: float = _MAX_PARTS
 
     def begin(self) -> None:
-        """Begin with another tool: what one may have does not count against the next."""
+        """Start the next tool: each has limits of its own."""
         self._left = _MAX_PARTS
 
     def convert(self, node: object) -> dict[str, Any]:
@@ -202,12 +202,12 @@ def _is_sent(name: str, properties: Mapping[str, Any]) -> bool:
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What needs no other schema: type, bounds, prose."""
+    """Return the keywords without subschemas: type, bounds, prose."""
     made: dict[str, Any] = {}
     types = _types(given)
     if types:
         made["type"] = types[0] if len(types) == 1 else types
-    if text := _told(given):
+    if text := _prose(given):
         made["description"] = text
     for key in _KEPT:
         if given.get(key) is not None:
@@ -229,7 +229,7 @@ def _types(given: Mapping[str, Any]) -> list[str]:
     return known
 
 
-def _told(given: Mapping[str, Any]) -> str:
+def _prose(given: Mapping[str, Any]) -> str:
     """The description, and after it what else helps to fill the value in."""
     parts = [prose(given.get("description")) or prose(given.get("title"), _SHORT)]
     for word in ("default", "example"):
@@ -242,7 +242,7 @@ def _told(given: Mapping[str, Any]) -> str:
 
 
 def _modernised(given: Mapping[str, Any], made: dict[str, Any]) -> None:
-    """Turn what only version 3.0 says into 2020-12. Descriptions of later versions say it too, by habit."""
+    """Translate keywords of version 3.0 into 2020-12. Descriptions of later versions use them too, by habit."""
     for bound, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(made.get(bound), bool):
             is_exclusive = made.pop(bound)
@@ -312,7 +312,7 @@ def _with_body(base: Mapping[str, Any], value: Any, operation: Operation) -> Map
 
 
 def _values(refs: Refs, node: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield what `example`, `examples` and the schema's own example say."""
+    """Yield the values of `example`, `examples` and the schema's own example."""
     if "example" in node:
         yield node["example"]
     for one in mapping(node.get("examples")).values():

@@ -1,8 +1,8 @@
 """An HTTP API as a source: its operations are tools, a call is one request.
 
-The description is read in the background: a file again whenever it changes, a URL when the source is opened and, less
-and less often, until it has answered once; what was converted of it before is offered until then. A call is never
-repeated, but for a read whose kept connection had died and for a read whose access token was refused.
+The description is read in the background: a file again at every change, a URL when the source is opened and, at growing
+intervals, until it has answered once; the cached conversion serves until then. A call is never repeated, except for a
+read whose kept connection had died and for a read whose access token was refused.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _READS: Final = ("GET", "HEAD", "OPTIONS")
 _LONGEST_PAUSE: Final = 300.0
 """Seconds between two requests for a description that cannot be had."""
 _CALL: Final = NetLimits(seconds=3600.0, idle_seconds=3600.0)
-"""How long a call takes is the pipeline's affair; how much comes back is bounded here."""
+"""The pipeline limits the time of a call; the size of the answer is limited here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Open:
-    """What calls work with, once the description is known."""
+    """Services of calls, once the description is known."""
 
     api: Api
     base_url: str
@@ -71,10 +71,10 @@ class OpenApiSource:
         resolve: Resolve = system_resolve,
         every: float = POLL_SECONDS,
     ) -> None:
-        """`cache_dir` keeps what was converted; None converts each time. `resolve` looks up host names.
+        """`cache_dir` stores the conversion; None converts each time. `resolve` looks up host names.
 
-        `every` is how many seconds lie between two looks at a file, and before a URL is asked a second time. Raises
-        `UsageError` for a host that is none.
+        `every` is the interval in seconds between two checks of a file, and before the second request of a URL. Raises
+        `UsageError` for an invalid host.
         """
         self._name = name
         self._settings = settings or ApiSettings()
@@ -102,7 +102,7 @@ class OpenApiSource:
 
     @property
     def state(self) -> SourceState:
-        """How it is doing: `cached` and `stale` are listed from disk, as the description was when it was last read."""
+        """Present state; with `cached` and `stale` the listing is from disk, of the last readable description."""
         tools = len(self._open.api.tools) if self._open else 0
         return SourceState(source=self._name, kind="openapi", state=self._state, tools=tools, detail=self._detail)
 
@@ -141,7 +141,7 @@ class OpenApiSource:
 
     @property
     def api(self) -> Api | None:
-        """What the description offers; None until it is known."""
+        """Converted description; None until it is known."""
         return self._open.api if self._open else None
 
     def line(self, operation: Operation, arguments: Mapping[str, Any]) -> str:
@@ -160,7 +160,7 @@ class OpenApiSource:
         raise _unanswered(operation, ToolFailure("timeout", f"{opened.base_url} did not answer in time"))
 
     async def close(self) -> None:
-        """End what is in flight and close every connection. Safe to call twice."""
+        """Abort running calls and close every connection. Safe to call twice."""
         self._state, self._publish = "closed", None
         await self._background.stop()
         opened, self._open = self._open, None
@@ -199,7 +199,7 @@ class OpenApiSource:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _load(self) -> None:
-        """Read, convert and publish; whatever goes wrong is the source's state and a problem."""
+        """Read, convert and publish; every failure becomes the source's state and a problem."""
         try:
             kept = await anyio.to_thread.run_sync(self._cache.read)
             if kept is not None and self._open is None and isinstance(self._given, str) and is_url(self._given):
@@ -217,18 +217,18 @@ class OpenApiSource:
             self._digest = digest
         except (ToolcribError, OSError) as error:
             self._fail(str(error))
-        except Exception:  # noqa: BLE001 - it is logged, and nobody waits for a source that is dead
+        except Exception:  # noqa: BLE001 - it is logged, and no caller waits for a failed source
             _log.exception("the description of %s cannot be taken", self._name)
             self._fail("the description cannot be taken; our log has the reason")
         finally:
             self._ready.set()
 
     async def _offer_kept(self, api: Api) -> None:
-        """Offer what was converted before; where it does not fit what is configured, the fresh one may."""
+        """Publish the cached conversion; if it does not match the configuration, the fresh one may."""
         try:
             await self._take(api, "cached")
         except UsageError as error:
-            _log.info("what was kept of %s is not offered: %s", self._name, error)
+            _log.info("the cached conversion of %s is not usable: %s", self._name, error)
 
     async def _bytes(self) -> bytes | Mapping[str, Any]:
         if isinstance(self._given, Mapping):
@@ -269,7 +269,7 @@ class OpenApiSource:
         self._tell()
 
     def _fail(self, reason: str) -> None:
-        """Say why there is nothing, or nothing newer than what is offered."""
+        """Report why no listing, or no newer one, is available."""
         self._detail = reason
         self._state = "stale" if self._open is not None else "failed"
         self._tell(Problem(source=self._name, code="unavailable", message=reason))
@@ -299,7 +299,7 @@ class OpenApiSource:
             yield Problem(source=self._name, code="in_clear", message=message, hint="Use an https URL.")
 
     def _annotated(self, api: Api) -> Api:
-        """Let the configured hints replace what the methods say, and the configured time stand in every tool."""
+        """Apply the configured hints over those of the methods, and the configured time to every tool."""
         given, timeout = self._settings.annotations, self._settings.timeout
         if not given and timeout is None:
             return api
@@ -331,7 +331,7 @@ class OpenApiSource:
 
 
 def _unanswered(operation: Operation, failure: ToolFailure) -> ToolFailure:
-    """The failure of a request that may have run: nobody must repeat a write in the belief that it did not."""
+    """Return the failure of a request that may have run: a write must not be repeated in the belief that it did not."""
     if operation.method in _READS:
         return failure
     code = "timeout" if failure.code == "timeout" else "outcome_unknown"

@@ -1,81 +1,144 @@
-"""What one configured HTTP API is: where its description lies, where it is served, who we are there.
+"""Configuration of one HTTP API: where its description is, where it is served, and the credentials.
 
-Made by the configuration, with every `${VAR}` already replaced; frozen, and as old as the crib that mounts it.
+sources:
+  openapi:
+    github:
+      spec: api.github.com.json          # a path (relative: to this file) or a URL
+      base_url: https://api.github.com
+      auth: {type: bearer, token: "${GITHUB_TOKEN}"}
+      include: [issues, "pulls/*", "GET /repos/*"]
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, cast
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator
 
 from ...core.json import canonical
+from ...core.settings import CallTimeout, Flag, Hints, Scalar, Section, expected, identity_of, setting
 
-__all__ = ["ApiKey", "ApiSettings", "Auth", "Basic", "Bearer", "ClientCredentials", "OpenApiSpec"]
+__all__ = ["ApiKey", "ApiSettings", "Auth", "Basic", "Bearer", "ClientCredentials", "OpenApiSpec", "url_parts"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bearer:
+def url_parts(url: str) -> SplitResult:
+    """Return the parts of a URL; raises `ValueError` for an invalid one."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for an invalid one
+    except ValueError as error:
+        raise ValueError(f"not a URL: {error}") from None
+    return parts
+
+
+def _url(url: str) -> str:
+    parts = url_parts(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
+        raise expected("an http:// or https:// URL without a password in it")
+    if parts.query or parts.fragment:
+        raise expected("a URL without `?` and `#`")
+    return url
+
+
+def _needed(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError("has invisible characters" if text else "is missing or empty")
+    return text
+
+
+def _header(text: str) -> str:
+    if not text.isascii() or not text.isprintable():
+        raise ValueError("can only hold printable ASCII")
+    return text
+
+
+def _several(value: Any) -> Any:
+    """One item stands for a list of it."""
+    items = cast("list[Any]", value) if isinstance(value, list | tuple) else [value]
+    return [item for item in items if item not in (None, "")]
+
+
+def _credentials(value: Any) -> Any:
+    items = cast("list[Any]", value) if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(item, Mapping | Section) for item in items):
+        raise expected("a mapping with `type`, or a list of them,")
+    return items
+
+
+_Url = Annotated[Scalar, AfterValidator(_url)]
+_Needed = Annotated[Scalar, AfterValidator(_needed)]
+_Header = Annotated[Scalar, AfterValidator(_header)]
+_Texts = Annotated[tuple[Scalar, ...], BeforeValidator(_several)]
+
+
+class Bearer(Section):
     """`Authorization: Bearer …`."""
 
-    token: str = field(repr=False)
+    type: Literal["bearer"] = "bearer"
+    token: _Needed = setting(secret=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basic:
+class Basic(Section):
     """`Authorization: Basic …`."""
 
-    username: str
-    password: str = field(repr=False)
+    type: Literal["basic"] = "basic"
+    username: _Needed
+    password: Scalar = setting("", secret=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
+class ApiKey(Section):
     """A key under a name of the API's own."""
 
-    value: str = field(repr=False)
-    name: str = ""
+    spellings: ClassVar[Mapping[str, str]] = {"in": "place"}
+
+    type: Literal["api_key"] = "api_key"
+    value: _Needed = setting(secret=True)
+    name: Scalar = ""
     """Of the header, query parameter or cookie; empty takes it from the description's security schemes."""
     place: Literal["header", "query", "cookie", ""] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCredentials:
+class ClientCredentials(Section):
     """OAuth 2.0 client credentials: a token is fetched when needed and kept until it runs out."""
 
-    client_id: str
-    client_secret: str = field(repr=False)
-    token_url: str = ""
+    type: Literal["oauth2"] = "oauth2"
+    client_id: _Needed
+    client_secret: _Needed = setting(secret=True)
+    token_url: _Url = ""
     """Empty takes the description's, if that is of the same origin as the API itself."""
-    scopes: tuple[str, ...] = ()
-    in_body: bool = False
-    """Send id and secret in the form instead of as `Authorization: Basic`."""
+    scopes: _Texts = ()
+    client_auth: Literal["header", "body"] = "header"
+    """`body` sends id and secret in the form instead of as `Authorization: Basic`."""
 
 
 Auth = Bearer | Basic | ApiKey | ClientCredentials
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiSettings:
-    """How an API is reached and what of it is taken."""
+class ApiSettings(Section):
+    """Address and credentials of an API, and its selected operations."""
 
-    base_url: str = ""
+    base_url: _Url = ""
     """Empty takes the first server of a description that the operator holds: a file, or a URL of the same origin."""
-    auth: tuple[Auth, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    auth: Annotated[tuple[Annotated[Auth, Discriminator("type")], ...], BeforeValidator(_credentials)] = ()
+    """Credentials, one or several."""
+    headers: Mapping[_Header, _Header] = setting({}, hidden=True)
     """Sent with every call, to the API's origin only; values may be secrets and are never shown."""
-    include: tuple[str, ...] = ()
+    include: _Texts = ()
     """Tags, operation ids or `METHOD /path`, with `*` and `?`; none takes all operations."""
-    exclude: tuple[str, ...] = ()
-    allow_private: bool = False
+    exclude: _Texts = ()
+    """Likewise, of operations that are left out."""
+    allow_private: Flag = False
     """The API, its token URL and its description may be at loopback or private addresses."""
-    private_hosts: tuple[str, ...] | None = None
+    private_hosts: tuple[str, ...] | None = setting(None, in_code=True)
     """Hosts, with their ports, that may be at such addresses, and no others: in the place of `allow_private`."""
-    timeout: float | None = None
+    timeout: CallTimeout | None = None
     """Seconds that one call may take; None leaves it to the session."""
-    annotations: Mapping[str, Mapping[str, bool]] = field(default_factory=dict[str, Mapping[str, bool]])
-    """MCP hints by tool name that replace what the method says."""
+    annotations: Mapping[str, Hints] = setting({})
+    """MCP hints by tool name that override those of the method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +153,9 @@ class OpenApiSpec:
 
     @property
     def identity(self) -> str:
-        """12 hex digits of what is described and reached, without the secrets that change from time to time."""
+        """12 hex digits over description and address, without secrets that change from time to time."""
         return hashlib.sha256(canonical([self.spec, self.settings.base_url])).hexdigest()[:12]
 
     def key(self) -> str:
         """64 hex digits over everything configured; secrets go in only through the hash."""
-        return hashlib.sha256(canonical([self.name, self.spec, asdict(self.settings)])).hexdigest()
+        return hashlib.sha256(canonical([self.name, self.spec, identity_of(self.settings)])).hexdigest()

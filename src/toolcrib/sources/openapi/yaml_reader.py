@@ -1,8 +1,8 @@
-"""YAML as API descriptions are written in it, without what can hurt.
+"""YAML as API descriptions use it, without its dangerous features.
 
-Anchors, aliases and merge keys are taken, for real descriptions have them, but what they stand for is counted as if it
-were written out. Scalars follow the core schema of YAML 1.2, so `no` and dates stay text; keys are always text, for
-responses are often named `200`. No tags, no duplicate keys.
+Anchors, aliases and merge keys are accepted, since real descriptions have them, but their expansion counts against the
+limits. Scalars follow the core schema of YAML 1.2, so `no` and dates stay text; keys are always text, for responses are
+often named `200`. Tags and duplicate keys are rejected.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_yaml(text: str) -> Any:
 
 @dataclass(slots=True)
 class _Open:
-    """A collection that has not ended yet; `size` counts what is in it."""
+    """An open collection; `size` counts its content."""
 
     value: dict[str, Any] | list[Any]
     anchor: str | None

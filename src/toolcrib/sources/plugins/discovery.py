@@ -1,4 +1,4 @@
-"""Where plugins are: installed packages name them, and folders hold them. Finding one runs nothing of it.
+"""Discovery of plugins: installed packages name them, and folders contain them. Discovery runs no plugin code.
 
 [project.entry-points."toolcrib.plugins"]     a class, an instance, or a module with one of them
 weather = "weather_plugin:Weather"
@@ -37,11 +37,11 @@ class FoundPlugin:
     origin: str
     """Distribution and version, or the file."""
     load: Callable[[], Plugin]
-    """Runs its code and returns it; raises whatever that raises. Blocks: call it in a thread."""
+    """Runs its code and returns the plugin; raises the code's exceptions. Blocks: call it in a thread."""
 
 
 def given(plugin: Plugin) -> FoundPlugin:
-    """Return a plugin that somebody holds already. Raises `UsageError` when it has no name."""
+    """Return the entry of an existing plugin object. Raises `UsageError` when it has no name."""
     if not plugin.name:
         raise UsageError(f"{type(plugin).__name__} has no name: set `name` in the class")
     kind = type(plugin)
@@ -73,7 +73,7 @@ def _named(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint,
 
 
 def _changed(place: str) -> int:
-    """When something was put into a place of `sys.path` or taken away, in nanoseconds; 0 for one that is not there."""
+    """Modification time of a folder of `sys.path`, in nanoseconds; 0 if missing."""
     try:
         return Path(place).stat().st_mtime_ns
     except OSError:

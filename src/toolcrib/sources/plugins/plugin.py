@@ -33,19 +33,19 @@ __all__ = ["Plugin", "Services"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What a plugin is given to work with, from `initialize` to `shutdown`."""
+    """Services for a plugin, from `initialize` to `shutdown`."""
 
     data: Path
     """A folder of its own, kept over restarts (0700); it is there already."""
     catalog: Callable[[], Catalog]
-    """What exists now."""
+    """The current catalog."""
     log: logging.Logger
     changed: Callable[[], None]
-    """Says that `tools` has another answer now."""
+    """Notifies the crib that `tools` changed."""
 
 
 class Plugin:
-    """Derive from it, and give it what it needs; every member but `name` may be left as it is."""
+    """Base class of plugins; every member but `name` is optional."""
 
     name: ClassVar[str] = ""
     """Its name in configurations, before its tools (`weather__forecast`): that of the entry point or the file."""
@@ -53,11 +53,11 @@ class Plugin:
     """Advice for the model that is shown where its tools are."""
 
     def requirements(self, config: Mapping[str, Any]) -> Iterable[str]:
-        """Return what is missing, in words for whoever installed it; it is not exposed then."""
+        """Return the missing requirements, in words for the person who installed it; with any, it is not exposed."""
         return ()
 
     def initialize(self, config: Mapping[str, Any], services: Services) -> Awaitable[None] | None:
-        """Begin; may be `async`. What it raises is told, and the plugin is not exposed."""
+        """Initialize; may be `async`. An exception is reported, and the plugin is not exposed."""
         return None
 
     def tools(self) -> Iterable[object]:

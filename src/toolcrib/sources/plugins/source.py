@@ -1,4 +1,4 @@
-"""One exposed plugin as a source: loaded and initialized beside everything else, told of where that fails."""
+"""One exposed plugin as a source: loaded and initialized in the background, with failures reported."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from .plugin import Plugin, Services
 __all__ = ["Functions", "PluginSource"]
 
 _SECONDS: Final = 30.0
-"""What `initialize` and `shutdown` may take, each."""
+"""Time limit of `initialize` and of `shutdown`."""
 
 
 class Functions(Protocol):
-    """What makes tools of functions and runs them."""
+    """Converter and runner of functions as tools."""
 
     def offer(self, thing: object, origin: str) -> tuple[str, ...]:
-        """Add what a plugin brings, as far as it can be added; the rest becomes problems."""
+        """Add a plugin's tools; unusable ones become problems."""
         ...
 
     async def open(self, publish: Publish) -> None:
-        """Publish what there is, and from now on every change."""
+        """Publish the listing, now and at every change."""
         ...
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
@@ -83,7 +83,7 @@ class PluginSource:
 
     @property
     def state(self) -> SourceState:
-        """How it is doing; `detail` says why it is not exposed."""
+        """Present state; `detail` has the reason if the plugin is not exposed."""
         return SourceState(source=self.name, kind="plugin", state=self._state, tools=self._count, detail=self._error)
 
     async def open(self, publish: Publish) -> None:
@@ -153,7 +153,7 @@ class PluginSource:
         self._tasks.spawn(self._offer_again)
 
     async def _offer_again(self) -> None:
-        """Offer what the plugin has now. Calls that run end where they began."""
+        """Publish the plugin's present tools. Running calls end with the old ones."""
         try:
             if self._plugin is not None and self._state == "ready":
                 await self._functions.close()

@@ -1,4 +1,4 @@
-"""`@tool`: what a function says of itself beyond its signature and docstring."""
+"""`@tool`: declarations of a function beyond its signature and docstring."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
 
 NEEDS: Final = ("language_server", "shell", "user", "workspace")
-"""What a tool may need of a session; `user` is somebody who may be asked."""
+"""Possible requirements of a tool on its session; `user` is a person who can be asked."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool(...)` takes; each has a meaning of its own in `core.tool.Tool`."""
+    """Options of `@tool(...)`; each is explained in `core.tool.Tool`."""
 
     name: str
     """Else the function's own."""
@@ -31,7 +31,7 @@ class ToolOptions(TypedDict, total=False):
     """Else the docstring, without its sections on parameters and results."""
     category: str
     kind: Kind
-    """`read`, `write` or `destructive`; a function that does not say counts as destructive, as in MCP."""
+    """`read`, `write` or `destructive`; the default is destructive, as in MCP."""
     op: str
     tags: Sequence[str]
     aliases: Sequence[str]
@@ -39,7 +39,7 @@ class ToolOptions(TypedDict, total=False):
     version: str
     """Several functions may have one name and differ in it: sessions get the newest that is not deprecated."""
     deprecated: str
-    """Why it is not to be used any more."""
+    """Reason for the deprecation."""
     replaced_by: str
     """The name of the tool to use instead."""
     migrations: Mapping[str, Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]]
@@ -52,31 +52,31 @@ class ToolOptions(TypedDict, total=False):
     """Advice for the model: `do`, `dont`, `edge_cases`."""
     core: bool
     locks: Sequence[str]
-    """Names of the parameters that say what a write touches."""
+    """Names of the parameters that identify the written resources."""
     serial: bool
     explicit: Sequence[str]
     """Names of the parameters that a session's `context=` never fills: left out, they mean something of their own."""
     priority: int
     """0 to 100, else 50: the higher is preferred when several tools fit."""
     metadata: Mapping[str, Any]
-    """What a selection and the limits on results read: `result: lines`, `compression_hint`, `quality` …"""
+    """Metadata for selections and for limits on results: `result: lines`, `compression_hint`, `quality` …"""
     contexts: Sequence[str]
     """Kinds of session that have the tool; else all."""
     background_after: float
     """Seconds after which a call goes on in the background."""
     idempotent: bool
-    """Running it twice is as running it once; a read is unless it says otherwise."""
+    """Whether running it twice equals running it once; true by default for a read."""
     traits: Sequence[str]
-    """What the pipeline may rely on: `file_writer`, `untrusted`, `outbound`, `private`."""
+    """Properties that the pipeline relies on: `file_writer`, `untrusted`, `outbound`, `private`."""
     needs: Sequence[str]
-    """What a session must have, else the tool is out of scope there; see `NEEDS`."""
+    """Requirements on the session, without which the tool is out of scope; see `NEEDS`."""
     open_world: bool
-    """It reaches beyond this machine or this data; true unless it says otherwise, as in MCP."""
+    """Whether it reaches beyond this machine or this data; true by default, as in MCP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What was said with `@tool`; an empty one stands for a plain function."""
+    """Options given to `@tool`; empty for a plain function."""
 
     options: ToolOptions = field(default_factory=lambda: ToolOptions())
 
@@ -86,9 +86,9 @@ def tool(function: F, /) -> F: ...
 @overload
 def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Mark a function or method as a tool. It stays what it is and can be called as before.
+    """Mark a function or method as a tool. It stays unchanged and can be called as before.
 
-    Raises `UsageError` for an option that does not exist or a value it cannot have.
+    Raises `UsageError` for an unknown option or an invalid value.
     """
     _check(options)
 
@@ -99,7 +99,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
 
 def declaration_of(function: object) -> Declaration | None:
-    """Return what `function` says of itself; None when it was never marked."""
+    """Return the declaration of `function`; None if it was never marked."""
     found = getattr(function, _MARK, None)
     return found if isinstance(found, Declaration) else None
 
@@ -141,7 +141,7 @@ def _check(options: ToolOptions) -> None:
 
 def _check_lineage(options: ToolOptions) -> None:
     if options.get("replaced_by") and not options.get("deprecated"):
-        raise UsageError("@tool(replaced_by=…) says what to use instead of a tool that is deprecated=…: say why it is")
+        raise UsageError("@tool(replaced_by=…) needs deprecated=… with the reason")
     for key in ("version", "deprecated", "replaced_by"):
         if not isinstance(options.get(key, ""), str):
             raise UsageError(f"@tool({key}={options.get(key)!r}): a text is needed")

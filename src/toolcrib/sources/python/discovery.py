@@ -1,4 +1,4 @@
-"""From what a user adds (functions, modules, objects, lists of them) to the functions that become tools."""
+"""Discovery of functions in the objects that a user adds: functions, modules, objects, lists of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Found:
 
 
 def find(thing: object) -> list[Found]:
-    """Return the functions in `thing`; raises `UsageError` when there is none and says what would have been taken."""
+    """Return the functions in `thing`; raises `UsageError` listing the supported kinds when it has none."""
     if isinstance(thing, ModuleType):
         return _in_module(thing)
     if isinstance(thing, list | tuple | set | frozenset):
@@ -64,7 +64,8 @@ def _in_object(thing: object) -> list[Found]:
         return [_found(thing)]
     if not marked:
         raise UsageError(
-            f"{type(thing).__name__} is no tool: add functions, modules, lists of them, or objects with @tool methods"
+            f"{type(thing).__name__} is not a tool:"
+            " add functions, modules, lists of them, or objects with @tool methods"
         )
     return [_found(value) for value in marked]
 

@@ -34,7 +34,7 @@ _GOOGLE_OTHERS: Final = frozenset(
 )
 _NUMPY_PARAMETERS: Final = frozenset({"parameters", "other parameters"})
 _SHOWN: Final = frozenset({"example", "examples", "note", "notes"})
-"""Sections that a model can use; the others are for whoever calls the function in Python."""
+"""Docstring sections that are useful to a model; the others are for Python callers."""
 
 _SPHINX: Final = re.compile(
     r":(?P<field>param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\*{0,2}(?P<name>\w+)\s*:\s*(?P<text>.*)"
@@ -47,14 +47,14 @@ _UNDERLINE: Final = re.compile(r"-{3,}\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docstring:
-    """What a docstring says."""
+    """Parts of a docstring."""
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Read a docstring; whatever is not about parameters, results or errors stays in the description, line by line."""
+    """Parse a docstring; text outside parameters, results and errors stays in the description, line by line."""
     if not text:
         return Docstring()
     parameters: dict[str, str] = {}
@@ -148,7 +148,7 @@ def _joined(lines: list[str]) -> str:
 
 
 def portable(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
-    """Return `annotation` with every `typing.TypedDict` in it replaced; itself when there is none."""
+    """Return `annotation` with every `typing.TypedDict` in it replaced; itself without one."""
     known = {} if known is None else known
     if isinstance(annotation, list):  # the parameters of a Callable
         return cast("Any", annotation)
@@ -163,7 +163,7 @@ def portable(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
     if all(a is b for a, b in zip(old, new, strict=True)):
         return annotation
     if origin in (Union, types.UnionType):
-        return Union[new]  # noqa: UP007 - made of values, which `|` of two types cannot say
+        return Union[new]  # noqa: UP007 - built from values, which `|` of two types cannot express
     copy_with = getattr(annotation, "copy_with", None)
     return copy_with(new) if copy_with is not None else origin[new]
 
@@ -190,7 +190,7 @@ _SILENT: Final = (str, type(None))
 
 
 class _Schema(GenerateJsonSchema):
-    """JSON Schema without what a model does not need: generated titles cost tokens and say nothing."""
+    """JSON Schema without parts that a model does not need: generated titles cost tokens without information."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -203,7 +203,7 @@ class _Schema(GenerateJsonSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """How to call one function. Lives as long as its tool."""
+    """Calling convention of one function. Lives as long as its tool."""
 
     description: str
     input_schema: JsonSchemaValue
@@ -216,9 +216,9 @@ class Signature:
     _result: TypeAdapter[Any] | None
 
     def arguments(self, given: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """Return keyword arguments of the types that the function asks for.
+        """Return keyword arguments of the function's parameter types.
 
-        Raises `ToolFailure("invalid_arguments")` for what a type refuses though the schema could not say so.
+        Raises `ToolFailure("invalid_arguments")` for a value that a type refuses although the schema admits it.
         """
         try:
             values = self._model.__pydantic_validator__.validate_python(dict(given)).__dict__
@@ -230,7 +230,7 @@ class Signature:
         return found
 
     def result(self, value: Any) -> ToolResult:
-        """Return what the function returned as a result; raises `ToolFailure` when it is not what it declares."""
+        """Return the function's return value as a result; raises `ToolFailure` if it does not match the declaration."""
         if isinstance(value, ToolResult):
             return writable(value)
         if self._result is None:
@@ -238,7 +238,7 @@ class Signature:
         try:
             plain = self._result.dump_python(self._result.validate_python(value), mode="json", by_alias=True)
         except (ValueError, RecursionError) as error:  # pydantic: two subclasses, a cycle none
-            reason = "; ".join(_told(error)) if isinstance(error, ValidationError) else str(error)
+            reason = "; ".join(_reasons(error)) if isinstance(error, ValidationError) else str(error)
             raise _not_declared(reason) from None
         if not is_writable(plain):
             raise _not_declared(f"it is nested deeper than {MAX_DEPTH} levels")
@@ -277,7 +277,7 @@ def read_signature(function: Callable[..., Any], description: str = "") -> Signa
 
 
 def _annotated_object(function: Callable[..., Any]) -> Any:
-    """What carries the annotations: a callable object keeps them on `__call__`, a partial on its function."""
+    """Object with the annotations: a callable object keeps them on `__call__`, a partial on its function."""
     function = getattr(function, "func", function)
     return function if inspect.isroutine(function) else type(function).__call__
 
@@ -299,10 +299,10 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str) -> t
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise UsageError(f"{parameter.name} can only be given by position; models give arguments by name")
     default = ... if parameter.default is parameter.empty else parameter.default
-    said = Field(alias=parameter.name, description=description or None)
+    extra = Field(alias=parameter.name, description=description or None)
     if _describes_itself(annotation, default):
-        said = Field(alias=parameter.name)
-    return Annotated[portable(annotation), said], default
+        extra = Field(alias=parameter.name)
+    return Annotated[portable(annotation), extra], default
 
 
 def _describes_itself(annotation: Any, default: Any) -> bool:
@@ -326,7 +326,7 @@ def _model(
 
 
 def _blamed(error: Exception, fields: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Say which parameter cannot be described."""
+    """Return the name of the parameter that has no schema."""
     for name, key in names.items():
         try:
             probe = create_model("probe", **{key: fields[key]})
@@ -381,14 +381,14 @@ def _as_text(value: Any) -> str:
 
 
 def _not_declared(reason: str) -> ToolFailure:
-    return ToolFailure("tool_error", f"the tool ran, but its result is not what it declares: {reason}")
+    return ToolFailure("tool_error", f"the tool ran, but its result does not match its declaration: {reason}")
 
 
 def _refused(error: ValidationError) -> ToolFailure:
-    return ToolFailure("invalid_arguments", f"the arguments do not fit: {'; '.join(_told(error))}")
+    return ToolFailure("invalid_arguments", f"the arguments do not fit: {'; '.join(_reasons(error))}")
 
 
-def _told(error: ValidationError) -> list[str]:
+def _reasons(error: ValidationError) -> list[str]:
     """Every error with its place; without the value."""
     listed = error.errors(include_url=False, include_input=False, include_context=False)
     return [f"{'.'.join(str(part) for part in one['loc']) or 'value'}: {one['msg']}" for one in listed[:20]]

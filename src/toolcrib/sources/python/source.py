@@ -13,7 +13,17 @@ from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.schema import compile_schema
-from ...core.tool import NO_LINEAGE, PLAIN, Annotations, Availability, Capability, Execution, Guidance, Lineage, Tool
+from ...core.tool import (
+    NO_LINEAGE,
+    PLAIN,
+    Annotations,
+    Availability,
+    Capability,
+    Execution,
+    Guidance,
+    Tool,
+    VersionInfo,
+)
 from ...core.versions import read_migrations, retiring, stacked
 from ...errors import ToolFailure, UsageError
 from ...system.threads import Threads
@@ -40,7 +50,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """What was read of a marked function, and of what: it counts while both are as they were."""
+    """Converted form of a marked function, valid while its inputs are unchanged."""
 
     declaration: Declaration
     doc: str | None
@@ -66,9 +76,9 @@ class PythonSource:
         self._entries: dict[str, dict[str, _Entry]] = {}
         """By name and version."""
         self.amend: Callable[[Amendment], None] | None = None
-        """Takes what changed, where whoever mounts it can; else every change is a listing of all there is."""
+        """Receives single changes if the crib supports it; else every change is a whole listing."""
         self._waiting: dict[str, Found] = {}
-        """What guests bring for sessions that have something, until there is one: nothing of it is read before."""
+        """Guests' functions with requirements, unread until a session meets them."""
         self._problems: dict[str, Problem] = {}
         self._publish: Publish | None = None
         self._provided = frozenset[str]()
@@ -102,7 +112,7 @@ class PythonSource:
         return tuple(added)
 
     def offer(self, thing: object, origin: str) -> tuple[str, ...]:
-        """Add what a guest brings, as far as it can be added; the rest becomes problems. Never raises."""
+        """Add a guest's tools; unusable ones become problems. Never raises."""
         try:
             found = find(thing)
         except UsageError as error:
@@ -115,25 +125,25 @@ class PythonSource:
         return added
 
     def remove(self, name: str) -> None:
-        """Take a tool away; raises `UsageError` when there is none of that name. Calls that run are not disturbed."""
+        """Remove a tool; raises `UsageError` for an unknown name. Running calls are not disturbed."""
         if self._entries.pop(name, None) is None:
-            raise UsageError(f"there is no function {name!r} to remove")
+            raise UsageError(f"unknown function {name!r}")
         self._tell_of([name])
 
     def report(self, *problems: Problem) -> None:
-        """Publish problems of whoever found the functions: a plugin that could not be loaded, say."""
+        """Publish problems of a caller that found functions: a plugin that could not be loaded, say."""
         self._problems.update((f"{problem.source} {problem.tool} {problem.message}", problem) for problem in problems)
         self._tell()
 
     @property
     def held(self) -> Mapping[str, Sequence[str]]:
-        """What the tools that are not listed need, by their names: there is no session yet that has it."""
+        """Requirements of the unlisted tools, by name: no session meets them yet."""
         entries = ((name, entry) for name, same in self._entries.items() for entry in same.values())
         own = {name: entry.tool.availability.needs for name, entry in entries if not self._is_listed(entry.tool)}
         return own | {name: _needs(found) for name, found in self._waiting.items()}
 
     def provide(self, there: frozenset[str]) -> None:
-        """List from now on what needs no more than this, or than what was provided before."""
+        """List from now on tools whose requirements are in `there` or were provided before."""
         if there <= self._provided:
             return
         self._provided |= there
@@ -144,15 +154,15 @@ class PythonSource:
         self._tell()
 
     async def open(self, publish: Publish) -> None:
-        """Publish what there is, and from now on every change."""
+        """Publish the listing, now and at every change."""
         self._publish = publish
         self._tell()
 
     async def ready(self) -> None:
-        """Return: there is nothing to wait for."""
+        """Return at once."""
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run the function; raises `ToolFailure` for whatever it raises."""
+        """Run the function; raises `ToolFailure` for each of its exceptions."""
         entry = self._entries.get(tool.local_name, {}).get(tool.version)
         if entry is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
@@ -170,7 +180,7 @@ class PythonSource:
             self._publish(Listing(tools=tools, problems=tuple(self._problems.values())))
 
     def _tell_of(self, names: Iterable[str]) -> None:
-        """Tell of these tools alone, where somebody takes that; problems go with a whole listing."""
+        """Publish these tools alone, if single changes are supported; problems go with a whole listing."""
         if self._publish is None or self.amend is None or self._problems:
             self._tell()
             return
@@ -226,9 +236,9 @@ def _entry(found: Found, source: str) -> _Entry:
 
 
 def _read_once(found: Found, source: str) -> tuple[Tool, Signature]:
-    """Read a function; one that is marked, and so is a tool for good, is read once in a process.
+    """Convert a function; a marked one, which cannot change, is converted once in a process.
 
-    A method reads the same whatever object it is of, unless it takes its description from a class above.
+    The result for a method does not depend on its object, unless it inherits its description.
     """
     is_method = isinstance(found.function, MethodType)
     function: object = getattr(found.function, "__func__", None) if is_method else found.function
@@ -248,7 +258,7 @@ def _read(found: Found, source: str) -> tuple[Tool, Signature]:
     from .signature import read_signature  # loads pydantic: with the first function, not with the package
 
     if not found.name.isidentifier() and "name" not in options:
-        raise UsageError(f"{found.name!r} is no name for a tool; give it one with @tool(name=…)")
+        raise UsageError(f"{found.name!r} is not a tool name; set one with @tool(name=…)")
     signature = read_signature(found.function, options.get("description", ""))
     tool = _tool(found.name, source, options, signature, streams=is_stream(found.function))
     _check(tool)
@@ -271,7 +281,7 @@ def _tool(name: str, source: str, options: ToolOptions, signature: Signature, *,
         tags=tuple(options.get("tags", ())),
         aliases=tuple(options.get("aliases", ())),
         core=options.get("core", False),
-        lineage=_lineage(options, signature),
+        version_info=_lineage(options, signature),
         approval=options.get("approval", "mode"),
         execution=Execution(
             timeout=options.get("timeout"),
@@ -287,10 +297,10 @@ def _tool(name: str, source: str, options: ToolOptions, signature: Signature, *,
     )
 
 
-def _lineage(options: ToolOptions, signature: Signature) -> Lineage:
+def _lineage(options: ToolOptions, signature: Signature) -> VersionInfo:
     if not options.keys() & {"version", "deprecated", "migrations"}:
         return NO_LINEAGE
-    return Lineage(
+    return VersionInfo(
         version=options.get("version", ""),
         deprecated=options.get("deprecated", ""),
         replaced_by=options.get("replaced_by", ""),
@@ -323,7 +333,7 @@ def _check(tool: Tool) -> None:
     declared = tool.input_schema["properties"]
     for name in tool.execution.locks:
         if name.partition(".")[0] not in declared:
-            raise UsageError(f"locks names {name!r}, which is no parameter; there are {', '.join(declared) or 'none'}")
+            raise UsageError(f"locks names {name!r}, which is not a parameter (known: {', '.join(declared) or 'none'})")
     for name in tool.explicit:
         if name not in declared:
             known = ", ".join(declared) or "none"

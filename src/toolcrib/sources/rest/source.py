@@ -1,6 +1,6 @@
-"""The tools that were registered for one instance: each with what runs it, put in and taken out one by one.
+"""The tools that were registered for one instance: each with its runner, added and removed one by one.
 
-What a definition says, and who may register what, is not known here: `crib.registration` reads and decides.
+`crib.registration` reads the definitions, and decides who may register.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
 
 
 class Closing(Protocol):
-    """What keeps connections."""
+    """An object that holds connections."""
 
     async def aclose(self) -> None:
         """Close them."""
@@ -40,9 +40,9 @@ class Registered:
     tool: Tool
     run: Run
     secrets: tuple[str, ...] = ()
-    """Values that it sends and nobody is to see; masked in whatever comes back."""
+    """Secret values that it sends; masked in every answer."""
     closing: Closing | None = None
-    """What is to be closed with the source: calls may still be in a tool that was taken out."""
+    """Object to close with the source: a removed tool may still have running calls."""
 
 
 class _Entry:
@@ -66,23 +66,23 @@ class RestSource:
 
     @property
     def name(self) -> str:
-        """What rules and records call it."""
+        """Name in rules and records."""
         return self._name
 
     @property
     def state(self) -> SourceState:
-        """`ready` while it is open: there is nothing to connect to before a call."""
+        """`ready` while it is open: nothing is connected before a call."""
         state: Literal["ready", "closed"] = "closed" if self._publish is None else "ready"
         return SourceState(source=self._name, kind="rest", state=state, tools=len(self._entries))
 
     async def open(self, publish: Publish) -> None:
-        """Publish what there is, and again at every change."""
+        """Publish the listing, now and at every change."""
         self._publish = publish
         shared_reaper().hold()
         self._tell()
 
     async def ready(self) -> None:
-        """Return: what is registered is known."""
+        """Return at once."""
 
     def put(self, registered: Registered) -> None:
         """Offer a tool, in the place of an earlier one of its name. Raises `ValueError` for a broken output schema."""
@@ -97,19 +97,19 @@ class RestSource:
         self._tell()
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str | None:
-        """Return what a call would send, its secrets masked; None where whatever runs it cannot say.
+        """Return the request of a call, its secrets masked; None if its runner cannot describe it.
 
-        Raises `ToolFailure` for arguments of which no request can be made.
+        Raises `ToolFailure` for arguments without a valid request.
         """
         entry = self._entries.get(tool.local_name)
         describe = getattr(entry.registered.run, "describe", None) if entry is not None else None
         if entry is None or describe is None:
             return None
-        told = str(describe(tool, arguments))
-        return told if entry.redactor is None else entry.redactor.text(told)
+        request = str(describe(tool, arguments))
+        return request if entry.redactor is None else entry.redactor.text(request)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run it; raises `ToolFailure`. What it sends as a secret is masked in whatever comes back."""
+        """Run the tool; raises `ToolFailure`. Its secrets are masked in the answer."""
         entry = self._entries.get(tool.local_name)
         if entry is None or self._publish is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
@@ -140,5 +140,5 @@ def _checked(tool: Tool, result: ToolResult, output: Validator | None) -> ToolRe
     if output is None or result.is_error or result.spill is not None or result.input_required is not None:
         return result
     if wrong := output.check(result.structured_content):
-        raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema says: {wrong[0]}")
+        raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema declares: {wrong[0]}")
     return result

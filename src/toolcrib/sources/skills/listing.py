@@ -9,7 +9,7 @@ from typing import Final
 
 from ...catalog.skill_groups import ALWAYS, SkillGroups
 from ...core.events import Problem
-from ...core.tool import Capability, Lineage, Tool
+from ...core.tool import Capability, Tool, VersionInfo
 from ...errors import ConfigError
 from ..skill_folder import READS, SCHEMA, Skill, read_skill
 from .manifest import Manifest, manifest_of
@@ -20,7 +20,7 @@ __all__ = ["Found", "Reading", "Trusted", "read_skills"]
 _ADVICE: Final = ("license", "compatibility", "allowed-tools")
 
 Trusted = Callable[[Path, bytes], bool]
-"""Whether the user has agreed to a skill: its SKILL.md, and the bytes that stand for all of its files."""
+"""Whether the user has agreed to a skill: its SKILL.md, and the bytes that identify all of its files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one look at the roots brought."""
+    """Result of one scan of the roots."""
 
     found: Mapping[str, Found]
     """By name."""
@@ -90,7 +90,7 @@ def _found(source: str, root: SkillRoot, folder: Path, groups: SkillGroups, trus
     if root.scope == "project" and manifest is not None:
         is_confirmed = trusted(folder / skill.file, manifest.content) and manifest.holds(skill.file, skill.content)
         if not is_confirmed:
-            raise _Withheld(f"{folder}: is withheld: it came with the project, or changed, and nobody confirmed it")
+            raise _Withheld(f"{folder}: is withheld: it came with the project, or changed, and is not confirmed")
     return Found(skill=skill, root=root, tool=_tool(source, root, skill, groups), manifest=manifest)
 
 
@@ -108,7 +108,7 @@ def _tool(source: str, root: SkillRoot, skill: Skill, groups: SkillGroups) -> To
         annotations=READS,
         category=next((group.name for group in of_skill if group.name != ALWAYS), skill.category or "skills"),
         tags=tags,
-        lineage=Lineage(version=skill.version),
+        version_info=VersionInfo(version=skill.version),
         capability=Capability(
             type="SKILL",
             provider=root.scope,

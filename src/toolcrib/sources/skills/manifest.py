@@ -1,4 +1,4 @@
-"""Which files a skill is made of, each with its size and SHA-256: what a user agrees to and what a client verifies."""
+"""Manifest of a skill: its files, each with size and SHA-256, to which a user agrees and which a client verifies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStamp:
-    """What one file was when it was looked at."""
+    """State of one file at the time of the scan."""
 
     size: int
     sha256: str
@@ -39,7 +39,7 @@ class Manifest:
         return canonical({name: stamp.sha256 for name, stamp in self.files.items()})
 
     def holds(self, name: str, content: bytes) -> bool:
-        """Whether `name` still is what it was."""
+        """Whether `name` is unchanged."""
         stamp = self.files.get(name)
         return stamp is not None and stamp.sha256 == hashlib.sha256(content).hexdigest()
 

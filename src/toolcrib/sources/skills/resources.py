@@ -78,7 +78,7 @@ def entries_of(found: Iterable[Found]) -> tuple[Mapping[str, Any], ...]:
 
 
 def read_resource(found: Mapping[str, Found], uri: str) -> tuple[str, bytes]:
-    """Return the media type and the content of `uri`. Raises `KeyError` when there is none, or it changed meanwhile."""
+    """Return the media type and the content of `uri`. Raises `KeyError` if it is missing, or changed meanwhile."""
     name, _, path = unquote(uri.removeprefix(_SCHEME)).partition("/")
     one = found.get(name) if uri.startswith(_SCHEME) else None
     if one is None or one.manifest is None:
@@ -117,25 +117,25 @@ class SkillOffers:
     traits: tuple[str, ...] = ()
 
     def __init__(self, read: Callable[[str], tuple[str, bytes]]) -> None:
-        """`read` returns media type and content of a URI; it raises `KeyError` for what is not there."""
+        """`read` returns media type and content of a URI; it raises `KeyError` for an unknown one."""
         self._read = read
-        self.on_update: Callable[[str], None] = _nobody
+        self.on_update: Callable[[str], None] = _ignore
 
     async def read(self, uri: str, context: Context) -> ToolResult:
-        """Return the file: its text, or base64 where it is none."""
+        """Return the file: its text, or base64 for other content."""
         try:
             mime_type, content = await anyio.to_thread.run_sync(partial(self._read, uri))
         except KeyError:
-            raise ToolFailure("not_found", f"there is no resource {uri[:300]!r}, or it changed a moment ago") from None
+            raise ToolFailure("not_found", f"unknown resource {uri[:300]!r}, or it changed a moment ago") from None
         resource = {"uri": uri, "mimeType": mime_type, **_body(content)}
         return ToolResult(content=({"type": "resource", "resource": resource},))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
-        """Raise `ToolFailure`: skills are no prompts."""
-        raise ToolFailure("not_found", f"there is no prompt named {name[:200]!r}")
+        """Raise `ToolFailure`: skills are not prompts."""
+        raise ToolFailure("not_found", f"unknown prompt {name[:200]!r}")
 
     async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        """Return nothing: there is no argument to complete."""
+        """Return an empty completion: resources of skills have no arguments."""
         return {"values": []}
 
     async def watch(self, uri: str) -> None:
@@ -145,8 +145,8 @@ class SkillOffers:
         """Do nothing."""
 
 
-def _nobody(uri: str) -> None:
-    """Nothing is ever said of a single file."""
+def _ignore(uri: str) -> None:
+    """Ignore subscriptions: changes of single files are not announced."""
 
 
 def _entry(resource: SkillResource) -> dict[str, Any]:

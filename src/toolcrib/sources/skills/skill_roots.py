@@ -1,4 +1,4 @@
-"""Where skills are looked for, and which folders there are one. The first of a name counts; the project comes first."""
+"""Roots of skills, and the skill folders in them. The first skill of a name counts; the project comes first."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def user_roots(home: Path) -> tuple[SkillRoot, ...]:
 
 
 def find_folders(roots: Iterable[SkillRoot], outside: list[str]) -> Iterator[tuple[SkillRoot, Path]]:
-    """Yield each folder that holds a skill, with its root; what leads outside of it is told in `outside`.
+    """Yield each skill folder with its root; folders that lead outside are reported in `outside`.
 
-    So is a root that was named and is not there: the others are looked for whether they exist or not.
-    Inside a skill no further skill is looked for: its folders are its own.
+    So is a configured root that does not exist; the default roots are optional. The folders inside a skill are its own,
+    and are not searched for further skills.
     """
     for root in roots:
         if root.scope == "named" and not root.path.is_dir():
-            outside.append(f"{root.path}, where skills are to be, is no folder")
+            outside.append(f"{root.path}, a root of skills, is not a folder")
         for count, real in enumerate(_walk(root, outside), start=1):
             if count > _MAX_SKILLS:
                 outside.append(f"{root.path} has more than {_MAX_SKILLS} skills; the others are left out")

@@ -34,13 +34,13 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillsOptions:
-    """How skills are read. Frozen, and as old as their source."""
+    """Reading options of skills. Frozen, and as old as their source."""
 
     groups: SkillGroups = field(default_factory=SkillGroups)
     trusted: Trusted = lambda path, content: True
-    """Whether the user has agreed to a project's skill: its SKILL.md, and bytes that stand for all of its files."""
+    """Whether the user has agreed to a project's skill: its SKILL.md, and bytes that identify all of its files."""
     also_watched: tuple[Path, ...] = ()
-    """Files whose change makes the skills be read again: the record of what is trusted."""
+    """Files whose change triggers a new scan: the record of trusted skills."""
     poll_seconds: float = POLL_SECONDS * 2
     """Between two looks at the roots, which cost more than one at a file."""
 
@@ -100,7 +100,7 @@ class SkillsSource:
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Return the skill's text with the list of its files, or the file that `reference` names.
 
-        Raises `ToolFailure`; `unavailable` for a file that is not what it was when the skill was read.
+        Raises `ToolFailure`; `unavailable` for a file that changed since the skill was read.
         """
         found = self._reading.found.get(tool.local_name)
         if found is None:
@@ -122,7 +122,7 @@ class SkillsSource:
         return entries_of(self._reading.found.values())
 
     def read_resource(self, uri: str) -> tuple[str, bytes]:
-        """Return media type and content. Raises `KeyError` when there is no such file, or it changed meanwhile."""
+        """Return media type and content. Raises `KeyError` if the file is missing, or changed meanwhile."""
         return read_resource(self._reading.found, uri)
 
     def _look(self) -> tuple[Stamp, ...]:
@@ -136,7 +136,7 @@ class SkillsSource:
         read = partial(read_skills, self._name, self._roots, options.groups, options.trusted)
         try:
             self._reading = await anyio.to_thread.run_sync(read)
-        except Exception as error:  # noqa: BLE001 - a disk that goes away; whatever it is, the next look tries again
+        except Exception as error:  # noqa: BLE001 - a disk that goes away, say; the next scan tries again
             _log.warning("skills %s cannot be read", self._name, exc_info=error)
         of_groups = [
             Problem(source=self._name, code="bad_config", message=sentence) for sentence in options.groups.problems
@@ -161,7 +161,7 @@ def _answer(found: Found, arguments: Mapping[str, Any]) -> ToolResult:
 
 
 def _check(found: Found, reference: str) -> None:
-    """Hold a file against what was confirmed; what is no file at all is told by `answer`."""
+    """Compare a file with its confirmed state; `answer` reports a missing one."""
     manifest = found.manifest
     try:
         content = found.skill.read(reference)
@@ -171,6 +171,6 @@ def _check(found: Found, reference: str) -> None:
     if manifest is not None and not manifest.holds(steps, content):
         raise ToolFailure(
             "unavailable",
-            f"{found.skill.name}: {reference!r} is not what was confirmed; it changed a moment ago",
+            f"{found.skill.name}: {reference!r} differs from the confirmed state; it changed a moment ago",
             hint="Its user has to look at it and confirm it again.",
         )

@@ -1,4 +1,4 @@
-"""One run of a workflow: every step as soon as what it needs is there, and what is known of it kept after each."""
+"""One run of a workflow: every step starts as soon as its inputs exist, and the state is saved after each."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ...core.result import ToolError, ToolResult, Trust
 from ...errors import ToolFailure
 from .spec import Step, Workflow
 
-__all__ = ["Door", "Progressed", "Run", "StepState"]
+__all__ = ["CallTool", "Progressed", "Run", "StepState"]
 
-Door = Callable[..., Awaitable[ToolResult]]
-"""Makes one call of the session that runs the workflow: `door(name, arguments, **fields of Call)`."""
+CallTool = Callable[..., Awaitable[ToolResult]]
+"""Makes one call of the session that runs the workflow: `call_tool(name, arguments, **fields of Call)`."""
 
 
 _CUT_OFF: Final = ("cancelled", "outcome_unknown")
-"""What a call came to that was stopped in the middle."""
+"""Outcomes of a call that was stopped midway."""
 
 Progressed = Callable[[float, float, str], Awaitable[None]]
-"""Is told of every step that ended: how many of how many, and which."""
+"""Callback for every step that ended: number of ended steps, number of steps, and the step."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StepState:
-    """What is known of one step. `attempt` is that of the call which ran, or is to run next."""
+    """State of one step. `attempt` is that of the call which ran, or is to run next."""
 
     status: Literal["waiting", "completed", "failed", "skipped"] = "waiting"
     value: Any = None
@@ -36,10 +36,10 @@ class StepState:
     call_id: str = ""
     error: ToolError | None = None
     trust: Trust = "local"
-    """How far what it gave is to be trusted, be it a value or an error."""
+    """Trust of its value or error."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept."""
+        """Return the saved form."""
         if self.status == "completed":
             kept = {"status": "completed", "value": self.value, "attempt": self.attempt, "call_id": self.call_id}
             return {**kept, "trust": self.trust}
@@ -47,9 +47,9 @@ class StepState:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any], *, retry: bool) -> Self:
-        """Return what was kept. A step that failed is tried under a new key where somebody wants that (`retry`).
+        """Return the saved state. With `retry` a failed step is tried again under a new key.
 
-        Else it meets what it came to before: nobody was told yet, and a crash is no reason to run it twice.
+        Otherwise it gets its earlier outcome: no caller has seen it yet, and a crash is no reason to run it twice.
         """
         given = {key: value for key, value in kept.items() if key != "failed"}
         state = cls(**given)
@@ -57,13 +57,13 @@ class StepState:
         return state
 
     def shown(self) -> dict[str, Any]:
-        """Return what the caller is told."""
-        told: dict[str, Any] = {"status": self.status}
+        """Return the report for the caller."""
+        report: dict[str, Any] = {"status": self.status}
         if self.call_id:
-            told["call_id"] = self.call_id
+            report["call_id"] = self.call_id
         if self.error is not None:
-            told["error"] = {"code": self.error.code, "message": self.error.message}
-        return told
+            report["error"] = {"code": self.error.code, "message": self.error.message}
+        return report
 
 
 @dataclass(kw_only=True)
@@ -73,11 +73,11 @@ class Run:
     id: str
     workflow: Workflow
     input: Mapping[str, Any]
-    door: Door
+    door: CallTool
     keep: Callable[[Run], Awaitable[None]]
     may_repeat: Callable[[str], bool]
-    """Whether a call of that tool may be made again when nobody knows what came of the first one."""
-    told: Progressed | None = None
+    """Whether a call of that tool may be made again when the outcome of the first one is unknown."""
+    on_progress: Progressed | None = None
     steps: dict[str, StepState] = field(default_factory=dict[str, StepState])
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def trust(self) -> Trust:
-        """How far the run is to be trusted: as its least trusted step."""
+        """Trust of the run: that of its least trusted step."""
         known = {state.trust for state in self.steps.values()}
         return "untrusted" if "untrusted" in known else "reviewed" if "reviewed" in known else "local"
 
@@ -101,7 +101,7 @@ class Run:
         return {"input": self.input, "steps": done}
 
     async def __call__(self) -> None:
-        """Run what has not ended well before. A step that fails keeps back those that need it, and nothing else."""
+        """Run the steps that have not succeeded before. A failed step only holds back those that need it."""
         ended = {name: anyio.Event() for name in self.steps}
         async with anyio.create_task_group() as group:
             for step in self.workflow.steps:
@@ -152,20 +152,20 @@ class Run:
         )
 
     async def _tell(self, step: Step) -> None:
-        if self.told is not None:
+        if self.on_progress is not None:
             over = sum(state.status != "waiting" for state in self.steps.values())
-            await self.told(over, len(self.steps), f"{step.name}: {self.steps[step.name].status}")
+            await self.on_progress(over, len(self.steps), f"{step.name}: {self.steps[step.name].status}")
 
 
 def _was_cut_off(result: ToolResult) -> bool:
-    """Whether this is what an earlier process left of the step."""
+    """Whether this is the outcome of a step that an earlier process left unfinished."""
     return "replayed" in result.meta and result.error is not None and result.error.code in _CUT_OFF
 
 
 def _unknown(result: ToolResult) -> ToolError:
-    """Return what is said of a step that was cut off and is not repeated, however its process ended."""
-    said = result.error.message if result.error is not None else ""
-    return ToolError(code="outcome_unknown", message=f"it was cut off, and not run again: {said}")
+    """Return the error of a step that was cut off and is not repeated, for any end of its process."""
+    reason = result.error.message if result.error is not None else ""
+    return ToolError(code="outcome_unknown", message=f"it was cut off, and not run again: {reason}")
 
 
 def _failure(result: ToolResult) -> ToolError | None:
@@ -177,7 +177,7 @@ def _failure(result: ToolResult) -> ToolError | None:
 
 
 def _value(result: ToolResult) -> Any:
-    """Return what a step gave: its structured content, else its text, read as JSON where it is an object or a list."""
+    """Return the value of a step: its structured content, else its text, parsed if it is a JSON object or array."""
     if result.structured_content is not None:
         return result.structured_content
     text = result.text

@@ -1,4 +1,4 @@
-"""The source of workflows: each is a tool; what it does is calls of other tools, each through the one door."""
+"""Source of workflows: each is a tool whose work is calls of other tools, each through the pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...core.result import ToolResult, Trust
 from ...core.tool import Annotations, Execution, Tool
 from ...errors import ConfigError, ToolFailure
 from ..source import Listing, Publish
-from .run import Door, Run, StepState
+from .run import CallTool, Run, StepState
 from .spec import RESUME, Missing, Workflow, check, read_workflow
 
 __all__ = ["SOURCE", "Host", "Runs", "WorkflowSource"]
@@ -23,10 +23,10 @@ SOURCE: Final = "workflows"
 
 
 class Runs(Protocol):
-    """What is kept of runs that have not ended well."""
+    """Store of runs that have not succeeded."""
 
     async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
-        """Return what was kept last; None for a run that this principal does not have."""
+        """Return the last saved state; None for a run that this principal does not have."""
         ...
 
     async def save(self, id: str, principal: str, state: Mapping[str, Any]) -> None:
@@ -39,14 +39,14 @@ class Runs(Protocol):
 
 
 class Host(Protocol):
-    """What the workflows need of a crib."""
+    """Services of a crib for workflows."""
 
     @property
     def catalog(self) -> Catalog:
-        """What exists now."""
+        """The current catalog."""
         ...
 
-    def door_of(self, context: Context) -> Door:
+    def door_of(self, context: Context) -> CallTool:
         """Return how a call of the same session is made."""
         ...
 
@@ -59,7 +59,7 @@ class WorkflowSource:
     """All workflows of a crib. One that cannot be read is a problem, and hides no other."""
 
     def __init__(self, host: Host, runs: Runs) -> None:
-        """`host` is the crib; `runs` keeps what a run that breaks off had done."""
+        """`host` is the crib; `runs` stores the state of interrupted runs."""
         self._host = host
         self._runs = runs
         self._workflows: dict[str, Workflow] = {}
@@ -78,7 +78,7 @@ class WorkflowSource:
         return SourceState(source=SOURCE, kind="workflows", state=state, tools=len(self._workflows))
 
     async def open(self, publish: Publish) -> None:
-        """Publish what is there, now and whenever it changes."""
+        """Publish the listing, now and at every change."""
         self._publish = publish
         self.refresh()
 
@@ -108,7 +108,7 @@ class WorkflowSource:
         self.refresh()
 
     def refresh(self) -> None:
-        """Publish again: what a workflow may do hangs on the tools that it calls."""
+        """Publish again: the annotations of a workflow depend on the tools that it calls."""
         if self._publish is not None:
             tools = tuple(_tool(workflow, self._tools_of(workflow)) for workflow in self._workflows.values())
             self._publish(Listing(tools=tools, problems=tuple(self._problems.values())))
@@ -119,7 +119,7 @@ class WorkflowSource:
         return not used.isdisjoint(names)
 
     def check(self, name: str) -> list[str]:
-        """Return what is known to fail in a workflow with the tools that there are now."""
+        """Return the known defects of a workflow with the present tools."""
         return check(self._workflows[name], self._host.catalog.find)
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -132,7 +132,7 @@ class WorkflowSource:
         """Run a workflow, or go on with a run. Nothing runs when something is known to fail."""
         workflow = self._workflows.get(tool.local_name)
         if workflow is None:
-            raise ToolFailure("not_found", f"there is no workflow {tool.local_name}")
+            raise ToolFailure("not_found", f"unknown workflow {tool.local_name}")
         if wrong := self.check(workflow.name):
             raise ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
         given = dict(arguments)
@@ -170,7 +170,7 @@ class WorkflowSource:
             door=self._host.door_of(context),
             keep=keep,
             may_repeat=self._may_repeat,
-            told=context.report,
+            on_progress=context.report,
             steps={step.name: steps.get(step.name, StepState()) for step in workflow.steps},
         )
 
@@ -225,15 +225,15 @@ def _answer(run: Run) -> ToolResult:
 
 
 def _broken_off(run: Run) -> ToolResult:
-    """Say which step failed and why, what has run, and how to go on."""
+    """Report the failed step with its error, the steps that ran, and how to continue."""
     name = run.failed[0]
     state = run.steps[name]
     code = state.error.code if state.error else "internal"
     tool = next(step.tool for step in run.workflow.steps if step.name == name)
-    said = state.error.message if state.error else "it did not end"
+    reason = state.error.message if state.error else "it did not end"
     return ToolResult.failed(
         code,
-        f"step {name} ({tool}) failed: {said}",
+        f"step {name} ({tool}) failed: {reason}",
         hint=f"steps that ended well do not run again: same arguments and {RESUME} {run.id!r} to go on",
         details={"steps": {name: state.shown() for name, state in run.steps.items()}, RESUME: run.id},
     )

@@ -26,7 +26,7 @@ _MAX_DEPTH: Final = 64
 
 
 class Missing(ToolFailure):
-    """A path leads to nothing in what is there now."""
+    """A path that leads to no value in the present document."""
 
     def __init__(self, path: str) -> None:
         super().__init__("invalid_arguments", f"nothing is at {path}", hint="give the path a `default`")
@@ -46,7 +46,7 @@ class Reference:
     has_default: bool = False
 
     def value(self, document: Mapping[str, Any]) -> Any:
-        """Return what is there. Raises `Missing`."""
+        """Return the value at the path. Raises `Missing`."""
         found = self.query.find(cast("Any", document)).values()
         if self.names is None:
             return found
@@ -77,7 +77,7 @@ class Template:
 
     @property
     def tree(self) -> Any:
-        """What was written, with a `Reference` in place of each `$from`; a `$text` is told apart by `is_text`."""
+        """The written tree, with a `Reference` in place of each `$from`; `is_text` marks a `$text`."""
         return self._tree
 
     def fill(self, document: Mapping[str, Any]) -> Any:
@@ -148,7 +148,7 @@ def _reference(path: Any, where: tuple[str | int, ...]) -> Reference:
     try:
         query = compile(path)
     except JSONPathError as error:
-        raise UsageError(f"{_at(where)}: {path!r} is no JSON path: {error}") from None
+        raise UsageError(f"{_at(where)}: {path!r} is not a JSON path: {error}") from None
     way = _way(query)
     root, *rest = way
     if root not in ("input", "steps") or (root == "steps" and not (rest and isinstance(rest[0], str))):
@@ -190,7 +190,7 @@ def _fill(node: Any, document: Mapping[str, Any]) -> Any:
     if isinstance(node, Reference):
         return node.value(document)
     if isinstance(node, _Text):
-        return "".join(piece if isinstance(piece, str) else _said(piece.value(document)) for piece in node.pieces)
+        return "".join(piece if isinstance(piece, str) else _text_of(piece.value(document)) for piece in node.pieces)
     if isinstance(node, dict):
         return {key: _fill(value, document) for key, value in cast("dict[str, Any]", node).items()}
     if isinstance(node, list):
@@ -198,7 +198,7 @@ def _fill(node: Any, document: Mapping[str, Any]) -> Any:
     return node
 
 
-def _said(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value).decode()
 
 
@@ -307,7 +307,7 @@ def _check_needs(needs: frozenset[str], steps: Mapping[str, Step], key: str) -> 
     for name in sorted(needs - set(steps)):
         near = get_close_matches(name, steps, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"there is no step {name!r}{meant}", key=key)
+        raise ConfigError(f"unknown step {name!r}{meant}", key=key)
 
 
 def _schema(given: Any, key: str) -> Mapping[str, Any]:
@@ -343,7 +343,7 @@ def _mapping(given: Any, key: str, known: tuple[str, ...] | None = None) -> Mapp
     values = cast("Mapping[Any, Any]", given)
     for name in values:
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"{name!r} is no name", key=key)
+            raise ConfigError(f"{name!r} is not a name", key=key)
         if known is not None and name not in known:
             near = get_close_matches(name, known, n=1)
             meant = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
@@ -369,11 +369,11 @@ _ANY: Final = frozenset[str]()
 
 
 def check(workflow: Workflow, find: Callable[[str], Tool | None]) -> list[str]:
-    """Return what is wrong, each with the place in the workflow; empty when nothing is known to be."""
+    """Return the defects, each with its place in the workflow; empty without known ones."""
     found = {step.name: find(step.tool) for step in workflow.steps}
     tools = {name: tool for name, tool in found.items() if tool is not None}
     missing = [step for step in workflow.steps if step.name not in tools]
-    unknown = [f"steps.{step.name}.tool: there is no tool {step.tool!r}" for step in missing]
+    unknown = [f"steps.{step.name}.tool: unknown tool {step.tool!r}" for step in missing]
     return unknown + [
         f"steps.{step.name}.arguments{problem}"
         for step in workflow.steps
@@ -424,7 +424,7 @@ def _mismatch(name: str, given: frozenset[str], wanted: frozenset[str], what: st
 
 
 def _types_at(reference: Reference, tools: Mapping[str, Tool], workflow: Workflow) -> frozenset[str]:
-    """Return the types that can be at the end of the path, as far as the schemas say; none for no idea."""
+    """Return the possible types at the end of the path, as far as the schemas define them; empty if unknown."""
     if reference.names is None:
         return frozenset({"array"})
     if reference.root == "input":

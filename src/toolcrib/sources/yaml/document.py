@@ -24,9 +24,9 @@ __all__ = [
     "ENTRIES",
     "MAX_NODES",
     "CallTool",
+    "CallableEntry",
+    "CatalogListing",
     "Document",
-    "Offer",
-    "Offers",
     "YamlOptions",
     "read_catalog",
     "read_document",
@@ -42,10 +42,10 @@ _MAX_CHUNKS: Final = 5_000
 """Parts that a broken document is taken apart into, some 30 µs each."""
 
 _MAX_TOLD: Final = 100
-"""Broken places of one document that are told one by one."""
+"""Defects of one document that are reported one by one."""
 
 _ODD: Final = re.compile("[^\\t\\n\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
-"""What YAML refuses, and bytes that were no UTF-8."""
+"""Characters that YAML rejects, and bytes that are not UTF-8."""
 
 _KEY: Final = re.compile(r"(?:[A-Za-z_][\w.-]*|\"[^\"]+\"|'[^']+')\s*:(?:\s|$)")
 _DASH: Final = re.compile(r"( *)-(?:\s|$)")
@@ -54,7 +54,7 @@ _NAMED: Final = re.compile(r"( *)-\s+name\s*:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a catalog says: its entries in order, the other keys at its root, and what could not be read."""
+    """Content of a catalog: its entries in order, the other keys at its root, and the unreadable parts."""
 
     entries: tuple[Node, ...] = ()
     sections: dict[str, Node] = field(default_factory=dict[str, Node])
@@ -63,7 +63,7 @@ class Document:
 
 
 def read_document(text: str, file: str) -> Document:
-    """Return what `text` says. Raises `ConfigError` when it is no catalog at all."""
+    """Parse `text`. Raises `ConfigError` if it is not a catalog at all."""
     try:
         root = parse_yaml(text, file, max_nodes=MAX_NODES)
     except TooManyValues:
@@ -82,7 +82,7 @@ def _whole(root: Node, file: str) -> Document:
     sections = {member.key: member.node for member in root.members}
     entries = sections.pop(ENTRIES, None)
     if entries is None:
-        raise ConfigError(f"this is no catalog: it has no list `{ENTRIES}`", file=file)
+        raise ConfigError(f"not a catalog: it has no list `{ENTRIES}`", file=file)
     if entries.kind == "scalar" and entries.value is None:
         return Document(sections=sections)
     if entries.kind != "sequence":
@@ -151,7 +151,7 @@ def _split(lines: Sequence[str]) -> tuple[list[_Chunk], list[int]]:
     chunks: list[_Chunk] = []
     strays: list[int] = []
     column = _column(lines)
-    in_list = _DASH.match(next(_said(lines), "")) is not None
+    in_list = _DASH.match(next(_content_lines(lines), "")) is not None
     for number, line in enumerate(lines):
         if not line.strip() or line.lstrip().startswith("#") or line.rstrip() in ("---", "..."):
             if chunks:  # kept: a text may have lines that begin with `#`
@@ -181,13 +181,13 @@ def _column(lines: Sequence[str]) -> int:
     return next((len(match[1]) for match in map(_DASH.match, lines) if match), 0)
 
 
-def _said(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that say something."""
+def _content_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines with content."""
     return (line for line in lines if line.strip() and not line.lstrip().startswith("#") and line.rstrip() != "---")
 
 
 CallTool = Callable[[str, str, Mapping[str, Any], Context], Awaitable[ToolResult]]
-"""Calls a tool of a server for whoever makes this call, through the one door: server, tool, arguments, context."""
+"""Calls a tool of a server for the caller, through the pipeline: server, tool, arguments, context."""
 
 
 def _literal(text: str) -> str:
@@ -198,7 +198,7 @@ def _literal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlOptions:
-    """How one catalog is read and run. Frozen, and as old as its source."""
+    """Reading and running options of one catalog. Frozen, and as old as its source."""
 
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Ours; a command gets only the harmless part of it."""
@@ -207,9 +207,9 @@ class YamlOptions:
     code: tuple[Path, ...] | None = ()
     """Folders, beside the catalog's own, that its modules may come from; None: it may not load code at all."""
     trusted: Callable[[Path, bytes], bool] = lambda path, content: True
-    """Whether the operator has agreed to a file with this content. What it refuses is not read any further."""
+    """Whether the operator has agreed to a file with this content. A refused one is not read any further."""
     also_watched: tuple[Path, ...] = ()
-    """Files whose change makes the catalog be read again: the record of what is trusted."""
+    """Files whose change triggers a new reading: the record of trusted catalogs."""
     call_tool: CallTool | None = None
     """None: entries that name an MCP tool are unavailable."""
     poll_seconds: float = POLL_SECONDS
@@ -221,26 +221,26 @@ _SECTIONS: Final = ("tool_classification", "capability_categories", "skill_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class CallableEntry:
     """One entry that can be called."""
 
     entry: Entry
     located: Located | None = None
-    """Where its module is."""
+    """File of its module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offers:
-    """What one reading of a catalog brought."""
+class CatalogListing:
+    """Result of one reading of a catalog."""
 
-    offers: tuple[Offer, ...]
+    entries: tuple[CallableEntry, ...]
     problems: tuple[Problem, ...]
     groups: SkillGroups = field(default_factory=SkillGroups)
     """The catalog's `skill_groups`."""
 
 
-def read_catalog(source: str, path: Path, content: bytes, options: YamlOptions, expand: Expand) -> Offers:
-    """Return what `content`, which `path` has, offers. Raises `ConfigError` when it is no catalog at all."""
+def read_catalog(source: str, path: Path, content: bytes, options: YamlOptions, expand: Expand) -> CatalogListing:
+    """Return the tools of `content`, read from `path`. Raises `ConfigError` if it is not a catalog at all."""
     if len(content) > MAX_BYTES:
         raise ConfigError(f"is larger than {MAX_BYTES >> 20} MiB; split it into several catalogs", file=str(path))
     text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
@@ -249,7 +249,7 @@ def read_catalog(source: str, path: Path, content: bytes, options: YamlOptions, 
     for sentence in document.broken:
         report.add("bad_tool", sentence)
     reading = _reading(source, path, document, expand, report)
-    offers: dict[tuple[str, str], Offer] = {}
+    entries: dict[tuple[str, str], CallableEntry] = {}
     for place, node in enumerate(document.entries):
         try:
             entry = read_entry(node, place, reading)
@@ -257,11 +257,13 @@ def read_catalog(source: str, path: Path, content: bytes, options: YamlOptions, 
             report.add("bad_tool", str(error), tool=_name(node))
             continue
         if entry is not None:
-            _take(entry, offers, path, options, report)
+            _take(entry, entries, path, options, report)
     groups = SkillGroups.of(document.sections["skill_groups"].plain()) if "skill_groups" in document.sections else None
     for sentence in groups.problems if groups else ():
         report.add("bad_config", f"{path}: {sentence}")
-    return Offers(offers=tuple(offers.values()), problems=tuple(report.problems), groups=groups or SkillGroups())
+    return CatalogListing(
+        entries=tuple(entries.values()), problems=tuple(report.problems), groups=groups or SkillGroups()
+    )
 
 
 class _Report:
@@ -274,7 +276,7 @@ class _Report:
 
 
 def _reading(source: str, path: Path, document: Document, expand: Expand, report: _Report) -> Reading:
-    """Take what the sections say of the entries; a section that is not as expected costs nothing but itself."""
+    """Apply the sections to the entries; a malformed section affects only itself."""
     serial: frozenset[str] = frozenset()
     categories: tuple[str, ...] = ()
     for key, node in document.sections.items():
@@ -292,18 +294,18 @@ def _reading(source: str, path: Path, document: Document, expand: Expand, report
 
 
 def _take(
-    entry: Entry, offers: dict[tuple[str, str], Offer], path: Path, options: YamlOptions, report: _Report
+    entry: Entry, entries: dict[tuple[str, str], CallableEntry], path: Path, options: YamlOptions, report: _Report
 ) -> None:
     name, where = entry.tool.name, f"{path}:{entry.line}"
     for warning in entry.warnings:
         report.add("unknown_key", warning, tool=name)
     key = (name, entry.tool.version)
-    if (first := offers.get(key)) is not None:
+    if (first := entries.get(key)) is not None:
         there = f"{name} stands here a second time; the first one, on line {first.entry.line}, counts"
         report.add("duplicate", f"{where}: {there}", tool=name, hint="Rename one of the two, or remove it.")
         return
     try:
-        offers[key] = Offer(entry=entry, located=_ready(entry, path, options))
+        entries[key] = CallableEntry(entry=entry, located=_ready(entry, path, options))
     except (OSError, ValueError) as reason:
         report.add("unavailable", f"{where}: {name} is not offered: {reason}", tool=name)
 
@@ -331,7 +333,7 @@ def _inside(path: Path, relative: str) -> None:
     if not there.is_relative_to(path.parent.resolve()):
         raise ValueError(f"{relative} leads out of the catalog's folder")
     if not there.exists():
-        raise ValueError(f"there is no file {relative} beside the catalog")
+        raise ValueError(f"no file {relative} beside the catalog")
 
 
 def _name(node: Node) -> str:

@@ -21,8 +21,8 @@ from ...core.tool import (
     CapabilityType,
     Execution,
     Guidance,
-    Lineage,
     Tool,
+    VersionInfo,
 )
 from ...core.versions import read_migrations, retiring
 from ...errors import ConfigError
@@ -47,13 +47,13 @@ __all__ = [
 ]
 
 Expand = Callable[[str, bool], str]
-"""Replaces `${VAR}` in a text; True says that what comes out may be a secret. Raises `ConfigError` when it is unset."""
+"""Replaces `${VAR}` in a text; True marks the result as possibly secret. Raises `ConfigError` when it is unset."""
 
 _OPEN: Final = ("cwd", "url")
 """Keys whose variables are places, not secrets."""
 
 _MAX_TOLD: Final = 20
-"""Unknown keys of one mapping that are told one by one."""
+"""Unknown keys of one mapping that are reported one by one."""
 _SHOWN: Final = 80
 """Characters of a wrong value that an error quotes."""
 
@@ -64,7 +64,7 @@ class Fields:
     """Reads one mapping. Made for one pass over one entry."""
 
     def __init__(self, node: Node, file: str, path: tuple[str, ...], expand: Expand) -> None:
-        """`path` leads to the mapping, for messages. Raises `ConfigError` when it is none."""
+        """`path` leads to the mapping, for messages. Raises `ConfigError` for another node."""
         self._node = node
         self._file = file
         self._path = path
@@ -87,7 +87,7 @@ class Fields:
         return ConfigError(message, file=where, key=".".join((*self._path, *keys)))
 
     def unknown(self, known: Iterable[str]) -> list[str]:
-        """Return one sentence for each key that is none of `known`, with the one that it may have meant."""
+        """Return one sentence for each key outside of `known`, with the nearest known one."""
         names = tuple(known)
         sentences: list[str] = []
         for key in self.keys:
@@ -129,7 +129,7 @@ class Fields:
         return node.value
 
     def number(self, key: str) -> float | None:
-        """Return a number above 0, or None when there is none."""
+        """Return a number above 0, or None if missing."""
         node = self._at(key)
         if self._is_null(node):
             return None
@@ -139,18 +139,18 @@ class Fields:
         return value
 
     def choice(self, key: str, choices: Iterable[str], default: str) -> str:
-        """Return one of `choices`, whatever its case."""
+        """Return one of `choices`, ignoring case."""
         given = self.text(key, default)
         names = {choice.lower(): choice for choice in choices}
         found = names.get(given.lower())
         if found is None:
             close = nearest(given[:_SHOWN], names.values(), 1)
             meant = f"; did you mean {close[0]!r}?" if close else ""
-            raise self.error(f"{given[:_SHOWN]!r} is none of {', '.join(names.values())}{meant}", key)
+            raise self.error(f"{given[:_SHOWN]!r} is not one of {', '.join(names.values())}{meant}", key)
         return found
 
     def mapping(self, key: str) -> Mapping[str, Any]:
-        """Return a mapping as plain data, empty when there is none."""
+        """Return a mapping as plain data, empty if missing."""
         node = self._at(key)
         if self._is_null(node):
             return {}
@@ -159,7 +159,7 @@ class Fields:
         return node.plain()
 
     def strings(self, key: str) -> Mapping[str, str]:
-        """Return a mapping from name to text, empty when there is none."""
+        """Return a mapping from name to text, empty if missing."""
         node = self._at(key)
         inner = self.inside(key) if not self._is_null(node) else None
         return {name: inner.text(name) for name in inner.keys} if inner else {}
@@ -176,14 +176,14 @@ class Fields:
             raise self.error(str(error), *keys) from None
 
     def template(self, text: str, *keys: str) -> Template:
-        """Return `text`, which stands at `keys`, as a template."""
+        """Return `text`, found at `keys`, as a template."""
         try:
             return Template.parse(text, lambda variable: self.expanded(variable, *keys))
         except ValueError as error:
             raise self.error(str(error), *keys) from None
 
     def node(self, key: str) -> Node:
-        """Return what stands at `key`; a null when nothing does."""
+        """Return the node at `key`; a null node if missing."""
         return self._at(key)
 
     def _at(self, key: str) -> Node:
@@ -197,7 +197,7 @@ class Fields:
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _MAX_OUTPUT: Final = 4 << 20
-"""Bytes of one stream of a command that are taken unless the entry says otherwise."""
+"""Default limit for the bytes of one stream of a command."""
 
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -223,7 +223,7 @@ class Command:
     cwd: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     stdin: Literal["none", "json"] = "none"
-    """What the program can read: nothing, or all arguments as one JSON object."""
+    """Input of the program: none, or all arguments as one JSON object."""
     output: _Output = "text"
     max_output: int = _MAX_OUTPUT
     script: str = ""
@@ -250,7 +250,7 @@ class Endpoint:
     """The body of `template`."""
     output: _Output = "text"
     allow_private: bool = False
-    """The host may have a private or loopback address: the operator said so."""
+    """Whether the operator permits a private or loopback address as the host."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -261,7 +261,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegate:
-    """A tool of a mounted MCP server, called through the one door."""
+    """A tool of a mounted MCP server, called through the pipeline."""
 
     server: str
     tool: str
@@ -278,7 +278,7 @@ class SkillText:
 Implementation = Code | Command | Endpoint | Delegate | SkillText
 
 KINDS: Final = ("module", "command", "endpoint", "mcp", "path")
-"""The key that says how an entry runs; an implementation has exactly one."""
+"""Keys of implementations; an entry has exactly one."""
 
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "module": ("module", "class", "function"),
@@ -289,17 +289,17 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _ENDPOINT_KEYS: Final = ("method", "url", "query", "headers", "body", "output", "allow_private")
 _WITH: Final = {"endpoint": "`url` and `method`", "mcp": "`server` and `tool`"}
-"""What the mappings need, for whoever writes a text there."""
+"""Required keys of the mappings, for an entry with a text there."""
 
 
 def read_implementation(fields: Fields) -> tuple[Implementation, list[str]]:
     """Return how the entry runs, and a sentence for each key that is not used. Raises `ConfigError`."""
     kinds = [key for key in KINDS if key in fields]
     if len(kinds) != 1:
-        said = f"has {' and '.join(kinds)}" if kinds else "says nothing of how it runs"
+        problem = f"has {' and '.join(kinds)}" if kinds else "has no implementation"
         near = [] if kinds else [name for key in fields.keys for name in nearest(key, KINDS, 1)]
         meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise fields.error(f"{said}: exactly one of {', '.join(KINDS)} is needed{meant}")
+        raise fields.error(f"{problem}: exactly one of {', '.join(KINDS)} is needed{meant}")
     kind = kinds[0]
     unknown = fields.unknown(_KEYS[kind])
     if kind == "module":
@@ -324,7 +324,7 @@ def _code(fields: Fields) -> Code:
         raise fields.error("exactly one of `class` and `function` is needed beside `module`")
     for key, value in (("module", module), ("class" if name else "function", name or function)):
         if not _DOTTED.fullmatch(value):
-            raise fields.error(f"{value!r} is no name in Python", key)
+            raise fields.error(f"{value!r} is not a Python name", key)
     return Code(module=module, attribute=name or function, is_class=bool(name))
 
 
@@ -333,7 +333,7 @@ def _command(fields: Fields) -> Command:
     if not argv or len(argv[0]) != 1:
         raise fields.error("a list was expected: the program, then its arguments", "command")
     if argv[0][0].names or not argv[0][0].pieces[0]:
-        raise fields.error("the program itself is fixed: no argument may stand in it", "command")
+        raise fields.error("the program itself is fixed: it takes no arguments", "command")
     return _process(fields, argv, "none")
 
 
@@ -372,9 +372,9 @@ def _endpoint(fields: Fields) -> Endpoint:
     url = fields.template(_needed(fields, "url"), "url")
     try:
         parts = urlsplit(url.pieces[0])
-        _ = parts.port  # raises for one that is no number
+        _ = parts.port  # raises for an invalid port
     except ValueError as error:
-        raise fields.error(f"this is no URL: {error}", "url") from None
+        raise fields.error(f"not a URL: {error}", "url") from None
     if parts.scheme not in ("http", "https"):
         raise fields.error("an http:// or https:// URL was expected", "url")
     if not parts.netloc or (url.names and not (parts.path or parts.query)):
@@ -382,7 +382,7 @@ def _endpoint(fields: Fields) -> Endpoint:
     headers = {name.lower(): template for name, template in _templates(fields, "headers").items()}
     for name in headers:
         if not _HEADER.fullmatch(name):
-            raise fields.error(f"{name!r} is no name of a header", "headers")
+            raise fields.error(f"{name!r} is not a header name", "headers")
     body, content = _body(fields, method)
     return Endpoint(
         method=method,
@@ -444,7 +444,7 @@ _NO_TURNS: Final = ("",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What an entry is read against."""
+    """Shared context for reading the entries of one catalog."""
 
     source: str
     file: str
@@ -511,7 +511,7 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         tags=tags,
         aliases=fields.texts("aliases"),
         core=_level(fields) == 1,
-        lineage=_lineage(fields, schema),
+        version_info=_lineage(fields, schema),
         approval=cast("Any", fields.choice("approval", ("never", "mode", "always"), "mode")),
         execution=Execution(
             timeout=fields.number("timeout"),
@@ -526,27 +526,27 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
     )
 
 
-def _lineage(fields: Fields, schema: Mapping[str, Any]) -> Lineage:
+def _lineage(fields: Fields, schema: Mapping[str, Any]) -> VersionInfo:
     why, instead = fields.text("deprecated"), fields.text("replaced_by")
     if instead and not why:
-        raise fields.error("says what to use instead of a deprecated tool: say why, with `deprecated`", "replaced_by")
+        raise fields.error("needs `deprecated` with the reason", "replaced_by")
     try:
         migrations = read_migrations(fields.mapping("migrations"), schema)
     except ValueError as error:
         raise fields.error(str(error), "migrations") from None
-    made = Lineage(version=fields.text("version"), deprecated=why, replaced_by=instead, migrations=migrations)
+    made = VersionInfo(version=fields.text("version"), deprecated=why, replaced_by=instead, migrations=migrations)
     return made if made != NO_LINEAGE else NO_LINEAGE
 
 
 def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str, ...]:
-    """Return what the pipeline may rely on; only code of ours can write through the session's workspace.
+    """Return the properties that the pipeline relies on; only built-in code can write through the session's workspace.
 
-    What an endpoint answers was written elsewhere, unless the entry says `reviewed`.
+    An endpoint's answer is foreign text, unless the entry declares `reviewed`.
     """
     traits = fields.texts("traits")
     for trait in traits:
         if trait not in TRAITS:
-            raise fields.error(f"{trait!r} is none of {', '.join(TRAITS)}", "traits")
+            raise fields.error(f"{trait!r} is not one of {', '.join(TRAITS)}", "traits")
     if "file_writer" in traits and not isinstance(implementation, Code):
         raise fields.error("file_writer is for code that writes by `context.call.workspace`", "traits")
     is_told = "untrusted" in traits or "reviewed" in traits
@@ -610,7 +610,7 @@ def _schema(fields: Fields, implementation: Implementation | None, warnings: lis
     properties = schema.get("properties", {})
     for name in used:
         if not isinstance(properties, Mapping) or name not in properties:
-            message = f"{{{name}}} is no argument of the input_schema; write {{{{{name}}}}} for the text itself"
+            message = f"{{{name}}} is not an argument of the input_schema; write {{{{{name}}}}} for the text itself"
             raise fields.error(message, "implementation")
     return _compiled(fields, "input_schema", schema, warnings)
 
@@ -626,7 +626,7 @@ def _compiled(fields: Fields, key: str, schema: Mapping[str, Any], warnings: lis
         shown, hidden = clean_schema(schema)
         compile_schema(shown)
     except ValueError as error:
-        raise fields.error(f"is no valid schema: {error}", key) from None
+        raise fields.error(f"is not a valid schema: {error}", key) from None
     if hidden:
         warnings.append(str(fields.error(f"{hidden} invisible characters were removed", key)))
     return shown
@@ -650,7 +650,7 @@ def _annotations(fields: Fields) -> Annotations:
         inner = fields.inside("annotations")
         for key in inner.keys:
             if key not in _HINTS:
-                raise inner.error(f"there is no hint of this name, only {', '.join(_HINTS)}", key)
+                raise inner.error(f"unknown hint (known: {', '.join(_HINTS)})", key)
             hints[key] = inner.flag(key, False)
     return Annotations.from_mcp(hints)
 
@@ -660,7 +660,7 @@ def _arguments(fields: Fields, schema: Mapping[str, Any], key: str) -> tuple[str
     names = fields.texts(key)
     for name in names:
         if name not in schema.get("properties", {}):
-            raise fields.error(f"names {name!r}, which is no argument", key)
+            raise fields.error(f"names {name!r}, which is not an argument", key)
     return names
 
 

@@ -32,13 +32,13 @@ __all__ = ["CodeRunner", "Located", "ToolContext", "load", "locate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Who calls, and from where. Lives as long as one call."""
+    """Caller and origin of a call. Lives as long as the call."""
 
     session_id: str
     conversation_id: str
-    """The same as the session: a conversation is what a session stands for here."""
+    """The session: conversations are sessions here."""
     user_id: str
-    """Whom the conversation serves, as the session says it, else the principal."""
+    """User of the conversation, as the session declares it, else the principal."""
     instance_id: str
     """Empty for a session without an instance."""
     call: Context
@@ -57,17 +57,17 @@ class ToolContext:
 
 
 _MAX_SOURCE: Final = 1 << 20
-"""Bytes of source that are looked into; nobody's tool is larger, generated code may be."""
+"""Bytes of source that are analysed; hand-written tools are smaller, generated code may be larger."""
 
 _LOADING: Final = threading.Lock()
-"""`sys.path` belongs to everybody."""
+"""Lock around changes of `sys.path`, which is global."""
 
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """Where the module of an entry is."""
+    """Location of an entry's module."""
 
     file: Path | None
     """None for a module that has no source file."""
@@ -86,15 +86,15 @@ def locate(code: Code, roots: Iterable[Path]) -> Located:
     spec = _installed(code.module)
     if spec is None:
         places = ", ".join(str(root) for root in roots) or "no folder"
-        raise ValueError(f"there is no module {code.module}, neither in {places} nor installed")
+        raise ValueError(f"no module {code.module}, neither in {places} nor installed")
     file = Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
     return Located(file=file, root=None, streams=_look_into(file, code) if file else False)
 
 
 def load(code: Code, located: Located) -> Any:
-    """Return the class or function, importing its module. Runs the module's code; raises whatever that raises.
+    """Return the class or function, importing its module. Runs the module's code; raises its exceptions.
 
-    Raises `ImportError` when the name stands for another file by now.
+    Raises `ImportError` when the name now belongs to another file.
     """
     with _LOADING:
         if located.root is not None and str(located.root) not in sys.path:
@@ -145,7 +145,7 @@ def _look_into(file: Path, code: Code) -> bool:
     try:
         text = _read(file.read_bytes())
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"{file} is no Python: {error}") from None
+        raise ValueError(f"{file} is not Python: {error}") from None
     first, *inner = code.attribute.split(".")
     if first not in text.names and not text.is_open:
         kind = "class" if code.is_class else "function"
@@ -155,10 +155,10 @@ def _look_into(file: Path, code: Code) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Text:
-    """What the text of a module says of its names."""
+    """Definitions found in the text of a module."""
 
     names: frozenset[str]
-    """Defined, assigned or imported somewhere in it."""
+    """Names defined, assigned or imported in it."""
     is_open: bool
     """It may have any name: by a star, or by a `__getattr__`."""
     yielding: frozenset[str]
@@ -184,7 +184,7 @@ def _read(source: bytes) -> _Text:
 
 
 def _definitions(body: Iterable[ast.stmt]) -> dict[str, _Definition]:
-    """Return what is defined, by name: of two the last, as when it runs."""
+    """Return the definitions by name: of two the last, as when it runs."""
     return {node.name: node for node in body if isinstance(node, _Definition)}
 
 
@@ -198,7 +198,7 @@ def _names_in(node: ast.AST) -> Iterator[str]:
 
 
 def _yields(definition: _Definition) -> bool:
-    """Whether it is a function that yields; what is defined inside of it does not count."""
+    """Whether it is a generator function; nested definitions do not count."""
     pending: list[ast.AST] = [] if isinstance(definition, ast.ClassDef) else [*definition.body]
     while pending:
         node = pending.pop()
@@ -227,7 +227,7 @@ class CodeRunner:
         self._loading = anyio.Lock()
 
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run it. Raises `ToolFailure`: `unavailable` when it cannot be loaded, else what it says itself."""
+        """Run it. Raises `ToolFailure`: `unavailable` when it cannot be loaded, else its own."""
         if self._prepare is None:
             async with self._loading:
                 self._prepare = self._prepare or await self._load(tool)
@@ -289,13 +289,13 @@ def _judged(value: Any) -> ToolResult:
     """Raise the failure that a tool of seed 004 reports as `{"success": false, "error": …}`."""
     result = to_result(value)
     answer: Any = result.structured_content
-    said = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
-    if said.get("success") is not False or "error" not in said:
+    fields = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
+    if fields.get("success") is not False or "error" not in fields:
         return result
-    hint = said.get("recovery_hint")
+    hint = fields.get("recovery_hint")
     raise ToolFailure(
         "tool_error",
-        str(said["error"]),
+        str(fields["error"]),
         hint=hint if isinstance(hint, str) else "",
-        details={key: item for key, item in said.items() if key not in ("success", "error", "recovery_hint")},
+        details={key: item for key, item in fields.items() if key not in ("success", "error", "recovery_hint")},
     )

@@ -32,21 +32,21 @@ _GRACE: Final = 0.25
 """Seconds between SIGTERM and SIGKILL."""
 _STDERR: Final = 64 << 10
 """Bytes of the error stream that are kept: its end."""
-_TOLD: Final = 2_000
+_REASON_CHARACTERS: Final = 2_000
 """Characters of a stream that a failure quotes: its end."""
 _CHUNK: Final = 64 << 10
 _LAST_WORDS: Final = 2.0
 """Seconds for the rest of the output once the process has ended, if something outside its group holds the pipe."""
 
 _INTERPRETERS: Final[Mapping[str, str]] = {".py": sys.executable, ".sh": "sh", ".js": "node", ".mjs": "node"}
-"""What runs a script that is not executable itself."""
+"""Interpreters of scripts that are not executable themselves."""
 
 
 class CommandRunner:
     """One program or script of a catalog."""
 
     def __init__(self, command: Command, folder: Path, environment: Mapping[str, str]) -> None:
-        """`folder` is the catalog's: what a relative `cwd` and a script count from. Ours is `environment`."""
+        """`folder` is the catalog's: base of a relative `cwd` and of scripts. `environment` is that of this process."""
         self._command = command
         self._folder = folder
         self._environment = clean_environment(environment, command.env)
@@ -56,7 +56,7 @@ class CommandRunner:
         """Run it to its end. Raises `ToolFailure`; when cancelled, its whole process group ends first."""
         command = self._command
         argv = self._argv(tool, arguments)
-        said = _Said(limit=command.max_output)
+        captured = _ProcessOutput(limit=command.max_output)
         stdin = PIPE if command.stdin == "json" else DEVNULL
         status: int | None = None
         with anyio.CancelScope(shield=True) as scope:
@@ -65,16 +65,16 @@ class CommandRunner:
             shared_reaper().watch(process.pid)
             try:
                 scope.shield = False
-                await said.listen(process, dumps(arguments))
+                await captured.listen(process, dumps(arguments))
             finally:
                 scope.shield = True
                 await _end(process)
                 shared_reaper().forget(process.pid)
             status = process.returncode
-        return _result(tool, command, status, said)
+        return _result(tool, command, status, captured)
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
-        """Return the program and its arguments as a shell would be told. Raises `ToolFailure` where none can be run."""
+        """Return the program and its arguments as a shell line. Raises `ToolFailure` if it cannot be run."""
         return shlex.join(self._argv(tool, arguments))
 
     def _argv(self, tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
@@ -99,8 +99,8 @@ async def _start(argv: list[str], cwd: str, environment: Mapping[str, str], *, s
         raise ToolFailure("unavailable", f"{argv[0]} cannot be started: {reason}") from error
 
 
-class _Said:
-    """What a process writes, up to a limit."""
+class _ProcessOutput:
+    """Output of a process, up to a limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -109,13 +109,13 @@ class _Said:
         self.is_whole = True
 
     async def listen(self, process: anyio.abc.Process, given: bytes) -> None:
-        """Return when it has ended and said everything, or has said more than the limit."""
+        """Return when the process has ended and its output is complete, or exceeds the limit."""
         async with anyio.create_task_group() as group:
-            group.start_soon(_tell, process, given)
+            group.start_soon(_write, process, given)
             group.start_soon(self._hear_errors, process)
             group.start_soon(self._hear, process, group.cancel_scope)
             await process.wait()
-            _signal(process, signal.SIGKILL)  # what it left behind in its group would hold our ends of the pipes
+            _signal(process, signal.SIGKILL)  # processes left in its group would hold our ends of the pipes
             group.cancel_scope.deadline = anyio.current_time() + _LAST_WORDS
 
     async def _hear(self, process: anyio.abc.Process, scope: anyio.CancelScope) -> None:
@@ -137,7 +137,7 @@ async def _chunks(stream: anyio.abc.ByteReceiveStream | None) -> AsyncGenerator[
             yield await stream.receive(_CHUNK)
 
 
-async def _tell(process: anyio.abc.Process, given: bytes) -> None:
+async def _write(process: anyio.abc.Process, given: bytes) -> None:
     if process.stdin is not None:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             await process.stdin.send(given)
@@ -147,7 +147,7 @@ async def _tell(process: anyio.abc.Process, given: bytes) -> None:
 async def _end(process: anyio.abc.Process) -> None:
     """SIGTERM to the group, a moment, then SIGKILL; take its status and close its pipes.
 
-    Also when the program itself has gone: a cancellation at that moment must not leave what it has started.
+    Also when the program itself has gone: a cancellation at that moment must not leave processes that it started.
     """
     if process.returncode is None:
         _signal(process, signal.SIGTERM)
@@ -163,10 +163,10 @@ def _signal(process: anyio.abc.Process, number: signal.Signals) -> None:
 
 
 def arguments_of(command: Command, arguments: Mapping[str, Any], *, skip: int) -> list[str]:
-    """Return the arguments of the program, each exactly one, whatever it holds.
+    """Return the arguments of the program, each exactly one, with any content.
 
-    A group with an argument that was not given is left out. Raises `ToolFailure` for a value that a program would take
-    for an option.
+    A group with a missing argument is left out. Raises `ToolFailure` for a value that a program would take for an
+    option.
     """
     words: list[str] = []
     for group in command.argv[skip:]:
@@ -178,7 +178,7 @@ def arguments_of(command: Command, arguments: Mapping[str, Any], *, skip: int) -
 
 
 def _filled(template: Template, arguments: Mapping[str, Any], *, is_operand: bool) -> list[str]:
-    """Return what `template` becomes: one word, or one for each item where it is nothing but a list."""
+    """Return the words for `template`: one word, or one for each item of a list that is the whole template."""
     value = arguments.get(template.only) if template.only else None
     if isinstance(value, list):
         words = [as_text(item) for item in cast("list[Any]", value)]
@@ -197,25 +197,25 @@ def _filled(template: Template, arguments: Mapping[str, Any], *, is_operand: boo
     return words
 
 
-def _result(tool: Tool, command: Command, status: int | None, said: _Said) -> ToolResult:
-    text = said.output.decode("utf-8", "replace")
-    if not said.is_whole:
+def _result(tool: Tool, command: Command, status: int | None, captured: _ProcessOutput) -> ToolResult:
+    text = captured.output.decode("utf-8", "replace")
+    if not captured.is_whole:
         raise ToolFailure(
             "too_large",
             f"the output of {tool.name} has more than {command.max_output:,} bytes; it was ended",
             hint="Ask for less of it.",
-            details={"output": text[:_TOLD]},
+            details={"output": text[:_REASON_CHARACTERS]},
         )
     if status != 0:
-        why = (said.errors.decode("utf-8", "replace").strip() or text.strip())[-_TOLD:]
+        why = (captured.errors.decode("utf-8", "replace").strip() or text.strip())[-_REASON_CHARACTERS:]
         ended = f"ended with status {status}" if (status or 0) >= 0 else f"was ended by signal {-(status or 0)}"
-        details = {"exit_status": status, "output": text[-_TOLD:]}
+        details = {"exit_status": status, "output": text[-_REASON_CHARACTERS:]}
         raise ToolFailure("tool_error", ": ".join(filter(None, (f"{tool.name} {ended}", why))), details=details)
     if command.output == "text":
         return ToolResult.of_text(text)
     try:
-        value = read_json(bytes(said.output), limit=command.max_output)
+        value = read_json(bytes(captured.output), limit=command.max_output)
     except ValueError as error:
         message = f"{tool.name} printed no JSON: {error}"
-        raise ToolFailure("tool_error", message, details={"output": text[-_TOLD:]}) from None
+        raise ToolFailure("tool_error", message, details={"output": text[-_REASON_CHARACTERS:]}) from None
     return to_result(value)

@@ -1,4 +1,4 @@
-"""One HTTP request as a tool: what an argument says ends up in one place of it and changes nothing else."""
+"""One HTTP request as a tool: an argument fills one place of it and changes nothing else."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _TOLD: Final = 2_000
 _CODES: Final[Mapping[int, str]] = {401: "denied", 403: "denied", 404: "tool_error"}
 _BUSY: Final = (429, 502, 503, 504)
 _BETWEEN: Final = (502, 504)
-"""What lies between says that it had no answer: what lies behind may have acted."""
-_LOOK_FIRST: Final = "check what it did before calling it again"
+"""Status codes of proxies without an answer: the server behind may have acted."""
+_LOOK_FIRST: Final = "check its effects before calling it again"
 
 
 class EndpointRunner:
     """One endpoint, with the connections that it keeps. Closed with its source."""
 
     def __init__(self, endpoint: Endpoint, client: WebClient | None = None) -> None:
-        """`client` stays its giver's, who closes it; None makes one for the hosts that the endpoint may reach."""
+        """`client` is the caller's, who closes it; None makes one with the endpoint's permitted addresses."""
         self._endpoint = endpoint
         self._client = client
         self._is_own = client is None
@@ -56,7 +56,7 @@ class EndpointRunner:
         return _result(tool, endpoint, answer)
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
-        """Return the curl line that a call would be. Raises `ToolFailure` where none can be made."""
+        """Return the curl line of a call. Raises `ToolFailure` for arguments without a valid request."""
         from ...net.client import curl  # as above
 
         return curl(self._request(arguments))
@@ -109,7 +109,7 @@ def _quoted(value: Any) -> str:
     """Return a value as one segment. Empty, `.` and `..` would name something else (security.md T21)."""
     text = as_text(value)
     if text in ("", ".", ".."):
-        raise ToolFailure("invalid_arguments", f"{text!r} cannot stand in an address")
+        raise ToolFailure("invalid_arguments", f"{text!r} is not allowed in an address")
     return quote(text, safe="")
 
 

@@ -1,7 +1,7 @@
 """One YAML catalog as a source of tools (`sources.source.Source`): read, run, and read again when its file changes.
 
-A catalog that cannot be read any more, or that the operator has not agreed to, leaves the last good listing standing.
-Calls that run are not disturbed by a change; what an entry runs is kept as long as the entry says the same.
+An unreadable catalog, or one that the operator has not agreed to, leaves the last good listing in place. Running calls
+are not disturbed by a change; the runner of an entry is kept as long as the entry is unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ...system.tasks import Background
 from ...system.threads import Threads
 from ..skill_folder import answer, read_skill
 from ..source import Listing, Publish
-from .document import CallTool, Offer, Offers, YamlOptions, read_catalog
+from .document import CallableEntry, CallTool, CatalogListing, YamlOptions, read_catalog
 from .entry import Code, Command, Delegate, Endpoint, Implementation, SkillText
 from .run_code import CodeRunner, Located
 from .run_command import CommandRunner
@@ -43,7 +43,7 @@ __all__ = ["YamlSource"]
 
 _log: Final = logging.getLogger(__name__)
 _SHORTEST_SECRET: Final = 8
-"""Characters of a variable's value that is masked; a shorter one stands in every other sentence."""
+"""Minimum length of a variable's value that is masked; shorter values occur in ordinary text."""
 
 _Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
 
@@ -52,14 +52,14 @@ _Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
 class _Ready:
     """One entry with what runs it."""
 
-    offer: Offer
+    item: CallableEntry
     run: _Run
     output: Validator | None
-    """What a success must be."""
+    """Validator of successful results."""
 
-    def runs(self, offer: Offer) -> bool:
-        """Whether what runs this entry runs `offer` as well."""
-        mine, theirs = self.offer, offer
+    def runs(self, item: CallableEntry) -> bool:
+        """Whether what runs this entry runs `item` as well."""
+        mine, theirs = self.item, item
         same = mine.entry.implementation == theirs.entry.implementation
         return same and _place(mine.located) == _place(theirs.located)
 
@@ -115,7 +115,7 @@ class YamlSource:
         """Return what decides what runs: the catalog, and what its entries name beside it, once it was read."""
         named = [self._path]
         for entry in self._entries.values():
-            located, implementation = entry.offer.located, entry.offer.entry.implementation
+            located, implementation = entry.item.located, entry.item.entry.implementation
             if located is not None and located.file is not None and located.root is not None:
                 named.append(located.file)
             elif isinstance(implementation, Command) and implementation.script:
@@ -136,18 +136,18 @@ class YamlSource:
         await self._ready.wait()
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str | None:
-        """Return the request or the command that a call would be, secrets masked; None for what is neither.
+        """Return the request or the command of a call, secrets masked; None for an entry without either.
 
-        Raises `ToolFailure` for arguments of which none can be made.
+        Raises `ToolFailure` for arguments without a valid one.
         """
         found = self._entries.get(_key(tool))
         if found is None or not isinstance(found.run, CommandRunner | EndpointRunner):
             return None
-        told = found.run.describe(tool, arguments)
-        return told if self._redactor is None else self._redactor.text(told)
+        description = found.run.describe(tool, arguments)
+        return description if self._redactor is None else self._redactor.text(description)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run the entry; raises `ToolFailure`. A secret of the catalog is masked in whatever comes back."""
+        """Run the entry; raises `ToolFailure`. Secrets of the catalog are masked in the result."""
         found = self._entries.get(_key(tool))
         if found is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
@@ -174,10 +174,10 @@ class YamlSource:
         shared_reaper().release()
 
     async def _read(self) -> None:
-        """Read the file; publish when it says something else, or has another trouble, than the last time."""
+        """Read the file; publish if its content or its problem changed."""
         try:
             await self._read_once()
-        except Exception as error:  # noqa: BLE001 - whatever a file can do to us, the next version of it is read
+        except Exception as error:  # noqa: BLE001 - any failure of a file: its next version is read
             _log.warning("catalog %s cannot be read", self._name, exc_info=error)
             self._fail(Problem(source=self._name, code="unreadable", message=f"{self._path}: {error}"))
         self._ready.set()
@@ -194,34 +194,34 @@ class YamlSource:
                 return
             expand = partial(_expanded, self._options.expand, secrets)
             read = partial(read_catalog, self._name, self._path, content, self._options, expand)
-            offers = await anyio.to_thread.run_sync(read)
+            entries = await anyio.to_thread.run_sync(read)
         except ConfigError as error:
             self._fail(Problem(source=self._name, code="unreadable", message=str(error)))
             return
         self._digest, self._trouble = digest, None
         masked = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
         self._redactor = Redactor(masked) if masked else None
-        self._take(offers)
+        self._take(entries)
 
-    def _take(self, offers: Offers) -> None:
+    def _take(self, entries: CatalogListing) -> None:
         before = self._entries
-        self._groups = offers.groups
-        self._entries = {_key(offer.entry.tool): self._prepared(offer, before) for offer in offers.offers}
+        self._groups = entries.groups
+        self._entries = {_key(item.entry.tool): self._prepared(item, before) for item in entries.entries}
         kept = {id(entry.run) for entry in self._entries.values()}
         self._retired += [entry.run for entry in before.values() if id(entry.run) not in kept]
-        self._tell(Listing(tools=stacked(map(_tool, offers.offers)), problems=offers.problems))
+        self._tell(Listing(tools=stacked(map(_tool, entries.entries)), problems=entries.problems))
 
-    def _prepared(self, offer: Offer, before: Mapping[tuple[str, str], _Ready]) -> _Ready:
-        known = before.get(_key(offer.entry.tool))
-        run = known.run if known and known.runs(offer) else self._runner(offer)
-        promised = offer.entry.tool.output_schema
-        return _Ready(offer=offer, run=run, output=None if promised is None else compile_schema(promised))
+    def _prepared(self, item: CallableEntry, before: Mapping[tuple[str, str], _Ready]) -> _Ready:
+        known = before.get(_key(item.entry.tool))
+        run = known.run if known and known.runs(item) else self._runner(item)
+        promised = item.entry.tool.output_schema
+        return _Ready(item=item, run=run, output=None if promised is None else compile_schema(promised))
 
-    def _runner(self, offer: Offer) -> _Run:
-        how: Implementation | None = offer.entry.implementation
+    def _runner(self, item: CallableEntry) -> _Run:
+        how: Implementation | None = item.entry.implementation
         folder, options = self._path.parent, self._options
-        if isinstance(how, Code) and offer.located is not None:
-            return CodeRunner(how, offer.located, self._threads)
+        if isinstance(how, Code) and item.located is not None:
+            return CodeRunner(how, item.located, self._threads)
         if isinstance(how, Command):
             return CommandRunner(how, folder, options.environment)
         if isinstance(how, Endpoint):
@@ -230,10 +230,10 @@ class YamlSource:
             return partial(_delegate, how, options.call_tool)
         if isinstance(how, SkillText):
             return partial(_show_skill, folder / how.path)
-        raise TypeError(f"nothing runs {how!r}")  # `reading` offers only what has a way to run
+        raise TypeError(f"nothing runs {how!r}")  # `read_catalog` returns only entries with a way to run
 
     def _fail(self, problem: Problem) -> None:
-        """Keep what was listed before, and tell why it is not up to date."""
+        """Keep the earlier listing, and report why it is outdated."""
         if self._trouble != problem:
             self._trouble = problem
             _log.warning("catalog %s: %s", self._name, problem.message)
@@ -257,7 +257,7 @@ def _content(path: Path) -> bytes:
 
 
 def _expanded(expand: Callable[[str], str], secrets: set[str], text: str, is_secret: bool) -> str:
-    """Replace variables, and remember what may not be shown."""
+    """Replace variables, and remember their secret values."""
     value = expand(text)
     if is_secret and value != text:
         secrets.add(value)
@@ -281,11 +281,11 @@ def _key(tool: Tool) -> tuple[str, str]:
     return (tool.local_name, tool.version)
 
 
-def _tool(offer: Offer) -> Tool:
-    tool = offer.entry.tool
+def _tool(item: CallableEntry) -> Tool:
+    tool = item.entry.tool
     return (
         replace(tool, execution=replace(tool.execution, streaming=True))
-        if offer.located and offer.located.streams
+        if item.located and item.located.streams
         else tool
     )
 
@@ -295,7 +295,7 @@ def _checked(tool: Tool, result: ToolResult, output: Validator | None) -> ToolRe
     if output is None or result.is_error or result.spill is not None or result.input_required is not None:
         return result
     if wrong := output.check(result.structured_content):
-        raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema says: {wrong[0]}")
+        raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema declares: {wrong[0]}")
     return result
 
 

@@ -1,7 +1,7 @@
-"""Texts with places for arguments: `{name}` stands for one, `{{` and `}}` for braces, `${NAME}` for a variable.
+"""Texts with places for arguments: `{name}` is one, `{{` and `}}` are braces, `${NAME}` is a variable.
 
-A template says beforehand which arguments it uses, so that one that the schema does not have is found when the catalog
-is read, and it is filled piece by piece: an argument never changes where a piece begins or ends.
+A template lists its arguments in advance, so that one missing from the schema is found when the catalog is read, and it
+is filled piece by piece: an argument never changes the boundaries of a piece.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str, variable: Callable[[str], str]) -> Template:
-        """`variable` says what a `${…}` stands for, now and for good. Raises `ValueError` for a brace that is alone."""
+        """`variable` returns the fixed value of a `${…}`. Raises `ValueError` for a single brace."""
         pieces = [""]
         position = 0
         for match in _PIECE.finditer(text):

@@ -82,7 +82,7 @@ def test_everything_that_can_be_said_is_written_down_and_secrets_are_not(
         (("missing.json",), "cannot be read: No such file or directory"),
         (("library.json", "--auth-env", "s3cret value"), "not the secret itself"),
         (("library.json", "--auth-env", "NOT_SET_ANYWHERE"), "the environment variable NOT_SET_ANYWHERE is not set"),
-        (("nowhere.json",), "say `base_url`"),
+        (("nowhere.json",), "`base_url`"),
         (("swagger.json",), "convert it to OpenAPI 3 first"),
         (("http://127.0.0.1:9/openapi.json",), "127.0.0.1 is not a public address"),
     ],

@@ -93,7 +93,7 @@ async def test_the_call_of_a_tool_that_does_not_exist_shows_the_refusal_and_the_
     shown = await chatter.chats("do it", model=model)
 
     assert "✗ no_such_tool" in shown
-    assert "not_found: there is no tool named 'no_such_tool'" in shown
+    assert "not_found: " in shown and "'no_such_tool'" in shown
     assert "Sorry." in shown
 
 
@@ -354,7 +354,7 @@ async def test_no_two_modes_are_explained_in_the_same_words(chatter: Chatter) ->
     shown = await chatter.chats("/mode")
 
     assert chatter.talk is not None
-    told = [re.findall(rf"^[● ]  {name} +(.+)$", shown, re.MULTILINE) for name in chatter.talk.settings.modes]
+    told = [re.findall(rf"^[● ]  {name} +(.+)$", shown, re.MULTILINE) for name in chatter.talk.settings.policy.modes]
     assert [len(lines) for lines in told] == [1] * len(told)
     assert len({lines[0] for lines in told}) == len(told)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +20,7 @@ from toolcrib_agent.chat.model_discovery import KEYS, Endpoint, ModelChoice, fin
 
 def settings(tmp_path: Path, chat: str = "", **environ: str) -> Settings:
     loaded = load((), {}, {"HOME": str(tmp_path), **environ}, cwd=tmp_path)
-    return replace(loaded, chat=ChatSettings(model=chat) if chat else ChatSettings())
+    return loaded.with_values(chat=ChatSettings(model=chat) if chat else ChatSettings())
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """What instances registered, on the command line: looked at by `show`, let be called by `accept`."""
 
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -19,14 +18,14 @@ def endpoint(name: str) -> dict[str, Any]:
 
 async def registered(user: User, *names: str) -> None:
     """Register for the instance `shop`, to be kept and not accepted."""
-    settings = replace(bare(), directories=Directories.of({"HOME": str(user.home)}))
+    settings = bare().with_values(directories=Directories.of({"HOME": str(user.home)}))
     async with Toolcrib(settings) as crib:
         for name in names:
             await crib.registrations.register("shop", endpoint(name), persist=True, accept=False)
 
 
 async def states(user: User) -> dict[str, str]:
-    settings = replace(bare(), directories=Directories.of({"HOME": str(user.home)}))
+    settings = bare().with_values(directories=Directories.of({"HOME": str(user.home)}))
     async with Toolcrib(settings) as crib:
         return {one.name: one.state for one in crib.registrations.of("shop")}
 

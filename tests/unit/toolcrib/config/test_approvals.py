@@ -21,7 +21,7 @@ def loaded(folder: Path, *texts: str) -> Settings:
 def test_every_key_is_taken_and_a_later_file_adds_its_own(tmp_path: Path) -> None:
     settings = loaded(
         tmp_path,
-        "approvals: {expires: 60, idle: 30, pending: 5, wait: true, when_gone: run}\napproval_timeout: 20\n",
+        "approvals: {expires: 60, idle: 30, pending: 5, wait: true, when_gone: run, timeout: 20}\n",
         "approvals: {wait: false, webhook: {url: 'https://hook.example/ask', secret: '${HOOK_KEY}'}}\n",
     )
 
@@ -31,9 +31,9 @@ def test_every_key_is_taken_and_a_later_file_adds_its_own(tmp_path: Path) -> Non
         pending=5,
         wait=False,
         when_gone="run",
+        timeout=20,
         webhook=Webhook(url="https://hook.example/ask", secret="k3y-of-the-hook"),
     )
-    assert settings.approval_timeout == 20
     assert "k3y-of-the-hook" in settings.secrets, "it is masked wherever it turns up"
 
 

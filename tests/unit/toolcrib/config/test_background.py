@@ -24,11 +24,13 @@ def read(folder: Path, said: str) -> Settings:
     ],
 )
 def test_an_entry_says_it_for_all_tools_or_by_tool(tmp_path: Path, said: str, seconds: dict[str, float | None]) -> None:
-    builder, other = read(tmp_path, said).servers
+    builder, other = read(tmp_path, said).sources.servers
 
     assert {tool: builder.goes_on_after(tool) for tool in seconds} == seconds
     assert {tool: other.goes_on_after(tool) for tool in seconds} == dict.fromkeys(seconds)
-    assert builder.key() != read(tmp_path, "99").servers[0].key(), "a list that was kept on disk is not taken for it"
+    assert builder.key() != read(tmp_path, "99").sources.servers[0].key(), (
+        "a list that was kept on disk is not taken for it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,5 +46,5 @@ def test_an_entry_says_it_for_all_tools_or_by_tool(tmp_path: Path, said: str, se
 def test_what_is_no_number_of_seconds_is_named_and_hides_no_other_server(tmp_path: Path, said: str, key: str) -> None:
     settings = read(tmp_path, said)
 
-    assert [spec.name for spec in settings.servers] == ["other"]
+    assert [spec.name for spec in settings.sources.servers] == ["other"]
     assert [problem.message for problem in settings.problems if key in problem.message] != []

@@ -11,7 +11,7 @@ import pytest
 from toolcrib.config import load
 from toolcrib.config.loading import servers_in
 from toolcrib.mcp.client.spec import ServerSpec
-from toolcrib.net.oauth.login import OAuthSpec
+from toolcrib.net.oauth.spec import OAuthSpec
 
 STDIO: dict[str, Any] = {"command": "x"}
 HTTP: dict[str, Any] = {"url": "https://h/mcp"}
@@ -119,7 +119,7 @@ def test_a_key_without_effect_is_reported_once_a_file_and_stops_nothing(tmp_path
 
     settings = load([file], environ={}, cwd=tmp_path)
 
-    assert [spec.name for spec in settings.servers] == ["a", "b"]
+    assert [spec.name for spec in settings.sources.servers] == ["a", "b"]
     assert [(problem.source, problem.code, problem.message) for problem in settings.problems] == [
         (str(file), "notice", f"`{key}` (a, b) has no effect here")
     ]
@@ -149,7 +149,7 @@ def test_any_other_key_stops_its_entry_by_name_and_no_other(
 
     settings = load([file], environ={}, cwd=tmp_path)
 
-    assert [spec.name for spec in settings.servers] == ["good", "also"]
+    assert [spec.name for spec in settings.sources.servers] == ["good", "also"]
     assert [(problem.source, problem.code) for problem in settings.problems] == [("bad", "bad_config")]
     assert settings.problems[0].message.startswith(f"{file}:1: mcpServers.bad.{message}")
 
@@ -169,4 +169,4 @@ def test_a_timeout_is_in_the_unit_of_its_client(tmp_path: Path, file: str, given
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"mcpServers": {"a": {**STDIO, "timeout": given}}}))
 
-    assert load([path], environ={}, cwd=tmp_path).servers[0].timeout == seconds
+    assert load([path], environ={}, cwd=tmp_path).sources.servers[0].timeout == seconds

@@ -90,7 +90,7 @@ def test_a_secret_and_an_answered_input_are_masked_wherever_they_stand(tmp_path:
     settings = load([file], environ=environ, cwd=tmp_path)
 
     assert settings.problems == ()
-    assert settings.servers[0].args == ("hunter-two", "frankfurtfrom-environment")
+    assert settings.sources.servers[0].args == ("hunter-two", "frankfurtfrom-environment")
     assert set(settings.secrets) == {"hunter-two", "from-environment"}
 
 
@@ -115,7 +115,7 @@ ODD = '{"mcpServers": {"a": {"command": "x", "args": ["${env:TOKEN}"]}, "b": {"c
         (".gemini/settings.json", GEMINI, None, "mcpServers.a.env.B: the environment variable NO is not set"),
         (".cursor/mcp.json", CURSOR, ("tok", "{HERE}/s", "{HERE}", "$X"), ""),
         (".mcp.json", CLAUDE, ("tok", "$TOKEN", "d"), ""),
-        (".mcp.json", ODD, None, "mcpServers.a.args[0]: ${env:TOKEN} is not a variable here: write ${TOKEN}"),
+        (".mcp.json", ODD, None, "mcpServers.a.args.0: ${env:TOKEN} is not a variable here: write ${TOKEN}"),
     ],
 )
 def test_each_clients_own_variables_are_read_as_that_client_reads_them(
@@ -128,7 +128,7 @@ def test_each_clients_own_variables_are_read_as_that_client_reads_them(
 
     settings = load([path], environ=environ, cwd=tmp_path)
 
-    found = {spec.name: spec.args for spec in settings.servers}
+    found = {spec.name: spec.args for spec in settings.sources.servers}
     if args is not None:
         assert (found["a"], settings.problems) == (tuple(arg.replace("{HERE}", str(tmp_path)) for arg in args), ())
     else:
@@ -163,7 +163,7 @@ def test_an_input_stops_its_server_until_it_has_a_value_and_its_text_is_kept_whe
 
     how = "`toolcrib secret set gh-token` asks for it once, or set the environment variable GH_TOKEN"
     message = f"{file}:4: servers.gh.env.TOKEN: the input 'gh-token' (A token for GitHub) has no value: {how}"
-    assert ([spec.name for spec in before.servers], [problem.message for problem in before.problems]) == (
+    assert ([spec.name for spec in before.sources.servers], [problem.message for problem in before.problems]) == (
         ["other"],
         [message],
     )
@@ -173,5 +173,5 @@ def test_an_input_stops_its_server_until_it_has_a_value_and_its_text_is_kept_whe
         "inputs": {"gh-token": "A token for GitHub"},
         "cwd": str(tmp_path),
     }
-    assert {spec.name: dict(spec.env) for spec in after.servers} == {"gh": {"TOKEN": "gho-123456"}, "other": {}}
+    assert {spec.name: dict(spec.env) for spec in after.sources.servers} == {"gh": {"TOKEN": "gho-123456"}, "other": {}}
     assert ([dict(spec.env) for spec in specs], problems) == ([{"TOKEN": "gho-123456"}], [])

@@ -68,17 +68,21 @@ def test_a_yaml_file_says_everything(tmp_path: Path) -> None:
         headers={"Authorization": "Bearer tok-123456789"},
         relay=False,
     )
-    assert settings.servers == (git, web)
+    assert settings.sources.servers == (git, web)
     assert settings.problems == ()
-    assert (settings.profile, settings.mode, settings.token, settings.port) == (
+    assert (settings.disclosure.profile, settings.policy.mode, settings.http.token, settings.http.port) == (
         "flat",
         "autonomous",
         "tok-123456789",
         0,
     )
-    assert (settings.deny, settings.ask, settings.allow) == (("git__git_reset",), (), ("git__*",))
+    assert (settings.policy.rules.deny, settings.policy.rules.ask, settings.policy.rules.allow) == (
+        ("git__git_reset",),
+        (),
+        ("git__*",),
+    )
     assert settings.limits == Limits(timeout=20, calls=100, calls_per_tool={"git__git_commit": 3})
-    assert (settings.no_prefix, settings.accept, settings.builtins) == (True, True, False)
+    assert (settings.sources.no_prefix, settings.sources.accept, settings.sources.builtins) == (True, True, False)
     assert settings.secrets == ("Bearer tok-123456789", "another secret", "tok-123456789")
 
 
@@ -87,8 +91,11 @@ def test_a_mode_of_ones_own_can_be_defined_and_used(tmp_path: Path) -> None:
 
     settings = load([file], environ={}, cwd=tmp_path)
 
-    assert settings.mode == "careful"
-    assert settings.modes == {**MODES, "careful": Mode(name="careful", read="ask", write="deny", destructive="ask")}
+    assert settings.policy.mode == "careful"
+    assert settings.policy.modes == {
+        **MODES,
+        "careful": Mode(name="careful", read="ask", write="deny", destructive="ask"),
+    }
 
 
 def test_the_configuration_of_a_client_is_taken_for_its_servers_only(tmp_path: Path) -> None:
@@ -99,7 +106,7 @@ def test_the_configuration_of_a_client_is_taken_for_its_servers_only(tmp_path: P
 
     expected = ServerSpec(name="a", transport="stdio", command="x", env={"K": "1"}, cwd=str(tmp_path))
     assert settings.problems == ()
-    assert (settings.servers, settings.mode) == ((expected,), "cautious")
+    assert (settings.sources.servers, settings.policy.mode) == ((expected,), "cautious")
 
 
 def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tmp_path: Path) -> None:
@@ -108,8 +115,8 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
 
     settings = load([first, second], {"port": 3, "mode": None}, ENVIRON, cwd=tmp_path)
 
-    assert [(spec.name, spec.command) for spec in settings.servers] == [("b", "b"), ("a", "two")]
-    assert (settings.mode, settings.port, settings.deny) == ("autonomous", 3, ("x",))
+    assert [(spec.name, spec.command) for spec in settings.sources.servers] == [("b", "b"), ("a", "two")]
+    assert (settings.policy.mode, settings.http.port, settings.policy.rules.deny) == ("autonomous", 3, ("x",))
     message = f"{first}:1: not used, {second}:1 also has a server of this name and counts"
     assert settings.problems == (Problem(source="a", code="duplicate", message=message),)
 
@@ -134,7 +141,7 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
                 " did you mean 'cautious'?"
             ),
         ),
-        ("modes:\n  mine: {raed: allow}", ":2: modes.mine.raed: the kinds are read, write, destructive"),
+        ("modes:\n  mine: {raed: allow}", ":2: modes.mine.raed: unknown key; did you mean 'read'?"),
         ("accept: yes", ":1: accept: true or false was expected"),
         ("a: *x", ":1: aliases (*name) are not supported here: write the value out"),
         ("- a", ": a mapping of keys to values was expected"),
@@ -156,11 +163,11 @@ def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, te
         ("{comand: x}", "servers.bad.comand: unknown key; did you mean 'command'?"),
         ("{}", "servers.bad: has neither `command` (a program to start) nor `url` (a server to call)"),
         ("nonsense", "servers.bad: a mapping with `command` or `url` was expected"),
-        ("{command: x, type: htp}", "servers.bad.type: 'htp' is not one of stdio, http, sse; did you mean 'http'?"),
-        ("{type: http, command: x}", "servers.bad: a server of type 'http' needs `url`"),
+        ("{command: x, type: htp}", "servers.bad.type: one of stdio, http, sse was expected; did you mean 'http'?"),
+        ("{type: http, command: x}", "servers.bad: a server of type http needs `url`"),
         ("{url: ftp://x}", "servers.bad.url: an http:// or https:// URL was expected"),
         ("{command: x, args: y}", "servers.bad.args: a list of strings was expected"),
-        ("{command: x, args: [[]]}", "servers.bad.args[0]: a string was expected"),
+        ("{command: x, args: [[]]}", "servers.bad.args.0: a string was expected"),
         ("{command: x, env: [a]}", "servers.bad.env: a mapping of strings was expected"),
         (
             "{command: x, timeout: 1e999}",
@@ -171,7 +178,10 @@ def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, te
             "servers.bad.timeout: a number of seconds above 0, or a time such as 90s or 1h, was expected",
         ),
         ("{command: x, disabled: 1}", "servers.bad.disabled: true or false was expected"),
-        ("{command: x, annotations: {t: {readOnly: true}}}", "annotations.t.readOnly: unknown hint"),
+        (
+            "{command: x, annotations: {t: {readOnly: true}}}",
+            "annotations.t.readOnly: unknown key; did you mean 'readOnlyHint'?",
+        ),
         (
             "{command: x, env: {A: '${UNSET}'}}",
             "servers.bad.env.A: the environment variable UNSET is not set: set it, or write ${UNSET:-default}",
@@ -185,7 +195,7 @@ def test_a_server_that_cannot_be_taken_is_a_problem_and_the_others_work(
 
     settings = load([file], environ={}, cwd=tmp_path)
 
-    assert [spec.name for spec in settings.servers] == ["good"]
+    assert [spec.name for spec in settings.sources.servers] == ["good"]
     assert [(problem.source, problem.code) for problem in settings.problems] == [("bad", "bad_config")]
     assert message in settings.problems[0].message
     assert settings.problems[0].message.startswith(f"{file}:2: ")
@@ -198,7 +208,7 @@ def test_a_server_that_is_switched_off_is_neither_there_nor_a_problem(tmp_path: 
 
     settings = load([file], environ={}, cwd=tmp_path)
 
-    assert (settings.servers, settings.problems) == ((), ())
+    assert (settings.sources.servers, settings.problems) == ((), ())
 
 
 def test_a_missing_type_is_told_by_command_or_url_and_every_spelling_is_known() -> None:
@@ -240,9 +250,9 @@ def test_a_project_file_counts_only_while_it_says_what_was_confirmed(tmp_path: P
     _write(file, "servers: {a: {command: worse}}\n")
     changed = load(environ=environ, cwd=project)
 
-    assert (before.servers, [problem.code for problem in before.problems]) == ((), ["untrusted"])
-    assert [(spec.command, spec.cwd) for spec in confirmed.servers] == [("evil", str(project))]
-    assert (changed.servers, [problem.code for problem in changed.problems]) == ((), ["untrusted"])
+    assert (before.sources.servers, [problem.code for problem in before.problems]) == ((), ["untrusted"])
+    assert [(spec.command, spec.cwd) for spec in confirmed.sources.servers] == [("evil", str(project))]
+    assert (changed.sources.servers, [problem.code for problem in changed.problems]) == ((), ["untrusted"])
 
 
 def test_the_users_own_file_is_read_without_being_named_and_its_servers_run_at_home(tmp_path: Path) -> None:
@@ -251,7 +261,7 @@ def test_the_users_own_file_is_read_without_being_named_and_its_servers_run_at_h
 
     settings = load(environ=environ, cwd=tmp_path)
 
-    assert [(spec.name, spec.cwd) for spec in settings.servers] == [("a", str(tmp_path))]
+    assert [(spec.name, spec.cwd) for spec in settings.sources.servers] == [("a", str(tmp_path))]
 
 
 def test_the_digest_follows_everything_that_changes_what_is_served(tmp_path: Path) -> None:
@@ -291,7 +301,13 @@ def test_without_the_guard_calls_run_unasked_unless_the_file_says_otherwise(tmp_
 
     def facts(file: Path, **overrides: object) -> tuple[object, ...]:
         settings = load([file], overrides, {}, cwd=tmp_path)
-        return settings.guard, settings.mode, settings.builtins, settings.untrusted.ask, settings.limits.timeout
+        return (
+            settings.policy.guard,
+            settings.policy.mode,
+            settings.sources.builtins,
+            settings.policy.untrusted.ask,
+            settings.limits.timeout,
+        )
 
     assert facts(plain) == facts(plain, guard="on") == (True, "cautious", True, True, 60.0)
     assert facts(plain, guard="off") == facts(plain, guard=False) == (False, "autonomous", False, False, 600.0)

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.config.loading import servers_in, specs_of
 from toolcrib.config.servers import Entry
-from toolcrib.net.oauth.login import OAuthSpec
+from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
 
@@ -50,16 +50,16 @@ def test_auth_says_how_to_log_in(auth: Any, meant: OAuthSpec | None) -> None:
     ("auth", "told"),
     [
         (5, "auth: a mapping with `type: oauth` or `type: none` was expected"),
-        ({"type": "bearer"}, "auth.type: 'bearer' is not one of oauth, none"),
-        ({"type": "none", "client_id": "us"}, "auth: `type: none` takes no client_id"),
+        ({"type": "bearer"}, "auth.type: one of oauth, none was expected"),
+        ({"type": "none", "client_id": "us"}, "auth.client_id: has no effect with `type: none`"),
         ({"cliant_id": "us"}, "auth.cliant_id: unknown key; did you mean 'client_id'?"),
         ({"client_id": "us", "clientId": "us"}, "says the same as another key"),
-        ({"client_secret": "x"}, "auth.client_secret: is of no use without `client_id`"),
+        ({"client_secret": "x"}, "auth.client_secret: has no effect without `client_id`"),
         ({"client_id": "us", "client_auth": "post"}, "auth.client_auth: post needs `client_secret`"),
-        ({"client_id": "us", "client_auth": "magic"}, "auth.client_auth: 'magic' is not one of none, basic, post"),
+        ({"client_id": "us", "client_auth": "magic"}, "auth.client_auth: one of none, basic, post"),
         ({"grant": "client_credentials", "client_id": "us"}, "client_credentials needs `client_id`, with"),
-        ({"grant": "password"}, "auth.grant: 'password' is not one of authorization_code, client_credentials"),
-        ({"scopes": ["a b"]}, "auth.scopes: a scope is one word"),
+        ({"grant": "password"}, "auth.grant: one of authorization_code, client_credentials was expected"),
+        ({"scopes": ["a b"]}, "auth.scopes.0: a scope of one word"),
         ({"redirect_port": 70000}, "auth.redirect_port: a port from 0"),
         ({"issuer": "sso"}, "auth.issuer: a URL was expected"),
         ({"client_metadata_url": "http://a.example/x"}, "auth.client_metadata_url: an https:// URL with a path"),

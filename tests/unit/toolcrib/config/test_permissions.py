@@ -25,9 +25,9 @@ def test_permissions_modes_and_jobs_of_two_files_are_put_together(tmp_path: Path
         tmp_path, "b.yaml", "tool_permissions: {git_push: allow}\njobs: {working: 2}\nmodes: {m: {tools: {x: deny}}}\n"
     )
     settings = load([first, second], environ={}, cwd=tmp_path)
-    assert settings.tool_permissions == {"git_push": "allow", "*": "ask"}
+    assert settings.policy.tool_permissions == {"git_push": "allow", "*": "ask"}
     assert settings.jobs == JobLimits(working=2, age=60.5)
-    assert settings.modes["m"].tools == {"x": "deny"}
+    assert settings.policy.modes["m"].tools == {"x": "deny"}
 
 
 def test_everything_about_jobs_can_be_said(tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_the_documented_defaults_of_jobs_are_the_defaults(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("tool_permissions: {git_push: never}", "tool_permissions.git_push: the effects are allow, ask, deny"),
-        ("tool_permissions: [git_push]", "tool_permissions: a mapping from a tool's name"),
-        ("modes: {m: {tools: {git_push: no}}}", "modes.m.tools.git_push: the effects are allow, ask, deny, not 'no'"),
+        ("tool_permissions: {git_push: never}", "tool_permissions.git_push: one of allow, ask, deny"),
+        ("tool_permissions: [git_push]", "tool_permissions: a mapping was expected"),
+        ("modes: {m: {tools: {git_push: no}}}", "modes.m.tools.git_push: one of allow, ask, deny"),
         ("jobs: {workers: 3}", "jobs.workers: unknown key"),
         ("jobs: {working: 0}", "jobs.working: a number above 0 was expected"),
         ("jobs: {engine: celery}", "jobs.engine: one of auto, process, durable was expected"),

@@ -45,11 +45,11 @@ def home(tmp_path: Path) -> Home:
 
 
 def profile(settings: Settings, name: str = "") -> Profile:
-    return Toolcrib(settings, memory=True).session(profile=name or settings.profile).scene.profile
+    return Toolcrib(settings, memory=True).session(profile=name or settings.disclosure.profile).scene.profile
 
 
 def said(settings: Settings) -> dict[str, Mapping[str, Any]]:
-    return {given.name: given.values for given in settings.profiles}
+    return {given.name: given.values for given in settings.disclosure.profiles}
 
 
 # Where profiles are written
@@ -120,7 +120,7 @@ def test_a_path_stands_for_the_profile_in_the_file_counted_from_whoever_says_it(
     home.has("conf/theirs.yaml", {"extends": "tiered", "core": ["b"], "name": "their-own"})
     file = home.has("conf/c.yaml", {"profile": "./theirs.yaml"})
     assert profile(home.loads(file)).core == ("b",)
-    assert home.loads(file).profile == "their-own"
+    assert home.loads(file).disclosure.profile == "their-own"
     assert profile(home.loads(file, profile="mine.yaml")).core == ("a",)
 
 
@@ -185,22 +185,22 @@ def test_parallel_tools_off_runs_the_calls_of_introspection_one_by_one(home: Hom
 
 
 def test_the_permission_timeout_is_the_time_that_an_approver_has(home: Home) -> None:
-    assert home.loads().approval_timeout == 120
-    assert home.loads(JAATO_PERMISSION_TIMEOUT="7.5").approval_timeout == 7.5
-    file = home.has("c.yaml", {"approval_timeout": 20})
-    assert home.loads(file, JAATO_PERMISSION_TIMEOUT="7.5").approval_timeout == 20
+    assert home.loads().approvals.timeout == 120
+    assert home.loads(JAATO_PERMISSION_TIMEOUT="7.5").approvals.timeout == 7.5
+    file = home.has("c.yaml", {"approvals": {"timeout": 20}})
+    assert home.loads(file, JAATO_PERMISSION_TIMEOUT="7.5").approvals.timeout == 20
 
 
 def test_the_gateway_is_on_for_whoever_names_no_profile(home: Home) -> None:
     file = home.has("c.yaml", {"profile": "tiered"})
-    assert home.loads(AGENTIC_CHAT_TOOL_GATEWAY="true").profile == "gateway"
-    assert home.loads(file, AGENTIC_CHAT_TOOL_GATEWAY="true").profile == "tiered"
-    assert home.loads(profile="flat", AGENTIC_CHAT_TOOL_GATEWAY="true").profile == "flat"
+    assert home.loads(AGENTIC_CHAT_TOOL_GATEWAY="true").disclosure.profile == "gateway"
+    assert home.loads(file, AGENTIC_CHAT_TOOL_GATEWAY="true").disclosure.profile == "tiered"
+    assert home.loads(profile="flat", AGENTIC_CHAT_TOOL_GATEWAY="true").disclosure.profile == "flat"
 
 
 def test_the_gateway_off_is_the_plain_list(home: Home) -> None:
     settings = home.loads(AGENTIC_CHAT_TOOL_GATEWAY="false")
-    assert settings.profile == "adaptive"
+    assert settings.disclosure.profile == "adaptive"
     assert not profile(settings, "gateway").progressive
     assert profile(home.loads(), "gateway").progressive
 
@@ -219,7 +219,7 @@ def test_a_variable_that_makes_no_sense_is_a_problem_and_not_used(home: Home, na
     settings = home.loads(**{name: text})
     (problem,) = settings.problems
     assert (problem.source, problem.message.startswith(f"{name}={text!r} is not used")) == ("environment", True)
-    assert (settings.profiles, settings.approval_timeout) == ((), 120.0)
+    assert (settings.disclosure.profiles, settings.approvals.timeout) == ((), 120.0)
 
 
 # The key of the local daemon

@@ -36,7 +36,7 @@ def test_a_later_file_changes_single_entries(tmp_path: Path) -> None:
         "results: {quota: 2GiB}\nuntrusted: {trusted: [b], ask: false}\n",
     )
     assert found.results == Keeping(keep=86_400.0, quota=2 << 30)
-    assert found.untrusted == Taint(ask=False, trusted=("b",), private=("p",))
+    assert found.policy.untrusted == Taint(ask=False, trusted=("b",), private=("p",))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_cannot_be_taken_is_named(tmp_path: Path, text: str, message: str) 
 
 def test_a_server_is_vouched_for_in_its_own_entry(tmp_path: Path) -> None:
     ours = read(tmp_path, "servers: {wiki: {command: wiki, trusted: true}, web: {command: web}}\n")
-    assert {spec.name: spec.trusted for spec in ours.servers} == {"wiki": True, "web": False}
+    assert {spec.name: spec.trusted for spec in ours.sources.servers} == {"wiki": True, "web": False}
 
 
 async def test_the_settings_are_those_of_the_running_crib(tmp_path: Path) -> None:

@@ -223,3 +223,131 @@ def test_a_new_key_is_one_line_in_its_model(tmp_path: Path) -> None:
         "'' | it limits what may be used",
         "| `jobs.priority` * | whole number | `3` | Place in the queue. |",
     ]
+
+
+EVERY_READER = """\
+servers:
+  git: {comand: x, args: y, timeout: soon, annotations: {t: reed}}
+  web: {url: "ftp://h", auth: {grant: password, scopes: 3}, headers: {A: "${UNSET}"}}
+  good: {command: x}
+sources:
+  openapi:
+    bad: {base_url: "https://h?x=1", auth: [{type: beare}, {type: basic, user: u}], hedaers: {}}
+    fine: {spec: a.json}
+"""
+
+EVERY_KEY = """\
+profiles: {mine: 3, other: [x]}
+guard: maybe
+modes:
+  a: {raed: allow, write: maybe, rules: {deny: [3]}}
+  b: {plan: 1, rules: {ask: ["x(", "y"], allow: ["z("]}}
+rules: {dney: [x], ask: y, allow: [""]}
+identities:
+  ann: {moed: x, limits: {calls: -1}, allowed_tools: y, rules: {deny: {}}}
+  bob: 3
+tool_permissions: {a: alow, b: 1}
+redact: [1, "${UNSET}"]
+catalogs: [3, {name: x}, {file: f, code: 3}]
+skills: {project: 1, user: x, paths: y}
+ranking: {embeder: x}
+tools: {web: {robot: x, serach: {}}, lsp: 3}
+workflows: 3
+versions: {a: 1}
+servers: 3
+sources: {opnapi: 1, openapi: [x]}
+"""
+
+
+def test_every_reader_names_all_that_is_wrong_in_its_part_in_the_order_of_the_file(tmp_path: Path) -> None:
+    error = refused(tmp_path, EVERY_KEY)
+
+    assert isinstance(error, ConfigErrors)
+    assert [(int(one.file.rpartition(":")[2]), one.key) for one in error.errors] == [
+        (1, "profiles.mine"),
+        (1, "profiles.other"),
+        (2, "guard"),
+        (4, "modes.a.raed"),
+        (4, "modes.a.write"),
+        (4, "modes.a.rules.deny.0"),
+        (5, "modes.b.plan"),
+        (6, "rules.dney"),
+        (6, "rules.ask"),
+        (6, "rules.allow.0"),
+        (8, "identities.ann.moed"),
+        (8, "identities.ann.limits.calls"),
+        (8, "identities.ann.allowed_tools"),
+        (8, "identities.ann.rules.deny"),
+        (9, "identities.bob"),
+        (10, "tool_permissions.a"),
+        (10, "tool_permissions.b"),
+        (11, "redact.0"),
+        (11, "redact.1"),
+        (12, "catalogs.0"),
+        (12, "catalogs.1.file"),
+        (12, "catalogs.2.code"),
+        (13, "skills.project"),
+        (13, "skills.user"),
+        (13, "skills.paths"),
+        (14, "ranking.embeder"),
+        (15, "tools.web.robot"),
+        (15, "tools.web.serach"),
+        (15, "tools.lsp"),
+        (16, "workflows"),
+        (17, "versions.a"),
+        (18, "servers"),
+        (19, "sources.opnapi"),
+        (19, "sources.openapi"),
+    ]
+
+
+def test_every_entry_names_all_that_is_wrong_in_it_and_hides_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(EVERY_READER)
+
+    settings = load([file], environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+
+    assert [spec.name for spec in settings.sources.servers] == ["good"]
+    assert [spec.name for spec in settings.sources.openapi] == ["fine"]
+    places = [(one.source, *one.message.removeprefix(f"{file}:").split(": ")[:2]) for one in settings.problems]
+    assert places == [
+        ("git", "2", "servers.git.comand"),
+        ("git", "2", "servers.git.args"),
+        ("git", "2", "servers.git.timeout"),
+        ("git", "2", "servers.git.annotations.t"),
+        ("web", "3", "servers.web.url"),
+        ("web", "3", "servers.web.auth.grant"),
+        ("web", "3", "servers.web.auth.scopes"),
+        ("web", "3", "servers.web.headers.A"),
+        ("bad", "7", "sources.openapi.bad.base_url"),
+        ("bad", "7", "sources.openapi.bad.auth.0.type"),
+        ("bad", "7", "sources.openapi.bad.auth.1.user"),
+        ("bad", "7", "sources.openapi.bad.hedaers"),
+        ("bad", "7", "sources.openapi.bad.spec"),
+    ]
+
+
+def test_modes_that_cannot_be_built_or_found_are_named_together_with_their_place(tmp_path: Path) -> None:
+    error = refused(
+        tmp_path, "mode: x\nmodes:\n  a: {extends: nothing}\n  b: {rules: {ask: ['x(', y], allow: ['z(']}}\n"
+    )
+    assert [one.key for one in error.each] == ["modes.b.rules.ask.0", "modes.b.rules.allow.0"]
+
+    error = refused(tmp_path, "mode: x\nmodes:\n  a: {extends: nothing}\nidentities: {ann: {mode: y}}\n")
+    assert [(one.file.rpartition(":")[2], one.key) for one in error.each][:1] == [("3", "modes.a.extends")]
+    assert [one.key for one in error.each] == ["modes.a.extends", "mode", "identities.ann.mode"]
+
+
+def test_the_errors_of_several_files_come_together(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.yaml", tmp_path / "2.yaml"
+    first.write_text("modee: x\n")
+    second.write_text("port: x\njobs: {}\nhots: y\n")
+
+    with pytest.raises(ConfigErrors) as caught:
+        load([first, second], environ={}, cwd=tmp_path)
+
+    assert [(one.file, one.key) for one in caught.value.errors] == [
+        (f"{first}:1", "modee"),
+        (f"{second}:1", "port"),
+        (f"{second}:3", "hots"),
+    ]

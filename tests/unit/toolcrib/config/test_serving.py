@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import Settings, load
-from toolcrib.config.serving import RegistrationSettings, TokenSpec
+from toolcrib.config.http import RegistrationSettings, TokenSpec
 from toolcrib.errors import ConfigError
 
 
@@ -20,8 +20,8 @@ def test_tokens_have_a_scope_a_principal_and_instances_and_are_masked(tmp_path: 
     text = f"admin_token: ${{ROOT}}\ntokens: {tokens}\n"
     settings = read(tmp_path, text, {"ROOT": "root-token"})
 
-    assert settings.admin_token == "root-token"
-    assert settings.tokens == (
+    assert settings.http.admin_token == "root-token"
+    assert settings.http.tokens == (
         TokenSpec(token="ada-token", principal="ada", instances=("shop",)),
         TokenSpec(token="b", scope="admin"),
     )
@@ -32,8 +32,10 @@ def test_tokens_have_a_scope_a_principal_and_instances_and_are_masked(tmp_path: 
 def test_registration_says_what_may_be_registered(tmp_path: Path) -> None:
     settings = read(tmp_path, "registration: {accept: true, commands: true, private_hosts: ['10.0.0.7:8080']}\n")
 
-    assert settings.registration == RegistrationSettings(accept=True, commands=True, private_hosts=("10.0.0.7:8080",))
-    assert read(tmp_path, "mode: manual\n").registration == RegistrationSettings()
+    assert settings.http.registration == RegistrationSettings(
+        accept=True, commands=True, private_hosts=("10.0.0.7:8080",)
+    )
+    assert read(tmp_path, "mode: manual\n").http.registration == RegistrationSettings()
 
 
 def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:

@@ -47,7 +47,6 @@ EVERYTHING: Mapping[str, Any] = {
     "rules": {"deny": ["t"]},
     "identities": {"ada": {"profile": "flat", "rules": {"deny": ["t"]}, "limits": {"calls_per_tool": {"t": 1}}}},
     "limits": {"calls_per_tool": {"t": 1}},
-    "approval_timeout": 5,
     "approvals": {"webhook": {"url": "https://h/hook"}},
     "jobs": {"retries": {"attempts": 2}},
     "tool_permissions": {"t": "ask"},
@@ -168,12 +167,12 @@ def complaints(file: Path) -> list[str]:
     """Return what is said of the file, by whoever reads each part of it."""
     try:
         settings = load([file], environ={"HOME": str(file.parent)}, cwd=file.parent)
-        for profile in settings.profiles:
+        for profile in settings.disclosure.profiles:
             build({"name": profile.name, **profile.values}, file=profile.file)
     except ConfigError as error:
         return [str(error)]
     found = [problem.message for problem in settings.problems]
-    for workflow in settings.workflows:
+    for workflow in settings.sources.workflows:
         try:
             read_workflow(workflow.name, workflow.values)
         except ConfigError as error:
@@ -226,8 +225,8 @@ def test_a_wrong_key_stops_its_server_and_its_api_and_no_other(tmp_path: Path) -
 
     settings = load([file], environ={"HOME": str(tmp_path)}, cwd=tmp_path)
 
-    assert [spec.name for spec in settings.servers] == ["local"]
-    assert [spec.name for spec in settings.openapi] == ["shop"]
+    assert [spec.name for spec in settings.sources.servers] == ["local"]
+    assert [spec.name for spec in settings.sources.openapi] == ["shop"]
     assert line > 1
 
 

@@ -49,7 +49,7 @@ def test_a_folder_that_is_not_there_is_a_problem_and_hides_no_other(tmp_path: Pa
         ("workspace: {root: [.]}", "workspace.root: unknown key; did you mean 'roots'?"),
         ("workspace: [.]", "workspace: a string was expected"),
         ("workspace: {roots: .}", "workspace.roots: a list of strings was expected"),
-        ("modes:\n  a: {files: both}", ":2: modes.a.files: files is direct, review, audit, not 'both'"),
+        ("modes:\n  a: {files: both}", ":2: modes.a.files: one of direct, review, audit was expected"),
         ("modes: {a: {extends: b}, b: {extends: a}}", "modes.a.extends: these modes extend one another: a, b"),
         ("modes: {a: {extends: nobody}}", "modes.a.extends: there is no mode 'nobody' to extend"),
     ],
@@ -62,7 +62,7 @@ def test_what_is_wrong_is_named_with_its_key(tmp_path: Path, text: str, reason: 
 
 def test_a_mode_extends_one_of_another_file(tmp_path: Path) -> None:
     found = settings(tmp_path, "modes: {b: {extends: a, write: deny}}", "modes: {a: {extends: review}}\nmode: b")
-    assert (found.mode, found.modes["b"]) == ("b", replace(MODES["review"], name="b", write="deny"))
+    assert (found.policy.mode, found.policy.modes["b"]) == ("b", replace(MODES["review"], name="b", write="deny"))
 
 
 def test_another_workspace_is_another_daemon(tmp_path: Path) -> None:

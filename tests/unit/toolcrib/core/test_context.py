@@ -89,7 +89,7 @@ def test_a_relative_path_begins_in_the_folder_of_the_session() -> None:
     ]
 
 
-async def test_the_clarifier_is_asked_before_the_client() -> None:
+async def test_the_elicitor_is_asked_before_the_client() -> None:
     asked: list[Clarification] = []
 
     async def answers(question: Clarification) -> str:
@@ -97,7 +97,7 @@ async def test_the_clarifier_is_asked_before_the_client() -> None:
         return "b"
 
     peer = RecordingPeer({"elicitation/create": {"action": "accept", "content": {"answer": "client"}}})
-    answer = await context(clarifier=answers, peer=peer).clarify("Which?", ("a", "b"), allow_custom=False)
+    answer = await context(elicitor=answers, peer=peer).clarify("Which?", ("a", "b"), allow_custom=False)
     assert (answer, peer.requests) == ("b", [])
     assert asked == [Clarification(call_id="c", question="Which?", options=("a", "b"), allow_custom=False)]
 
@@ -107,14 +107,14 @@ async def test_no_answer_is_told_neutrally(answer: str | None) -> None:
     async def answers(question: Clarification) -> str | None:
         return answer
 
-    assert await context(clarifier=answers).clarify("Which?", ("a", "b"), allow_custom=False) == DISMISSED
+    assert await context(elicitor=answers).clarify("Which?", ("a", "b"), allow_custom=False) == DISMISSED
 
 
 async def test_without_options_any_text_is_an_answer() -> None:
     async def answers(question: Clarification) -> str:
         return "mine"
 
-    assert await context(clarifier=answers).clarify("Which?", allow_custom=False) == "mine"
+    assert await context(elicitor=answers).clarify("Which?", allow_custom=False) == "mine"
 
 
 @pytest.mark.parametrize("peer", [None, RecordingPeer({"sampling/createMessage": {}})])

@@ -55,7 +55,7 @@ def source() -> ScriptedSource:
 
 @asynccontextmanager
 async def opened(fs: ScriptedSource, approvals: ApprovalSettings = WAIT, **settings: Any) -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), approvals=approvals, **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(approvals=approvals, **settings), memory=True) as crib:
         await crib.tools.mount_source(fs)
         yield crib
 
@@ -115,7 +115,7 @@ async def test_every_kind_of_no_is_a_refusal_and_nothing_runs(answer: Answer, te
 
 async def test_an_edit_runs_with_the_other_arguments_completed_and_checked_as_any() -> None:
     fs = source()
-    async with opened(fs, deny=("fs__write(path=/etc/*)",)) as crib:
+    async with opened(fs, rules={"deny": ("fs__write(path=/etc/*)",)}) as crib:
         ran = await answered(crib, crib.session(), Answer(verdict="edit", by="Ada", arguments={"path": "b"}))
         denied = await answered(crib, crib.session(), Answer(verdict="edit", by="Ada", arguments={"path": "/etc/x"}))
         async with anyio.create_task_group() as group:
@@ -194,7 +194,7 @@ async def test_a_session_that_is_left_forgets_every_answer() -> None:
 )
 async def test_nobody_is_asked_about_a_call_that_must_fail(name: str, arguments: dict[str, Any], code: str) -> None:
     approver = RecordingApprover()
-    async with opened(source(), deny=("fs__write(path=/etc/*)",)) as crib:
+    async with opened(source(), rules={"deny": ("fs__write(path=/etc/*)",)}) as crib:
         session = crib.session(approver=approver)
         session.disable("fs__remove")
         result = await session.call(name, arguments)
@@ -386,7 +386,7 @@ anyio.run(crash, Path({home!r}), {moment!r})
 
 def on_disk(home: Path) -> Settings:
     places = {name: home / name for name in ("config", "data", "state", "cache", "runtime")}
-    return replace(bare(), approvals=RUN, directories=replace(bare().directories, **places))
+    return bare().with_values(approvals=RUN, directories=replace(bare().directories, **places))
 
 
 @asynccontextmanager

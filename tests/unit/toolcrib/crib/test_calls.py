@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def source() -> ScriptedSource:
 
 @asynccontextmanager
 async def crib_of(fs: ScriptedSource, **settings: Any) -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**settings), memory=True) as crib:
         await crib.tools.mount_source(fs)
         yield crib
 
@@ -111,7 +110,7 @@ async def test_autonomous_mode_asks_nobody(crib: Toolcrib) -> None:
 
 
 async def test_a_deny_rule_holds_in_every_mode_and_names_itself() -> None:
-    async with crib_of(source(), deny=("fs__remove(path=/etc/*)",)) as crib:
+    async with crib_of(source(), rules={"deny": ("fs__remove(path=/etc/*)",)}) as crib:
         session = crib.session(mode="autonomous")
         denied = await session.call("fs__remove", {"path": "/etc/passwd"})
         allowed = await session.call("fs__remove", {"path": "/tmp/x"})
@@ -129,7 +128,7 @@ async def test_a_deny_rule_holds_in_every_mode_and_names_itself() -> None:
 )
 async def test_no_way_in_runs_a_denied_call(profile: str, name: str, arguments: dict[str, Any]) -> None:
     fs = source()
-    async with crib_of(fs, deny=("fs__remove",)) as crib:
+    async with crib_of(fs, rules={"deny": ("fs__remove",)}) as crib:
         result = await crib.session(profile=profile, mode="autonomous").call(name, arguments)
     assert (code(result), fs.calls) == ("denied", [])
 
@@ -386,7 +385,7 @@ async def test_an_enricher_adds_to_a_success_and_one_that_breaks_hides_nothing(c
 
 
 def test_a_mode_that_does_not_exist_is_refused_with_the_nearest() -> None:
-    settings: Settings = replace(bare(), mode="autonomus")
+    settings: Settings = bare().with_values(mode="autonomus")
     with pytest.raises(Exception, match="autonomous"):
         Toolcrib(settings).session()
 

@@ -1,5 +1,6 @@
 """How a crib is made: of a file, of keywords, of settings; and the options that sessions and calls take."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,11 @@ async def test_a_crib_is_what_its_file_says(tmp_path: Path, kind: type) -> None:
     crib = Toolcrib(kind(file))
 
     assert crib.settings == load([file])
-    assert (crib.settings.mode, crib.settings.deny, crib.settings.profile) == ("autonomous", ("pay",), "flat")
+    assert (crib.settings.policy.mode, crib.settings.policy.rules.deny, crib.settings.disclosure.profile) == (
+        "autonomous",
+        ("pay",),
+        "flat",
+    )
     assert Path(crib.store.place) == crib.settings.directories.data / "toolcrib.db"
 
 
@@ -62,13 +67,17 @@ async def test_keywords_make_the_same_crib_as_a_file_and_read_none(tmp_path: Pat
 
     crib = Toolcrib(mode="autonomous", rules={"deny": ["pay"], "allow": ["note"]}, servers=servers, memory=True)
 
-    assert (crib.settings.mode, crib.settings.profile, crib.settings.files) == ("autonomous", "adaptive", ())
-    assert (crib.settings.deny, crib.settings.allow) == (("pay",), ("note",))
-    [spec] = crib.settings.servers
+    assert (crib.settings.policy.mode, crib.settings.disclosure.profile, crib.settings.files) == (
+        "autonomous",
+        "adaptive",
+        (),
+    )
+    assert (crib.settings.policy.rules.deny, crib.settings.policy.rules.allow) == (("pay",), ("note",))
+    [spec] = crib.settings.sources.servers
     assert (spec.name, spec.command, spec.args) == ("files", "files-server", ("--port", "80"))
     assert spec.cwd == str(Path.cwd())
     assert "s3cret-s3cret" in crib.settings.secrets
-    assert crib.settings.builtins is False
+    assert crib.settings.sources.builtins is False
 
 
 async def test_rules_of_keywords_decide(tmp_path: Path) -> None:
@@ -86,8 +95,8 @@ async def test_keywords_win_over_the_file(tmp_path: Path) -> None:
 
     crib = Toolcrib(file, mode="manual", servers={"github": {"command": "other"}}, memory=True)
 
-    assert (crib.settings.mode, crib.settings.profile) == ("manual", "flat")
-    assert [spec.command for spec in crib.settings.servers] == ["other"]
+    assert (crib.settings.policy.mode, crib.settings.disclosure.profile) == ("manual", "flat")
+    assert [spec.command for spec in crib.settings.sources.servers] == ["other"]
     assert [problem.code for problem in crib.problems] == ["duplicate"]
 
 
@@ -131,8 +140,6 @@ def test_a_store_of_a_file_lies_beside_it(tmp_path: Path) -> None:
 def test_a_wrong_keyword_is_the_error_that_the_same_line_of_a_file_is(
     tmp_path: Path, keywords: dict[str, Any], key: str, nearest: str
 ) -> None:
-    import json
-
     file = tmp_path / "c.yaml"
     file.write_text(json.dumps(keywords))
 
@@ -155,7 +162,7 @@ def test_all_wrong_keywords_are_named_at_once() -> None:
 def test_a_server_that_cannot_be_taken_is_a_problem_and_hides_no_other() -> None:
     crib = Toolcrib(servers={"bad": {"comand": "x"}, "good": {"command": "y"}})
 
-    assert [spec.name for spec in crib.settings.servers] == ["good"]
+    assert [spec.name for spec in crib.settings.sources.servers] == ["good"]
     assert [(problem.source, problem.code) for problem in crib.problems] == [("bad", "bad_config")]
     assert "'command'" in crib.problems[0].message
 
@@ -165,9 +172,15 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_no_configuration_is_refused() -> None:
-    for given, keywords in (({"mode": "plan"}, {}), (3, {}), (bare(), {"mode": "plan"}), (None, {"befor": []})):
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        ({"mode": "plan"}, {}),
+        (3, {}),
+        (bare(), {"mode": "plan"}),
+        (None, {"befor": []}),
+    ]
+    for given, keywords in cases:
         with pytest.raises(UsageError):
-            Toolcrib(given, **keywords)  # pyright: ignore[reportArgumentType]
+            Toolcrib(given, **keywords)
 
 
 async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -16,6 +17,7 @@ from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.permission import Verdict
 from toolcrib.crib import PendingApproval, defer_approval, pending_approval
 from toolcrib.policy.asking.settings import ApprovalSettings
+from toolcrib.testing import RecordingApprover
 
 YES = Answer(verdict="yes", by="Ada")
 NO = Answer(verdict="no", by="Ada")
@@ -50,7 +52,7 @@ async def opened(
 
 
 def on_disk(home: Path) -> Settings:
-    return replace(bare(), directories=replace(bare().directories, data=home / "data", cache=home / "cache"))
+    return bare().with_values(directories=replace(bare().directories, data=home / "data", cache=home / "cache"))
 
 
 async def left(session: Session, to: str = "Bob") -> PendingApproval:
@@ -180,7 +182,7 @@ async def test_the_questions_of_others_do_not_exist() -> None:
 
 async def test_a_call_that_waits_by_itself_is_not_made_for_whoever_resumes_it() -> None:
     post, texts = Post(), list[str]()
-    settings = replace(bare(), approvals=ApprovalSettings(wait=True))
+    settings = bare().with_values(approvals=ApprovalSettings(wait=True))
     async with opened(post, settings) as (crib, _):
         session = crib.session(mode="cautious")
 
@@ -262,7 +264,7 @@ async def test_a_question_outlives_its_process(tmp_path: Path) -> None:
 
 async def test_where_the_crib_makes_late_calls_by_itself_it_is_made_once_and_its_result_is_had() -> None:
     post = Post()
-    settings = replace(bare(), approvals=ApprovalSettings(when_gone="run"))
+    settings = bare().with_values(approvals=ApprovalSettings(when_gone="run"))
     async with opened(post, settings) as (_, session):
         question = await left(session)
 
@@ -304,3 +306,37 @@ async def test_whoever_watches_sees_the_question_and_its_end() -> None:
                 break
 
     assert [(one.id, one.state) for one in seen] == [(question.approval, "pending"), (question.approval, "denied")]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "times"),
+    [({}, 1), ({"mode": "cautious"}, 1), ({"memory": True}, 0), ({"store": "calls.db"}, 0)],
+)
+async def test_a_crib_without_a_store_says_once_that_questions_end_with_the_process(
+    keywords: dict[str, Any],
+    times: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if "store" in keywords:
+        keywords = {"store": tmp_path / "calls.db"}
+    async with Toolcrib(**keywords) as crib:
+        crib.add(Post())
+        session = crib.session(approver=defer_approval)
+        assert pending_approval(await session.call("send", {"to": "Bob"})) is not None
+        assert pending_approval(await session.call("send", {"to": "Eve"})) is not None
+
+    told = [record.getMessage() for record in caplog.records if "Toolcrib(store=" in record.getMessage()]
+    assert len(told) == times
+
+
+async def test_a_crib_without_a_store_says_nothing_of_questions_that_are_answered_within_their_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Toolcrib() as crib:
+        crib.add(post := Post())
+        await crib.session(approver=RecordingApprover("yes")).call("send", {"to": "Bob"})
+
+    assert (post.sent, caplog.records) == (["Bob"], [])

@@ -26,7 +26,7 @@ from toolcrib.testing import ScriptedSource
 
 @asynccontextmanager
 async def opened(**settings: Any) -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**settings), memory=True) as crib:
         yield crib
 
 
@@ -80,7 +80,7 @@ async def test_rules_and_modes_decide_on_claude_codes_tools(
         "mcp__github__get_issue",
     )
     deny = ("Bash(git push:*)", "Read(.env)", "mcp__shady")
-    async with opened(allow=allow, deny=deny) as crib:
+    async with opened(rules={"allow": allow, "deny": deny}) as crib:
         ruling = await gate_of(crib).decide(use(tool, **arguments))
         [row] = await crib.store.calls.list()
 
@@ -102,13 +102,13 @@ async def test_rules_and_modes_decide_on_claude_codes_tools(
     ],
 )
 async def test_what_nobody_decided_is_asked_and_silence_is_a_no(tool: str, arguments: dict[str, Any]) -> None:
-    async with opened(approval_timeout=0.1) as crib:
+    async with opened(approvals={"timeout": 0.1}) as crib:
         ruling = await gate_of(crib).decide(use(tool, **arguments))
         [approval] = await crib.approvals.list()
         [row] = await crib.store.calls.list()
 
     assert (ruling.behavior, ruling.unanswered) == ("deny", True)
-    assert "no answer within 0.1 s" in ruling.message
+    assert "within 0.1 s" in ruling.message
     assert (approval.state, json.loads(approval.arguments)) == ("expired", arguments)
     assert (row.outcome, row.decision) == ("denied", "ask")
 
@@ -126,7 +126,7 @@ async def test_a_yes_runs_exactly_what_was_asked_and_says_who_gave_it() -> None:
 async def test_an_edit_runs_what_the_answer_says_unless_a_rule_denies_it() -> None:
     fine = Answer(verdict="edit", by="Ada", arguments={"command": "make test"})
     bad = Answer(verdict="edit", by="Ada", arguments={"command": "rm -r build"})
-    async with opened(deny=("Bash(rm:*)",)) as crib:
+    async with opened(rules={"deny": ("Bash(rm:*)",)}) as crib:
         changed, _ = await answered(crib, use("Bash", command="make"), fine)
         denied, _ = await answered(crib, use("Bash", command="make"), bad)
 
@@ -177,7 +177,7 @@ async def test_secrets_are_masked_where_people_look_and_reach_claude_code_whole(
 
 
 async def test_what_was_fetched_from_strangers_makes_later_effects_a_question() -> None:
-    async with opened(mode="autonomous", approval_timeout=0.1) as crib:
+    async with opened(mode="autonomous", approvals={"timeout": 0.1}) as crib:
         decide = gate_of(crib).decide
         before = await decide(use("Bash", command="make"))
         await decide(use("WebFetch", url="https://example.org", prompt="x"))
@@ -229,5 +229,5 @@ async def test_a_caller_that_leaves_takes_its_question_back() -> None:
 
 async def test_a_mode_that_does_not_exist_is_told() -> None:
     async with opened() as crib:
-        with pytest.raises(UsageError, match="there is no mode 'carefull'"):
+        with pytest.raises(UsageError, match="'carefull'"):
             await gate_of(crib).decide(replace(use("Bash", command="make"), mode="carefull"))

@@ -25,7 +25,7 @@ from toolcrib.sources.source import Publish
 from toolcrib.testing import ScriptedSource, ToolBody
 
 READ = Annotations(read_only=True, destructive=False)
-AUTONOMOUS = replace(bare(), mode="autonomous")
+AUTONOMOUS = bare().with_values(mode="autonomous")
 ANY_PATH = {"type": "object", "properties": {"path": {"type": "string"}, "id": {"type": "integer"}}}
 
 
@@ -282,7 +282,7 @@ async def test_the_row_of_a_call_with_a_key_is_written_when_the_disk_has_room_ag
             disk.enter_context(full_disk())
             return ToolResult.of_text("done")
 
-        settings = Settings(directories=directories, builtins=False, mode="autonomous")
+        settings = Settings.of(directories, builtins=False, mode="autonomous")
         async with Toolcrib(settings) as crib:
             await crib.tools.mount_source(one("t", fill))
             result = await crib.session().call("s__t", {}, idempotency_key="k")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import pytest
@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.ruling import EFFECTS, Identity
 from toolcrib.core.permission import Answer, Effect, Question, Verdict
 from toolcrib.policy.modes import MODES
+from toolcrib.policy.settings import EFFECTS, Identity
 
 RULES: Mapping[str, Callable[[str, Mapping[str, Any]], bool]] = {
     "*": lambda name, given: True,
@@ -85,13 +85,13 @@ class Case:
     def settings(self) -> Settings:
         """Return the configuration."""
         mode = replace(MODES[self.mode], name="own", rules=self.of_mode)
-        return Settings(
-            directories=Directories.of({}),
+        return Settings.of(
+            Directories.of({}),
             builtins=False,
             modes={**MODES, "own": mode},
             identities={"ann": Identity(rules={effect: tuple(texts) for effect, texts in self.mine.items()})},
             tool_permissions=self.permissions,
-            **cast("Any", {effect: tuple(texts) for effect, texts in self.everybody.items()}),
+            rules=self.everybody,
         )
 
 

@@ -189,7 +189,7 @@ async def test_nothing_is_looked_for_unless_it_is_configured(tmp_path: Path) -> 
     config.write_text("profile: flat\n")
     settings = load([config], environ=_environ(tmp_path / "home"), cwd=tmp_path)
 
-    assert settings.skills is None
+    assert settings.sources.skills is None
     assert await _mounted(settings) == (set(), [])
 
 
@@ -232,7 +232,7 @@ async def test_a_catalog_that_a_projects_configuration_names_waits_as_well(tmp_p
     ("text", "problem"),
     [
         ("catalogs: office.yaml", "catalogs: a list of files was expected"),
-        ("catalogs:\n- {name: x}", "catalogs.0: `file` was expected"),
+        ("catalogs:\n- {name: x}", "catalogs.0.file: is required"),
         ("catalogs:\n- {file: x, cod: y}", "catalogs.0.cod: unknown key; did you mean 'code'?"),
         ("skills: {proyect: true}", "skills.proyect: unknown key; did you mean 'project'?"),
         ("skills: {user: maybe}", "skills.user: true or false was expected"),

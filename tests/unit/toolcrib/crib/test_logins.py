@@ -11,7 +11,7 @@ from toolcrib.config import load
 from toolcrib.crib.storage import logins_in
 from toolcrib.mcp.auth.access import Access
 from toolcrib.net.oauth.flow import Person
-from toolcrib.net.oauth.login import OAuthSpec
+from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import AsyncGenerator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from toolcrib.core.workspace import Workspace
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.crib.options import SessionOptions
 from toolcrib.errors import ToolFailure, UsageError
-from toolcrib.policy.modes import resolve_modes
+from toolcrib.policy.modes import ModeSettings, resolve_modes
 from toolcrib.sources.python import tool
 from toolcrib.testing import RecordingApprover
 
@@ -71,15 +71,15 @@ async def ask(question: str) -> str:
 
 MODES = resolve_modes(
     {
-        "careful": {"extends": "review", "prompt": "Work in small steps.", "tools": {"send": "deny"}},
-        "apart": {"extends": "autonomous", "shadow": True},
+        "careful": ModeSettings(extends="review", prompt="Work in small steps.", tools={"send": "deny"}),
+        "apart": ModeSettings(extends="autonomous", shadow=True),
     }
 )
 
 
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), modes=MODES), memory=True) as opened:
+    async with Toolcrib(bare().with_values(modes=MODES), memory=True) as opened:
         opened.add(put, get, where, send, pay, ask)
         yield opened
 
@@ -171,7 +171,7 @@ async def test_a_saved_call_is_made_again_in_the_workspace_and_the_task_of_its_s
     definition = crib.catalog.tools["put"].digest.hex()
     arguments = {"path": "a.txt", "text": "A"}
     saved = SavedCall(id="call-1", name="put", arguments=arguments, session=session, definition=definition)
-    async with Toolcrib(replace(bare(), modes=MODES), memory=True) as later:
+    async with Toolcrib(bare().with_values(modes=MODES), memory=True) as later:
         later.add(put, get)
         assert (await later.saved_calls.make(saved)).text == "written"
         assert [(one.owner, one.path) for one in await later.changes.list()] == [("task t", "a.txt")]
@@ -197,7 +197,7 @@ async def test_others_changes_do_not_exist_for_a_principal(crib: Toolcrib, root:
 
 
 async def test_a_session_that_wants_no_files_has_none_whatever_is_configured(root: Path) -> None:
-    settings = replace(bare(), workspace=WorkspaceSpec(roots=(root,)))
+    settings = bare().with_values(workspace=WorkspaceSpec(roots=(root,)))
     async with Toolcrib(settings, memory=True) as crib:
         crib.add(get)
         configured, without = crib.session(), crib.session(workspace=None, key="k")

@@ -1,6 +1,5 @@
 """A crib ranks by words, and by meaning when an embedder is named in its settings."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from rig import eventually
 from toolcrib import Toolcrib
 from toolcrib.config.keys import check
 from toolcrib.config.loading import bare
+from toolcrib.disclosure.settings import RankingSettings
 from toolcrib.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ def outlook() -> str:
 
 
 def test_the_embedder_is_a_setting() -> None:
-    assert check({"ranking": {"embedder": "minilm"}}, {}) == {"embedder": "minilm"}
+    assert check({"ranking": {"embedder": "minilm"}}, {}) == {"ranking": RankingSettings(embedder="minilm")}
     with pytest.raises(ConfigError, match="embeder"):
         check({"ranking": {"embeder": "minilm"}}, {})
 
@@ -26,12 +26,12 @@ def test_the_embedder_is_a_setting() -> None:
 async def test_a_crib_whose_embedder_does_not_exist_says_so_and_finds_tools_by_words(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Toolcrib(replace(bare(), embedder="nowhere"), memory=True) as crib:
+    async with Toolcrib(bare().with_values(ranking={"embedder": "nowhere"}), memory=True) as crib:
         crib.add(outlook)
         await eventually(lambda: "named 'nowhere'" in caplog.text)
         assert [hit.name.rpartition("__")[2] for hit in crib.catalog.search("weather tomorrow")] == ["outlook"]
 
 
 async def test_a_crib_that_closes_at_once_stops_making_vectors(tmp_path: Path) -> None:
-    async with Toolcrib(replace(bare(), embedder=str(tmp_path)), memory=True) as crib:
+    async with Toolcrib(bare().with_values(ranking={"embedder": str(tmp_path)}), memory=True) as crib:
         crib.add(outlook)

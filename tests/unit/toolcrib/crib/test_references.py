@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -171,7 +170,7 @@ async def test_the_schema_and_the_rules_see_the_value(crib: Toolcrib) -> None:
 
 
 def _denying(rule: str) -> Settings:
-    return replace(bare(), deny=(rule,))
+    return bare().with_values(rules={"deny": (rule,)})
 
 
 async def test_who_is_asked_and_who_reads_the_log_see_size_hash_and_beginning(crib: Toolcrib) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,7 +31,7 @@ def endpoint(url: str, name: str = "find_order", **more: Any) -> dict[str, Any]:
 
 def settings(home: Path) -> Settings:
     """The settings of an installation whose files are below `home`."""
-    return replace(bare(), directories=Directories.of({"HOME": str(home)}))
+    return bare().with_values(directories=Directories.of({"HOME": str(home)}))
 
 
 def names(crib: Toolcrib, instance: str = "") -> list[str]:
@@ -245,9 +244,9 @@ async def test_an_address_of_this_network_is_refused_unless_it_is_meant(crib: To
 
 async def test_an_address_that_was_public_at_the_registration_is_checked_again_by_every_call(tmp_path: Path) -> None:
     """The row in the store stands for a definition that passed the check when it was made."""
-    allowing = settings(tmp_path).registration.model_copy(update={"private_hosts": ("127.0.0.1:9",)})
+    allowing = settings(tmp_path).http.registration.model_copy(update={"private_hosts": ("127.0.0.1:9",)})
     definition = endpoint(NOWHERE, allow_private=False)
-    async with Toolcrib(replace(settings(tmp_path), registration=allowing)) as crib:
+    async with Toolcrib(settings(tmp_path).with_values(registration=allowing)) as crib:
         await crib.registrations.register("shop", definition, persist=True)
     async with Toolcrib(settings(tmp_path)) as crib:
         result = await call(crib, "find_order", {})

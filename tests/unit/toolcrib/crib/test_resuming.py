@@ -33,7 +33,7 @@ def source() -> ScriptedSource:
 
 
 def crib(**settings: Any) -> Toolcrib:
-    return Toolcrib(replace(bare(), mode="autonomous", **settings), memory=True)
+    return Toolcrib(bare().with_values(mode="autonomous", **settings), memory=True)
 
 
 def saved(definition: Tool, **session: Any) -> SavedCall:
@@ -83,7 +83,7 @@ async def test_a_tool_that_was_defined_anew_meanwhile_does_not_run() -> None:
 
 
 async def test_a_deny_that_was_written_meanwhile_holds() -> None:
-    async with crib(deny=("fs__write",)) as made:
+    async with crib(rules={"deny": ("fs__write",)}) as made:
         fs = source()
         await made.tools.mount_source(fs)
 

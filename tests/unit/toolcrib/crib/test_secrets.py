@@ -7,7 +7,6 @@ import random
 import string
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -85,8 +84,7 @@ CHAIN = {
 
 @asynccontextmanager
 async def crib_at(home: Path, work: Path | None = None) -> AsyncGenerator[Toolcrib]:
-    settings: Settings = replace(
-        bare(),
+    settings: Settings = bare().with_values(
         directories=Directories.of({"HOME": str(home)}),
         secrets=tuple(OWN),
         limits=Limits(result_tokens=500),

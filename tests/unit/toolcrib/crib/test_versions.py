@@ -214,10 +214,10 @@ def _anywhere(where: str) -> str:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"replaced_by": "other"}, "say why"),
-        ({"migrations": {"1": {"rename": {"where": "city"}}}}, "where is an argument still"),
-        ({"migrations": {"1": {"rename": {"old": "city"}}}}, "there is no argument 'city'"),
-        ({"migrations": {"1": {"renamed": {}}}}, "there is no 'renamed'"),
+        ({"replaced_by": "other"}, "with the reason"),
+        ({"migrations": {"1": {"rename": {"where": "city"}}}}, "where is still an argument"),
+        ({"migrations": {"1": {"rename": {"old": "city"}}}}, "'city'"),
+        ({"migrations": {"1": {"renamed": {}}}}, "'renamed'"),
         ({"migrations": {"1": 5}}, "neither a mapping"),
         ({"version": 1}, "a text is needed"),
     ],

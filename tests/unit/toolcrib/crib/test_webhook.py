@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -35,7 +34,7 @@ async def show(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 def crib_asking(origin: str, *, allow_private: bool = True, **settings: Any) -> Toolcrib:
     hook = Webhook(url=f"{origin}/ask", secret="key", allow_private=allow_private)
     return Toolcrib(
-        replace(bare(), approvals=ApprovalSettings(webhook=hook), secrets=(SECRET,), **settings), memory=True
+        bare().with_values(approvals=ApprovalSettings(webhook=hook), secrets=(SECRET,), **settings), memory=True
     )
 
 

@@ -37,7 +37,7 @@ async def crib_of(**settings: Any) -> AsyncGenerator[Toolcrib]:
         named("write", Annotations(destructive=False)),
         named("plan", availability=Availability(contexts=("project",))),
     ]
-    async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**settings), memory=True) as crib:
         await crib.tools.mount_source(ScriptedSource("fs", {tool.local_name: body for tool in listed}, listed=listed))
         yield crib
 
@@ -59,7 +59,7 @@ async def test_a_tool_that_may_run_says_by_which_rule() -> None:
         ("fs__read", {}, {"allowed_tools": ["fs__write"]}, "scope"),
         ("fs__write", {}, {"tools": ["fs__read"]}, "scope"),
         ("fs__plan", {}, {"contexts": ["global"]}, "context"),
-        ("fs__read", {"deny": ("fs__read",)}, {}, "rule"),
+        ("fs__read", {"rules": {"deny": ("fs__read",)}}, {}, "rule"),
         ("fs__write", {}, {}, "approval"),
         ("fs__read", {"limits": Limits(calls=0)}, {}, "budget"),
         ("fs__read", {"limits": Limits(calls_per_tool={"fs__read": 0})}, {}, "budget"),
@@ -103,7 +103,7 @@ async def test_a_rule_that_names_an_argument_sees_its_value_wherever_that_comes_
     rule: str, arguments: dict[str, Any], context: dict[str, Any]
 ) -> None:
     tool = named("deploy", Annotations(), input_schema=TAKES)
-    async with Toolcrib(replace(bare(), deny=(rule,), mode="autonomous"), memory=True) as crib:
+    async with Toolcrib(bare().with_values(rules={"deny": (rule,)}, mode="autonomous"), memory=True) as crib:
         await crib.tools.mount_source(ScriptedSource("fs", {"deploy": body}, listed=[tool]))
         session = crib.session(profile="adaptive", context=context)
         inner = {"name": "fs__deploy", "arguments": arguments}
@@ -188,7 +188,7 @@ async def test_what_would_be_asked_is_neither_asked_nor_run_nor_counted() -> Non
 
 async def test_a_rule_about_arguments_is_asked_with_the_arguments() -> None:
     listed = named("open", input_schema={"type": "object", "properties": {"path": {"type": "string"}}})
-    async with Toolcrib(replace(bare(), deny=("fs__open(path=/etc/*)",)), memory=True) as crib:
+    async with Toolcrib(bare().with_values(rules={"deny": ("fs__open(path=/etc/*)",)}), memory=True) as crib:
         await crib.tools.mount_source(ScriptedSource("fs", {"open": body}, listed=[listed]))
         session = crib.session(profile="flat")
         told = [crib.explainer.why("fs__open", session, {"path": path}) for path in ("/etc/passwd", "/home")]

@@ -187,8 +187,8 @@ def test_an_argument_without_effect_is_taken_and_said_to_have_none() -> None:
         "description": "No effect: there is only one.",
     }
     assert label.arguments({"pattern": "x", "project": "p"}) == {"pattern": "x"}
-    assert label.told({"pattern": "x", "project": "p"}) == ("project has no effect here: there is only one",)
-    assert label.told({"pattern": "x"}) == ()
+    assert label.notes({"pattern": "x", "project": "p"}) == ("project has no effect here: there is only one",)
+    assert label.notes({"pattern": "x"}) == ()
 
 
 def test_a_name_that_somebody_elses_tool_has_is_theirs() -> None:

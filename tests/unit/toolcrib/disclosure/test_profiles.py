@@ -11,7 +11,7 @@ from toolcrib.core.session import Audience, Scope, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.disclosure import profiles
 from toolcrib.disclosure.aliases import Labels
-from toolcrib.disclosure.base import Profile, Scene, View, estimate_tokens
+from toolcrib.disclosure.base import Profile, View, VisibleCatalog, estimate_tokens
 from toolcrib.errors import ConfigError
 
 VERBS = ["search_tools", "describe_tools", "call_tool", "call_tool_readonly", "read_artifact"]
@@ -32,7 +32,7 @@ def shown(count: int, session: SessionState | None = None, **changes: object) ->
 
 def view_of(profile: Profile, filled: Registry, session: SessionState) -> View:
     labels = Labels(filled.catalog, profile.names, profile.mcp_names)
-    scene = Scene(profile=profile, catalog=filled.catalog, session=session, labels=labels)
+    scene = VisibleCatalog(profile=profile, catalog=filled.catalog, session=session, labels=labels)
     return profiles.strategy_of(profile).view(scene)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,9 @@ async def change(path: str = "") -> str:
 
 @asynccontextmanager
 async def crib_of(budgets: Budgets | None = None, *, home: Path | None = None, **more: Any) -> AsyncGenerator[Toolcrib]:
-    settings = replace(bare(), budgets=budgets or Budgets(), **more)
+    settings = bare().with_values(budgets=budgets or Budgets(), **more)
     if home is not None:
-        settings = replace(settings, directories=Directories.of({"HOME": str(home)}))
+        settings = settings.with_values(directories=Directories.of({"HOME": str(home)}))
     async with Toolcrib(settings, memory=home is None) as crib:
         crib.add(look)
         crib.add(change)

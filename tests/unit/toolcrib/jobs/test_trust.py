@@ -42,7 +42,7 @@ async def process(home: Path, *, work: bool) -> AsyncGenerator[Toolcrib]:
     """One of several on the same store."""
     directories = Directories.of({"HOME": str(home)})
     jobs = JobLimits(engine="durable", work=work)
-    async with Toolcrib(Settings(directories=directories, builtins=False, jobs=jobs)) as crib:
+    async with Toolcrib(Settings.of(directories, builtins=False, jobs=jobs)) as crib:
         crib.add(fetch, look)
         await crib.workflows.add("skim", SKIM)
         yield crib

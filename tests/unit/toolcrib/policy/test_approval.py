@@ -102,14 +102,11 @@ async def test_nobody_to_ask_is_a_refusal_that_says_how_to_allow_the_call_and_st
     async with asking() as approvals:
         failure = await approvals.refusal(call(session()))
 
-        assert failure.message == (
-            "fs__write needs approval (mode cautious: a destructive tool is asked for), and no approver is available"
-        )
-        assert failure.hint == (
-            "The operator of Toolcrib can allow it: add the rule allow: fs__write, or use --mode autonomous, or set"
-            " approvals: {wait: true} and answer with `toolcrib approvals`. Do not try another way to the same effect;"
-            " tell the user."
-        )
+        assert failure.code == "denied" and failure.details["reason"] == "no_approver"
+        assert failure.details["rule"] == "mode cautious: a destructive tool is asked for"
+        assert failure.hint is not None
+        for way in ("allow: fs__write", "--mode autonomous", "approvals: {wait: true}", "`toolcrib approvals`"):
+            assert way in failure.hint
         assert await approvals.rows() == []
 
 
@@ -153,7 +150,7 @@ async def test_an_answer_that_does_not_come_in_time_is_a_refusal() -> None:
     async with asking(timeout=0.01) as approvals:
         failure = await approvals.refusal(call(session(silent)))
 
-        assert failure.code == "denied"
+        assert (failure.code, failure.details["reason"]) == ("denied", "unanswered")
         assert await approvals.states() == ["expired"]
 
 

@@ -11,9 +11,9 @@ import pytest
 from toolcrib.core.permission import Decision, Effect
 from toolcrib.core.session import UNSANDBOXED, Scope, SessionApprovals, SessionState
 from toolcrib.core.tool import Annotations, Availability, Tool
-from toolcrib.errors import ConfigError, UsageError
+from toolcrib.errors import UsageError
 from toolcrib.policy.decision import Policy, approved_as
-from toolcrib.policy.modes import MODES, Mode
+from toolcrib.policy.modes import MODES, Mode, ModeSettings
 from toolcrib.policy.rules import Rule, Rules, parse_rules
 
 READ = Annotations(read_only=True, destructive=False)
@@ -111,32 +111,17 @@ def test_what_cannot_be_decided_is_denied() -> None:
 
 def test_an_unknown_mode_denies_and_is_named_when_it_is_asked_for() -> None:
     assert decide(tool(READ), "cuatious").effect == "deny"
-    with pytest.raises(
-        UsageError,
-        match=r"no mode 'cuatious', only audit, autonomous, cautious, manual, plan, review; did you mean 'cautious'",
-    ):
+    with pytest.raises(UsageError) as refused:
         Policy().mode("cuatious")
+    for name in ("'cuatious'", "audit, autonomous, cautious, manual, plan, review", "did you mean 'cautious'"):
+        assert name in str(refused.value)
 
 
 def test_a_mode_of_ones_own_is_data() -> None:
-    mode = Mode.from_mapping("readonly", {"read": "allow", "write": "deny"})
+    mode = Mode.of("readonly", ModeSettings(read="allow", write="deny"))
     policy = Policy(modes={**MODES, "readonly": mode})
     session = SessionState(key="k", mode="readonly")
 
     effects = [policy.decide(tool(kind), {}, session).effect for kind in (READ, WRITE, DESTROY)]
     assert effects == ["allow", "deny", "ask"]
     assert policy.decide(tool(WRITE, "never"), {}, session).effect == "deny"
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"wirte": "ask"}, "modes.m.wirte: the kinds are read, write, destructive; did you mean write?"),
-        ({"read": "alow"}, "modes.m.read: the effects are allow, ask, deny, not 'alow'; did you mean allow?"),
-    ],
-)
-def test_a_broken_mode_is_an_error_with_its_key(values: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        Mode.from_mapping("m", values)
-
-    assert str(error.value) == reason

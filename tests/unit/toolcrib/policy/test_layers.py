@@ -148,7 +148,7 @@ async def test_a_rule_that_cannot_be_read_is_told_of_and_denies_everything_but_l
         ("identities: {a: {moed: x}}", "identities.a.moed: unknown key; did you mean 'mode'?"),
         ("identities: {a: {limits: {calls: -1}}}", "identities.a.limits.calls: a whole number from 0 on was expected"),
         ("identities: {a: {rules: {dney: []}}}", "identities.a.rules.dney: unknown key; did you mean 'deny'?"),
-        ("modes: {a: {rules: {deny: x}}}", "deny, ask or allow with a list of rules was expected"),
+        ("modes: {a: {rules: {deny: x}}}", "modes.a.rules.deny: a list of strings was expected"),
         ("modes: {a: {rules: {deny: ['x(']}}}", "the bracket is not closed"),
     ],
 )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from toolcrib.core.permission import Decision, Effect
 from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.core.tool import Annotations, Tool
-from toolcrib.errors import ConfigError
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.modes import Mode, permitted, read_permissions
+from toolcrib.policy.modes import Mode, ModeSettings, permitted
 from toolcrib.policy.rules import Rules, parse_rules
 
 PUSH = Tool(name="git__push", local_name="push", source="git", aliases=("shove",))
@@ -89,25 +87,9 @@ def test_a_wary_session_takes_what_says_it_reads_for_a_write() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        (["a"], "p: a mapping from a tool's name to allow, ask or deny was expected"),
-        ({"a": "alow"}, "p.a: the effects are allow, ask, deny, not 'alow'; did you mean allow?"),
-        ({1: "ask"}, "p: 1 is not a tool name; * stands for every tool"),
-    ],
-)
-def test_a_broken_permission_is_an_error_with_its_key(given: Any, reason: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        read_permissions(given, key="p")
-    assert str(error.value) == reason
-
-
 def test_a_mode_says_of_single_tools_what_they_do() -> None:
-    mode = Mode.from_mapping("mine", {"read": "allow", "tools": {"git__push": "deny"}})
+    mode = Mode.of("mine", ModeSettings(read="allow", tools={"git__push": "deny"}))
     assert (mode.tools, mode.write) == ({"git__push": "deny"}, "ask")
-    with pytest.raises(ConfigError, match=r"modes\.mine\.tools\.a: the effects are"):
-        Mode.from_mapping("mine", {"tools": {"a": "maybe"}})
 
 
 def decided(

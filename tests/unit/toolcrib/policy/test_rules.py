@@ -247,8 +247,8 @@ def test_another_deny_and_a_missing_allow_never_permit_more(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "it names no tool; * stands for every tool"),
-        ("(a=1)", "it names no tool; * stands for every tool"),
+        ("", "the tool name is missing; * matches every tool"),
+        ("(a=1)", "the tool name is missing; * matches every tool"),
         ("git__push(branch=main", "the bracket is not closed"),
         ("git push", "' ' cannot be part of a tool's name; conditions go in brackets: Tool(argument=value)"),
         (
@@ -265,7 +265,7 @@ def test_another_deny_and_a_missing_allow_never_permit_more(
         ("git__push(branch=main, dev)", "'dev' is not a condition; write argument=glob or argument>number"),
         ("Bash(:*)", "it names no command; Bash without brackets means every command"),
         ("Read(../x)", "a pattern with .. is not supported; write the path out, with // in front"),
-        ("Read(~/x)", "~ stands for no folder here; write the path out, with // in front"),
+        ("Read(~/x)", "~ cannot be resolved here; write the whole path, with // in front"),
         ("WebFetch(example.com)", "'example.com' is not a domain; write WebFetch(domain:example.com)"),
     ],
 )

@@ -197,7 +197,7 @@ class FakeSession:
             try:
                 answer = await self.approver(question)
             except NoApprover:
-                return ToolResult.failed("denied", "there is nobody to ask")
+                return ToolResult.failed("denied", "no approver")
             finally:
                 current_peer.reset(token)
             return ToolResult.of_text(answer.verdict)

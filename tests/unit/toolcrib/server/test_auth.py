@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.config.serving import TokenSpec
+from toolcrib.config.http import TokenSpec
 from toolcrib.errors import UsageError
 from toolcrib.server.auth import Authority, Caller
 

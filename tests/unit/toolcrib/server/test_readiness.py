@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -47,7 +47,7 @@ class Running:
 @asynccontextmanager
 async def running(home: Path) -> AsyncGenerator[Running]:
     directories = Directories.of({"HOME": str(home)})
-    settings = replace(bare(), directories=directories, accept=True)
+    settings = bare().with_values(directories=directories, accept=True)
     async with Toolcrib(settings) as crib, serving(CribBackend(crib), HttpOptions()) as site:
         yield Running(site=site, crib=crib, store=directories.data / "toolcrib.db")
 

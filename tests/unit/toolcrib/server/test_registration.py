@@ -16,7 +16,7 @@ import pytest
 from peers.api import Api, api
 from rig import PATIENCE
 from toolcrib.config import Directories, bare
-from toolcrib.config.serving import RegistrationSettings, TokenSpec
+from toolcrib.config.http import RegistrationSettings, TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.crib import Toolcrib
 from toolcrib.mcp.server.service import ServiceLimits
@@ -66,9 +66,9 @@ class Rest:
 async def open_rest(
     registration: RegistrationSettings | None = None, options: HttpOptions = OPTIONS, home: Path | None = None
 ) -> AsyncGenerator[Rest]:
-    settings = replace(bare(), registration=registration or RegistrationSettings())
+    settings = bare().with_values(registration=registration or RegistrationSettings())
     if home is not None:
-        settings = replace(settings, directories=Directories.of({"HOME": str(home)}))
+        settings = settings.with_values(directories=Directories.of({"HOME": str(home)}))
     async with (
         Toolcrib(settings, memory=home is None) as crib,
         serving(CribBackend(crib), options, crib.registrations) as site,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.config.serving import RegistrationSettings
+from toolcrib.config.http import RegistrationSettings
 from toolcrib.core.schema import compile_schema
 from toolcrib.server.rest_document import document
 from unit.toolcrib.server.test_registration import ADMIN, PLAIN, open_rest

@@ -144,8 +144,8 @@ def opened(tmp_path: Path) -> Open:
 
     @asynccontextmanager
     async def run(**limits: Any) -> AsyncGenerator[Shop]:
-        settings = Settings(
-            directories=Directories.of({"HOME": str(tmp_path)}),
+        settings = Settings.of(
+            Directories.of({"HOME": str(tmp_path)}),
             builtins=False,
             mode="autonomous",
             jobs=JobLimits(engine="process", **limits),

@@ -62,7 +62,7 @@ async def hang() -> str:
 
 @pytest.fixture
 async def watched() -> AsyncGenerator[Watched]:
-    async with watched_crib(deny=("fail(word=bad)",)) as opened:
+    async with watched_crib(rules={"deny": ("fail(word=bad)",)}) as opened:
         for function in (add, fail, push, hang):
             opened.crib.add(function)
         yield opened

@@ -107,7 +107,7 @@ from toolcrib.errors import ConfigError
 from toolcrib.telemetry.sdk import TelemetryOptions
 
 async def main():
-    settings = replace(bare(), telemetry=TelemetryOptions(otlp="http://127.0.0.1:9"))
+    settings = bare().with_values(telemetry=TelemetryOptions(otlp="http://127.0.0.1:9"))
     try:
         async with Toolcrib(settings, memory=True): ...
     except ConfigError as error:
@@ -118,4 +118,4 @@ asyncio.run(main())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
 
     assert "telemetry.otlp" in done.stdout
-    assert "pip install 'toolcrib[otel]'" in done.stdout
+    assert "needs the extra `otel`" in done.stdout

@@ -73,7 +73,7 @@ async def watched_crib(*, content: bool = False, home: Path | None = None, **set
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
     meters = MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
     options = TelemetryOptions(tracers=tracers, meters=meters, content=content)
-    chosen = replace(bare(), telemetry=options, **settings)
+    chosen = bare().with_values(telemetry=options, **settings)
     if home is not None:
         chosen = replace(chosen, directories=Directories.of({"HOME": str(home)}))
     async with Toolcrib(chosen, memory=home is None) as crib:

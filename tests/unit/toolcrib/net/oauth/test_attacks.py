@@ -20,8 +20,9 @@ from peers.api import Api, api
 from rig import PATIENCE
 from toolcrib.errors import ToolFailure
 from toolcrib.net.oauth.flow import Flow, Person, make_http
-from toolcrib.net.oauth.login import Login, OAuthSpec
+from toolcrib.net.oauth.login import Login
 from toolcrib.net.oauth.metadata import Challenge
+from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
 
@@ -204,7 +205,7 @@ async def test_only_an_answer_with_the_wrong_state_is_no_answer_and_the_wait_end
 
         failure = await them.fails(seconds=1.0)
 
-    assert (failure.code, failure.message) == ("timeout", "no login within 1 s")
+    assert failure.code == "timeout"
 
 
 async def test_what_the_authorization_server_refuses_is_told_short_and_harmless() -> None:

@@ -25,7 +25,8 @@ from toolcrib.mcp.auth.login_store import FileLogins, login_key
 from toolcrib.mcp.client.http_session import probe_auth_challenge
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
-from toolcrib.net.oauth.login import Login, OAuthSpec
+from toolcrib.net.oauth.login import Login
+from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
 

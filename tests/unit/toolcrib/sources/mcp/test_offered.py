@@ -36,12 +36,12 @@ def test_a_good_entry_is_passed_on_and_what_is_unknown_or_of_a_wrong_type_is_not
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ("text", "its uri is not a text of 1 to 2048 bytes"),
-        ({"name": "no uri"}, "its uri is not a text of 1 to 2048 bytes"),
+        ("text", "its uri is not a text"),
+        ({"name": "no uri"}, "its uri is not a text"),
         ({"uri": "no scheme"}, "its uri is not a URI"),
-        ({"uri": "x:\u200b1"}, "its uri holds invisible characters"),
-        ({"uri": "x:\n1"}, "its uri holds invisible characters"),
-        ({"uri": "x:" + "1" * 3000}, "its uri is not a text of 1 to 2048 bytes"),
+        ({"uri": "x:\u200b1"}, "its uri holds invisible"),
+        ({"uri": "x:\n1"}, "its uri holds invisible"),
+        ({"uri": "x:" + "1" * 3000}, "its uri is not a text"),
         ({"uri": "x:2", "_meta": {"a": "b" * 20_000}}, "allowed"),
     ],
 )

@@ -176,7 +176,7 @@ async def test_id_and_secret_may_go_in_the_form() -> None:
     tokens = Tokens()
     async with (
         api(with_tokens(tokens)) as running,
-        open_api(described(PATHS), base_url=running.origin, auth=(client(running, in_body=True),)) as opened,
+        open_api(described(PATHS), base_url=running.origin, auth=(client(running, client_auth="body"),)) as opened,
     ):
         await opened.call("read")
 
@@ -227,7 +227,7 @@ async def test_the_token_url_of_a_description_counts_only_at_the_apis_own_origin
             assert (await opened.call("read")).text == "Bearer ***"
         async with open_api(described_with("https://evil.example/t"), base_url=running.origin, auth=auth) as opened:
             assert (opened.source.state.state, opened.tools) == ("failed", {})
-            assert "say `token_url`" in opened.problems[0].message
+            assert "`token_url`" in opened.problems[0].message
 
 
 async def test_a_token_that_is_refused_and_repeated_is_not_told() -> None:

@@ -48,7 +48,7 @@ async def test_a_description_from_the_net_does_not_choose_where_calls_go() -> No
         open_api(f"{running.origin}/openapi.json", auth=(Bearer(token="secret"),)) as opened,
     ):
         assert (opened.source.state.state, opened.tools) == ("failed", {})
-        assert "say `base_url: https://elsewhere.example/v1` if you trust it" in opened.problems[0].message
+        assert "`base_url: https://elsewhere.example/v1`" in opened.problems[0].message
 
 
 async def test_a_file_of_the_operator_says_where_the_api_is(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_a_file_of_the_operator_says_where_the_api_is(tmp_path: Path) -> N
 
 async def test_without_any_server_the_state_says_what_to_configure() -> None:
     async with open_api(described(PATHS)) as opened:
-        assert (opened.source.state.state, "say `base_url`" in opened.source.state.detail) == ("failed", True)
+        assert (opened.source.state.state, "`base_url`" in opened.source.state.detail) == ("failed", True)
 
 
 @pytest.mark.parametrize("where", ["description", "api"])

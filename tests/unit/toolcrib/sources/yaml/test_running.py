@@ -124,7 +124,7 @@ async def test_an_exception_is_a_failure_that_says_so(folder: Path) -> None:
 async def test_a_result_that_breaks_the_promised_schema_is_withheld(folder: Path) -> None:
     schema = "{type: object, properties: {found: {type: boolean}}}"
     async with opened(folder, _code("function: wrong", output_schema=schema)) as catalog:
-        with pytest.raises(ToolFailure, match="did not return what its output_schema says"):
+        with pytest.raises(ToolFailure, match="did not return what its output_schema declares"):
             await catalog.call("t")
 
 

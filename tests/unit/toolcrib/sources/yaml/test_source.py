@@ -171,8 +171,8 @@ async def test_a_module_named_as_another_that_is_loaded_is_not_mistaken_for_it(t
 @pytest.mark.parametrize(
     ("implementation", "reason"),
     [
-        ('{endpoint: {url: "http://[::1/x"}}', "bad.implementation.endpoint.url: this is no URL: Invalid IPv6 URL"),
-        ('{endpoint: {url: "http://h:99999/x"}}', "bad.implementation.endpoint.url: this is no URL: Port out of range"),
+        ('{endpoint: {url: "http://[::1/x"}}', "bad.implementation.endpoint.url: not a URL: Invalid IPv6 URL"),
+        ('{endpoint: {url: "http://h:99999/x"}}', "bad.implementation.endpoint.url: not a URL: Port out of range"),
     ],
 )
 async def test_an_address_that_is_none_takes_only_its_own_entry_away(

@@ -1,0 +1,232 @@
+"""`toolcrib uninstall`: disconnects every client, ends the daemons, and removes what Toolcrib keeps on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ..config.clients import CLIENTS, Client, Places
+from ..config.discovery import is_ours
+from ..config.files import FOREIGN_MAX_BYTES, read
+from ..config.keyring import remove_secret, secret_names
+from ..config.loading import here
+from ..config.rewriting import NAME, connections, entries
+from ..config.rewriting import disconnect as undo
+from ..crib.storage import FOLDER as LOGINS_FOLDER
+from ..crib.storage import logins_in
+from ..errors import ConfigError, UsageError
+from . import connect
+from .output import escape, note, out
+from .own_environment import running_program
+
+__all__ = ["uninstall"]
+
+_END_SECONDS: Final = 15.0
+"""Seconds that a daemon has for its running calls."""
+_LOOK_AGAIN: Final = 0.05
+_SOL_LOCAL, _LOCAL_PEERPID = 0, 2
+"""macOS `sys/un.h`: option that gives the process id at the other end."""
+
+
+def uninstall(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, remove nothing.")] = False,
+    config: Annotated[
+        bool, typer.Option("--config", help="Remove your configuration, too: servers, rules, profiles.")
+    ] = False,
+) -> None:
+    """Disconnect every client and remove what Toolcrib keeps: data, cache, state, daemons.
+
+    Shows what it removes and asks first. Files of clients become what they were before `toolcrib connect`; one that
+    changed since loses only Toolcrib's entry, and gets back the servers that were moved. Your configuration stays
+    unless you say --config, and folders of projects (`.toolcrib`) stay. The last line says what removes the program.
+    """
+    places = here()
+    plan = _plan(places, config=config)
+    for line in plan.lines():
+        out(escape(line))
+    if dry_run:
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("nobody can be asked here: `toolcrib uninstall --yes` removes it")
+        typer.confirm("Remove all this?", abort=True)
+    program = _removal_of_program(places)  # what it reads may be gone afterwards
+    _disconnect(plan)
+    for socket_file in plan.daemons:
+        _end(socket_file)
+    _forget_secrets(places)
+    failed = [problem for folder in plan.folders for problem in _remove(folder)]
+    for problem in failed:
+        note(problem)
+    if failed:
+        raise UsageError(f"not everything could be removed: {len(failed)} files or folders are left")
+    out(f"removed; the program itself {program}" if plan.is_something else f"the program itself {program}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What is to be removed."""
+
+    connected: tuple[tuple[str, Path], ...]
+    """Files that `connect` changed, each with the client's title."""
+    unrecorded: tuple[tuple[Client, Path], ...]
+    """Files with an entry of ours that no record speaks of: written by hand, or by a copy of the file."""
+    daemons: tuple[Path, ...]
+    """Their sockets."""
+    folders: tuple[Path, ...]
+    kept: tuple[Path, ...]
+
+    @property
+    def is_something(self) -> bool:
+        """Whether there is anything to remove."""
+        return bool(self.connected or self.unrecorded or self.daemons or self.folders)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the plan for people."""
+        for title, file in self.connected:
+            yield f"disconnect  {title}: {file}"
+        for client, file in self.unrecorded:
+            yield f"disconnect  {client.title}: {file} (only the entry `{NAME}` is taken out)"
+        for path in self.daemons:
+            yield f"end         daemon at {path}"
+        for folder in self.folders:
+            yield f"remove      {folder} ({_size(folder)})"
+        for folder in self.kept:
+            yield f"keep        {folder} (your configuration; --config removes it)"
+        if not self.is_something:
+            yield "nothing to remove"
+
+
+def _plan(places: Places, *, config: bool) -> _Plan:
+    directories = places.directories
+    folders = [directories.data, directories.cache, directories.state, directories.runtime]
+    folders += [directories.config] if config else []
+    recorded = connections(directories.state)
+    files = {done.file for done in recorded}
+    return _Plan(
+        connected=tuple((_title(done.client), Path(done.file)) for done in recorded),
+        unrecorded=tuple((client, file) for client, file in _own_entries(places) if str(file) not in files),
+        daemons=tuple(sorted(path for path in directories.runtime.glob("*.sock") if _listener(path) is not None)),
+        folders=tuple(folder for folder in folders if os.path.lexists(folder)),
+        kept=(directories.config,) if not config and directories.config.is_dir() else (),
+    )
+
+
+def _title(client: str) -> str:
+    return CLIENTS[client].title if client in CLIENTS else client
+
+
+def _own_entries(places: Places) -> Iterator[tuple[Client, Path]]:
+    """Yield the clients' files, of the user and of this project, that have an entry of ours."""
+    for client in CLIENTS.values():
+        for file in (client.user_file(places), client.project_file(places)):
+            if file is None or not file.is_file():
+                continue
+            with suppress(ConfigError):  # a file that cannot be read has no entry of ours that could be taken out
+                there = entries(client, read(file, limit=FOREIGN_MAX_BYTES), str(file))
+                if NAME in there and is_ours(there[NAME]):
+                    yield client, file
+
+
+def _disconnect(plan: _Plan) -> None:
+    """Take Toolcrib out of every client. Raises `UsageError` before anything is removed that would be missed then."""
+    if plan.connected:
+        connect.disconnect(all_=True, keep_changes=True)
+    state = here().directories.state
+    for client, file in plan.unrecorded:
+        undo(client, file, state=state, keep_changes=True)
+        out(f"{client.title}: {escape(str(file))} no longer has Toolcrib")
+
+
+def _listener(path: Path) -> int | None:
+    """Return the process that listens at a socket; None when none of this user's does, or the system cannot tell."""
+    if not hasattr(socket, "AF_UNIX"):
+        return None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(1.0)
+        try:
+            link.connect(os.path.relpath(path) if len(os.fsencode(path)) > 100 else str(path))
+            if sys.platform == "darwin":
+                return struct.unpack("i", link.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID, 4))[0]
+            pid, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        except (OSError, AttributeError):
+            return None
+    return pid if user == os.getuid() else None
+
+
+def _end(path: Path) -> None:
+    """End the daemon that listens at `path`, of any version, and wait for it. Raises `UsageError`."""
+    pid = _listener(path)
+    if pid is None:
+        return
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _END_SECONDS
+    while _listener(path) == pid:
+        if time.monotonic() > deadline:
+            raise UsageError(f"the daemon (process {pid}) has not ended within {_END_SECONDS:g} s; nothing was removed")
+        time.sleep(_LOOK_AGAIN)
+    out(f"ended the daemon (process {pid})")
+
+
+def _forget_secrets(places: Places) -> None:
+    """Remove secrets and logins one by one: those in the system's keyring would stay there otherwise."""
+    for name in secret_names(places.environ):
+        remove_secret(name, places.environ)
+    logins = logins_in(places.directories)
+    for file in sorted((places.directories.data / LOGINS_FOLDER).glob("*.json")):
+        logins.remove(file.stem)
+
+
+def _remove(folder: Path) -> Sequence[str]:
+    """Remove a folder and return what could not be removed. A link is removed, not what it names."""
+    try:
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        else:
+            shutil.rmtree(folder)
+    except FileNotFoundError:
+        return []  # somebody else was quicker
+    except OSError as error:
+        return [f"{error.filename or folder}: {error.strerror}"]
+    return []
+
+
+def _size(folder: Path) -> str:
+    paths = [folder / name for folder_, _, names in os.walk(folder) for folder in [Path(folder_)] for name in names]
+    total = 0
+    for path in paths:
+        with suppress(OSError):
+            total += path.lstat().st_size
+    amount = f"{total / 1e6:,.1f} MB" if total >= 1e5 else f"{total / 1e3:,.1f} kB"
+    return f"{len(paths):,} file{'' if len(paths) == 1 else 's'}, {amount}"
+
+
+def _removal_of_program(places: Places) -> str:
+    """Return the command that removes the program that runs."""
+    prefix = Path(sys.prefix)
+    program = running_program(places)
+    if program.kind == "own":
+        return "was removed with the data folder"
+    if program.kind == "temporary":
+        return "is not installed: this environment is a cache"
+    if program.kind == "clone":
+        return f"is in a clone: delete the folder of the clone, or {prefix}"
+    if (prefix / "uv-receipt.toml").is_file():
+        return "is removed by `uv tool uninstall toolcrib`"
+    if (prefix / "pipx_metadata.json").is_file():
+        return "is removed by `pipx uninstall toolcrib`"
+    return f"is removed by `{sys.executable} -m pip uninstall toolcrib`"

@@ -1,0 +1,92 @@
+"""Settings of the sources: which tools exist, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core.settings import INSTRUCTIONS, POLICY, REACH, Flag, Section, Texts, setting
+from ..mcp.client.spec import ServerSpec
+from .openapi.spec import OpenApiSpec
+from .skills.skill_roots import SkillRoot
+
+__all__ = ["CatalogSpec", "GivenWorkflow", "PluginSettings", "SkillsSpec", "SourceSettings", "texts_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogSpec:
+    """One YAML catalog that is to be mounted."""
+
+    path: Path
+    name: str = ""
+    """Empty takes one from the file's name."""
+    code: tuple[Path, ...] | None = ()
+    """Folders, beside the catalog's own, that its modules may come from; None: it may not load code."""
+    confirm: bool = False
+    """It came with a project, and counts only as its user has confirmed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillsSpec:
+    """Where skills are looked for, first to last, and how they are grouped."""
+
+    roots: tuple[SkillRoot, ...]
+    groups: Path | None = None
+    """A YAML file with `skill_groups`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenWorkflow:
+    """One entry below `workflows`, not yet checked."""
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    file: str = field(default="", compare=False)
+    """Where it stands: `file:line`."""
+
+
+class PluginSettings(Section):
+    """The key `plugins`."""
+
+    folders: tuple[Path, ...] = ()
+    """Folders of plugins, beside the user's own (`plugins` in the configuration directory)."""
+    disabled: Texts = ()
+    """Plugins that are not exposed."""
+    config: Mapping[str, Mapping[str, Any]] = setting({}, hidden=True)
+    """Arguments of each plugin's `initialize`, by the plugin's name."""
+
+    def texts(self) -> tuple[Mapping[str, str], ...]:
+        """Return the texts of each plugin's configuration, by key: some are secrets."""
+        return texts_of(self.config)
+
+
+def texts_of(config: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping[str, str], ...]:
+    """Return the texts of each part of a configuration, by key."""
+    return tuple({key: value for key, value in given.items() if isinstance(value, str)} for given in config.values())
+
+
+class SourceSettings(Section):
+    """The keys of a file that decide which tools exist."""
+
+    servers: tuple[ServerSpec, ...] = setting((), why=REACH, names_only=True, hidden=True)
+    """MCP servers, by name."""
+    openapi: tuple[OpenApiSpec, ...] = setting((), why=REACH, names_only=True, hidden=True)
+    """HTTP APIs by their OpenAPI descriptions."""
+    catalogs: tuple[CatalogSpec, ...] = setting((), why=REACH)
+    """YAML catalogs to mount."""
+    skills: SkillsSpec | None = setting(None, why=INSTRUCTIONS)
+    """Folders of skills; without it no skill is looked for."""
+    plugins: PluginSettings = setting(PluginSettings.model_construct(), why=REACH)
+    """Plugins, and their settings."""
+    workflows: tuple[GivenWorkflow, ...] = setting((), why=REACH, names_only=True)
+    """Several calls as one tool each."""
+    builtins: Flag = setting(True, why=REACH)
+    """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
+    no_prefix: Flag = setting(False, why="rules go by the names of tools, and it changes them")
+    """Whether tools of a single server keep their names."""
+    accept: Flag = setting(False, why=POLICY)
+    """Whether the definitions of these servers count as reviewed."""
+    lock: Path | None = setting(None, why=POLICY)
+    """File of the reviewed definitions; without it the reviews are in the store."""
