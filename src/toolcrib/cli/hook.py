@@ -99,7 +99,6 @@ def _decide_here(settings: Settings, request: HookRequest, seconds: float) -> st
 
     Raises `UsageError` when there is no answer within `seconds`.
     """
-
     # The whole library: only without a daemon, which answers in a fraction of the time.
     import anyio
 
