@@ -9,7 +9,7 @@ OUTER := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools $(addprefix toolc
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
 .PHONY: run quick test lint style types types-changed unit-outer unit-inner suite
-.PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak bench eval clean
+.PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak site bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
@@ -39,6 +39,8 @@ clients-full: .venv/ready-to-test
 	$(BIN)/pytest tests/clients --full-size
 soak: .venv/ready-to-test
 	$(BIN)/pytest tests/faults tests/conformance tests/seeds tests/scenarios --full-size
+site: .venv/ready-to-test
+	$(BIN)/zensical build --strict
 bench: .venv/ready-to-test
 	set -e; for name in dispatch parallel startup gateway search sources store jobs tools wire; do $(BIN)/python bench/$$name.py; done
 eval: .venv/ready-to-test
@@ -62,5 +64,5 @@ clean:
 	touch $@
 
 .venv/ready-to-test: .venv/ready-to-run
-	$(PIP) '.[bench,dev,samples,test-peers,tokens]'
+	$(PIP) '.[bench,dev,docs,samples,test-peers,tokens]'
 	touch $@

@@ -28,9 +28,9 @@ import anyio
 
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.storing import StoreSpec
+from toolcrib.config.sections import StoreSpec
 from toolcrib.jobs.job import JobLimits
-from toolcrib.jobs.queue import Offer
+from toolcrib.jobs.queue import QueuedJob
 
 WORKERS = (1, 4)
 READY, PATIENCE = "ready", 300.0
@@ -107,7 +107,7 @@ async def plain(folder: Path, url: str, jobs: int, worker: str) -> dict[str, flo
     enqueued: list[float] = []
     for number in range(jobs):
         begun = time.perf_counter()
-        await queue.offer([Offer(id=f"{worker}{number}", claim=1, principal="local")])
+        await queue.offer([QueuedJob(id=f"{worker}{number}", claim=1, principal="local")])
         enqueued.append(time.perf_counter() - begun)
     with anyio.fail_after(PATIENCE):
         await done.wait()

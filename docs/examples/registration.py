@@ -3,6 +3,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from toolcrib import Toolcrib, UsageError, run
+from toolcrib.registration import Registrations
 
 
 class Shop(BaseHTTPRequestHandler):
@@ -33,22 +34,23 @@ def find_order(origin: str) -> dict[str, object]:
 async def main(origin: str) -> None:
     async with Toolcrib() as crib:
         session = crib.session(instance="shop", mode="autonomous", profile="flat")
-        await crib.registrations.register("shop", find_order(origin))
+        registrations = crib.slice(Registrations)
+        await registrations.register("shop", find_order(origin))
         result = await session.call("find_order", {"id": "17"})
         print(result.structured_content)
         elsewhere = await crib.session(instance="bakery", profile="flat").call("find_order", {"id": "17"})
         print(elsewhere.text)
-        await crib.registrations.register(
+        await registrations.register(
             "shop", {"name": "shop", "api": {"url": origin, "allow_private": True, "methods": ["GET"]}}
         )
         print([tool.name for tool in session.tools])
         try:
-            await crib.registrations.register(
+            await registrations.register(
                 "shop", {"name": "inside", "implementation": {"endpoint": {"url": "http://127.1/"}}}
             )
         except UsageError as error:
             print(error)
-        await crib.registrations.unregister("shop", "find_order")
+        await registrations.unregister("shop", "find_order")
         print([tool.name for tool in session.tools])
 
 

@@ -1,4 +1,5 @@
 from toolcrib import Toolcrib, ToolFailure, run, tool
+from toolcrib.workflows import Workflows
 
 
 @tool(kind="read")
@@ -36,7 +37,7 @@ WRITE_TO = {
 async def main() -> None:
     async with Toolcrib() as crib:
         crib.add(find_person, send_letter)
-        await crib.workflows.add("write_to", WRITE_TO)
+        await crib.slice(Workflows).add("write_to", WRITE_TO)
         session = crib.session(mode="autonomous")
         broken = await session.call("write_to", {"name": "ada"})
         print(broken.text.splitlines()[0])

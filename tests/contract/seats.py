@@ -21,7 +21,7 @@ from mcp_types import jsonrpc_message_adapter
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.mcp.server.connection import Connection
-from toolcrib.mcp.server.service import Service
+from toolcrib.mcp.server.service import Service, ServiceLimits
 from toolcrib.server.backend import CribBackend
 
 __all__ = ["PROFILES", "WAYS_IN", "Reply", "Seat", "at", "in_library", "over_mcp", "reply_of"]
@@ -146,10 +146,12 @@ def of_library(profile: str, result: ToolResult) -> Reply:
 
 
 @asynccontextmanager
-async def over_mcp(crib: Toolcrib, profile: str, era: Way, mode: str) -> AsyncGenerator[Seat]:
+async def over_mcp(
+    crib: Toolcrib, profile: str, era: Way, mode: str, limits: ServiceLimits | None = None
+) -> AsyncGenerator[Seat]:
     """Sit down as a client of the MCP SDK, at the other end of a pair of pipes in memory."""
     async with (
-        Service(CribBackend(crib), profile=profile, mode=mode) as service,
+        Service(CribBackend(crib), profile=profile, mode=mode, limits=limits) as service,
         Client(_Pipes(service), mode=era) as client,
     ):
 

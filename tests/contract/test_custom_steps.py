@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib import (
     AfterStep,
     Answer,
@@ -264,6 +266,20 @@ async def test_a_call_that_is_approved_late_runs_with_the_arguments_that_were_sh
 
     assert (code(result), [ran["copies"] for ran in RAN]) == ("ok", [2])
     assert '"copies": 2' in question.arguments
+
+
+@pytest.mark.parametrize("engine", ["process", pytest.param("durable", marks=pytest.mark.slow)])
+async def test_a_call_in_the_background_meets_each_step_once(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = {"store": tmp_path / "calls.db", "jobs": {"engine": engine}}
+    async with crib_of(copies, after=(footer,), **config) as (crib, session):
+        begun = await session.call("send", {"to": "Ada"}, background=True)
+        with anyio.fail_after(PATIENCE):
+            result = await crib.jobs.result(begun.meta["job"], "local")
+
+    assert (RAN, result.text) == ([{"to": "Ada", "text": "hello", "copies": 2}], "sent hello to Ada\nby send")
 
 
 # After-steps.

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,17 +31,19 @@ from toolcrib import Toolcrib, tool
 from toolcrib.cli.hook import HookOptions, answer
 from toolcrib.cli.main import app
 from toolcrib.config import bare
-from toolcrib.config.http import RegistrationSettings
+from toolcrib.config.sections import RegistrationSettings
 from toolcrib.core.json import MAX_DEPTH, MESSAGE_BYTES
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
+from toolcrib.registration import Registrations
+from toolcrib.registration.rest import RestApi
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.stdio import Link, converse
-from unit.toolcrib.server.fake_desk import FakeDesk, FakeSession
+from unit.toolcrib.server.fake_backend import FakeBackend, FakeSession
 from unit.toolcrib.server.wire_client import META, Site, call, initialize, serving
 
 __all__: list[str] = []
@@ -570,7 +573,7 @@ async def test_a_hostile_body_of_rest_is_a_bad_request_and_the_next_one_is_serve
     bodies += [b'{"a":1,"a":2}', b'{"a":' + b"9" * 50_000 + b"}", b'{"a":"\xff"}', rb'{"a":"\ud800"}', b""]
     async with (
         opened_crib(registration=RegistrationSettings()) as crib,
-        serving(CribBackend(crib), options, crib.registrations) as site,
+        serving(CribBackend(crib), options, [partial(RestApi, crib.slice(Registrations))]) as site,
     ):
         statuses = [await _register(site, body) for body in bodies]
         too_large = await _register(site, b'{"a":"' + b"y" * (64 << 10) + b'"}')
@@ -654,7 +657,7 @@ async def _unsent(message: bytes) -> Mapping[str, Any]:
 # The guard, and anything else that JSON can hold
 
 
-class BrokenDesk(FakeDesk):
+class BrokenDesk(FakeBackend):
     """Fails where no message should make it fail."""
 
     is_ready = True
@@ -673,10 +676,10 @@ class BrokenDesk(FakeDesk):
 async def test_an_unexpected_exception_is_an_internal_error_that_tells_nothing_of_the_inside(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk = BrokenDesk()
-    async with serving(desk, HttpOptions(profile="flat")) as site:
+    backend = BrokenDesk()
+    async with serving(backend, HttpOptions(profile="flat")) as site:
         broken = await site.post(initialize(), path="/broken")
-        desk.is_ready = False
+        backend.is_ready = False
         watched = await site.client.get(site.url.replace("/mcp", "/readyz"))
         assert (await site.post(initialize())).status_code == 200
 
@@ -759,7 +762,7 @@ def test_odd_messages_never_end_a_connection(
                 answered.set()
 
         async with (
-            Service(FakeDesk(), profile="flat", mode="cautious") as service,
+            Service(FakeBackend(), profile="flat", mode="cautious") as service,
             Connection(service, send) as connection,
         ):
             await connection.feed(json.dumps(initialize()).encode())

@@ -148,9 +148,7 @@ class User:
 
 @asynccontextmanager
 async def opened(suite: Suite, world: World, **settings: Any) -> AsyncGenerator[Toolcrib]:
-    base = bare()
-    changed = {name: getattr(base, name) for name in base.__dataclass_fields__} | settings
-    async with Toolcrib(type(base)(**changed), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**settings), memory=True) as crib:
         await crib.tools.mount_source(world.source(suite))
         yield crib
 

@@ -22,8 +22,9 @@ from peers.journal import Journal
 from rig import PATIENCE, eventually
 from toolcrib import Toolcrib, UsageError, tool
 from toolcrib.config import load
-from toolcrib.crib.definitions import BadDefinition
 from toolcrib.crib.session import Session
+from toolcrib.registration import Registrations
+from toolcrib.registration.definitions import BadDefinition
 
 pytestmark = pytest.mark.process
 
@@ -117,7 +118,7 @@ async def opened(folder: Path, origin: str) -> AsyncGenerator[Toolcrib]:
     (folder / "toolcrib.yaml").write_text(json.dumps(told))
     async with Toolcrib(load([folder / "toolcrib.yaml"], environ={"HOME": str(folder)}), memory=True) as crib:
         crib.add(add_numbers)
-        await crib.registrations.register("desk-7", endpoint(origin))
+        await crib.slice(Registrations).register("desk-7", endpoint(origin))
         with anyio.fail_after(PATIENCE):
             await crib.tools.wait_ready(PATIENCE)
         yield crib
@@ -191,7 +192,7 @@ async def test_what_cannot_be_taken_of_a_kind_is_told_and_hides_nothing_else(wor
     with pytest.raises(UsageError, match="kind"):
         world.crib.add(tool(name="worse", kind=sideways)(add_numbers))
     with pytest.raises(BadDefinition, match="url"):
-        await world.crib.registrations.register(
+        await world.crib.slice(Registrations).register(
             "desk-7", {"name": "worse", "implementation": {"endpoint": {"url": "file:///x"}}}
         )
 
@@ -222,7 +223,7 @@ async def test_every_kind_tells_of_a_tool_that_comes(world: World) -> None:
     (world.folder / "skills" / "seal" / "SKILL.md").write_text(_SKILL.format("seal"))
     await session.call("office__grow", {})
     (world.folder / "shop.json").write_text(json.dumps(shop("a_receipt")))
-    await world.crib.registrations.register("desk-7", endpoint(world.shop.origin, "find_letter"))
+    await world.crib.slice(Registrations).register("desk-7", endpoint(world.shop.origin, "find_letter"))
 
     come = {"multiply_numbers", "weigh_text", "seal", "office__late", "shop__a_receipt", "find_letter"}
     await eventually(lambda: noticed >= come)

@@ -30,11 +30,12 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.crib.definitions import BadDefinition, read_definition
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.plugin import Plugin, Services
 from toolcrib.policy.taint import Taint
+from toolcrib.registration.definitions import BadDefinition, read_definition
+from toolcrib.registration.source import Registered, RestSource
 from toolcrib.sources.combinators import filtered, prefixed, renamed
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.openapi.source import OpenApiSource
@@ -42,13 +43,13 @@ from toolcrib.sources.openapi.spec import ApiSettings
 from toolcrib.sources.plugins.discovery import given
 from toolcrib.sources.plugins.source import PluginSource
 from toolcrib.sources.python.source import PythonSource
-from toolcrib.sources.rest.source import Registered, RestSource
 from toolcrib.sources.source import Listing, Source
-from toolcrib.sources.workflows.source import WorkflowSource
 from toolcrib.sources.yaml.document import YamlOptions
 from toolcrib.sources.yaml.entry import Command
 from toolcrib.sources.yaml.run_endpoint import EndpointRunner
 from toolcrib.sources.yaml.source import YamlSource
+from toolcrib.workflows import Workflows
+from toolcrib.workflows.source import WorkflowSource
 
 pytestmark = pytest.mark.process
 
@@ -153,7 +154,7 @@ async def plugin(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 @asynccontextmanager
 async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     """Workflows of one step each; the session that runs them lives in `crib`."""
-    source = WorkflowSource(crib.workflows, crib.store.workflows)
+    source = WorkflowSource(crib.slice(Workflows), crib.store.workflows)
     functions = PythonSource("functions")
     functions.add(*_FUNCTIONS, late)
     await crib.tools.mount_source(functions, prefix=True, trusted=True)
@@ -175,7 +176,7 @@ async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 
 
 def _mcp(spec: ServerSpec, folder: Path) -> McpSource:
-    return McpSource(spec, environment=os.environ, cache_dir=folder / "cache", spill_dir=folder / "spill")
+    return McpSource(spec, environment=os.environ, cache_dir=folder / "cache", spill_dir=folder / "spooled")
 
 
 @asynccontextmanager

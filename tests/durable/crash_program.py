@@ -18,10 +18,11 @@ import anyio
 
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.storing import StoreSpec
+from toolcrib.config.sections import StoreSpec
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.job import JobLimits, Retries
+from toolcrib.workflows import Workflows
 
 DATA, LEDGER, COUNT, WHAT, URL = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 KINDS = {"tools": ("charge", "put", "look"), "workflows": ("chain",)}[WHAT]
@@ -115,7 +116,7 @@ async def main() -> None:
     Path(f"{LEDGER}.accepted").touch()
     async with Toolcrib(settings) as crib:
         crib.add(charge, put, look, thank)
-        await crib.workflows.add("chain", CHAIN)
+        await crib.slice(Workflows).add("chain", CHAIN)
         await submit(crib)
         jobs = await crib.jobs.list("local")
         for job in jobs:

@@ -32,6 +32,7 @@ from toolcrib.jobs.inprocess import InProcessJobs
 from toolcrib.jobs.job import JobLimits, Retries
 from toolcrib.sources.source import Publish
 from toolcrib.testing import RecordingApprover, ScriptedSource, ToolBody
+from toolcrib.workflows import Workflows
 
 READS = Annotations(read_only=True, destructive=False)
 SAFE = Annotations(destructive=False, idempotent=True)
@@ -102,7 +103,7 @@ def process(place: Settings) -> Opening:
         **more: Any,
     ) -> AsyncGenerator[Toolcrib]:
         jobs = place.jobs.model_copy(update=limits or {})
-        async with Toolcrib(replace(place, jobs=jobs, **more)) as crib:
+        async with Toolcrib(place.with_values(jobs=jobs, **more)) as crib:
             if body is not None:
                 source = ScriptedSource("make", {tool.local_name: body for tool in listed}, listed=list(listed))
                 await crib.tools.mount_source(source, prefix=False, trusted=True)
@@ -301,11 +302,11 @@ async def test_a_workflow_goes_on_in_the_next_process_where_it_was(
         return await first(arguments, context) if arguments["n"] else ToolResult.of_text("seen")
 
     async with process(see_first) as crib:
-        await crib.workflows.add("errand", {"steps": steps})
+        await crib.slice(Workflows).add("errand", {"steps": steps})
         told = await free(crib).call("errand", {}, background=True)
         await first.begun.wait()
     async with process(second) as crib:
-        await crib.workflows.add("errand", {"steps": steps})
+        await crib.slice(Workflows).add("errand", {"steps": steps})
         id = told.structured_content["task_id"]
         result = await crib.jobs.result(id, "local", PATIENCE)
         job = await crib.jobs.get(id, "local")
@@ -340,11 +341,11 @@ class Slow(ScriptedSource):
 async def test_a_workflow_waits_for_the_tools_of_its_steps_after_a_restart(process: Opening) -> None:
     steps = {"see": {"tool": "look", "arguments": {"n": 0}}}
     async with process(quick, limits=ACCEPTS) as crib:
-        await crib.workflows.add("errand", {"steps": steps})
+        await crib.slice(Workflows).add("errand", {"steps": steps})
         told = await free(crib).call("errand", {}, background=True)
     async with process(None) as crib:
         await crib.tools.mount_source(Slow("make", {"look": quick}, listed=LISTED[1:2]), prefix=False, trusted=True)
-        await crib.workflows.add("errand", {"steps": steps})
+        await crib.slice(Workflows).add("errand", {"steps": steps})
 
         result = await crib.jobs.result(told.structured_content["task_id"], "local", PATIENCE)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from rig import PATIENCE, eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
-from toolcrib.config.storing import StoreSpec
+from toolcrib.config.sections import StoreSpec
 from toolcrib.core.context import Context, Progress
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
@@ -86,7 +85,7 @@ def opened(place: Settings) -> Opening:
         ]
         source = ScriptedSource("make", {"build": body, "look": body}, listed=tools)
         jobs = place.jobs.model_copy(update=limits or {})
-        async with Toolcrib(replace(place, jobs=jobs, **settings)) as crib:
+        async with Toolcrib(place.with_values(jobs=jobs, **settings)) as crib:
             await crib.tools.mount_source(source, prefix=False, trusted=True)
             yield crib
 

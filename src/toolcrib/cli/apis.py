@@ -17,7 +17,7 @@ from ..sources.openapi.convert import Picks, convert
 from ..sources.openapi.description import base_url_of, fetch, is_url, mapping, parse, placed
 from ..sources.openapi.parameters import Sent
 from ..sources.openapi.spec import OpenApiSpec
-from .open_crib import run
+from .options import run
 
 __all__ = ["NewApi", "entry_of", "write_api"]
 

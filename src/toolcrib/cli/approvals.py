@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any, Final, cast, get_args
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -23,14 +24,13 @@ from ..errors import ToolFailure, UsageError
 from ..policy.asking.answers import Board
 from ..policy.asking.questions import confirmation_word
 from ..results.redact import Redactor
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .actions import action_group
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 from .prompts import ask_person
 
-__all__ = ["approvals"]
+__all__ = ["approvals", "edit_approval", "list_approvals", "show_approval", "watch_approvals"]
 
-_VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
-_ACTIONS: Final = ("list", "show", "watch", *_VERDICTS)
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),
     ("TIME", "<"),
@@ -40,40 +40,91 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("BY", "<"),
     ("ARGUMENTS", "<"),
 )
+_ANSWERS: Final[Mapping[Verdict, str]] = {
+    "yes": "Allow this call.",
+    "once": "Allow this call, as `yes` does.",
+    "always": "Allow this definition of the tool for the rest of the session.",
+    "turn": "Allow every call until the next interaction.",
+    "idle": "Allow every call until the session rests.",
+    "all": "Allow every call of the session.",
+    "no": "Deny this call.",
+    "comment": "Deny this call with a comment that the model reads.",
+    "never": "Deny the tool for the rest of the session.",
+}
+"""Every verdict but `edit`, and the help of its action."""
 _SHORTEST: Final = 4
 """Characters of an id that are taken for the whole, when only one question begins so."""
 
 
-def approvals(
-    action: Annotated[
-        str, typer.Argument(help=f"{', '.join(_ACTIONS[:3])}, or an answer: {', '.join(_VERDICTS)}.")
-    ] = "list",
-    id: Annotated[str, typer.Argument(metavar="[ID]", help="Which one; its beginning will do.")] = "",
-    comment: Annotated[str, typer.Option("--comment", "-m", help="What the model is told, with a no.")] = "",
-    args: Annotated[str, typer.Option("--args", help="With edit: all arguments, as a JSON object.")] = "",
-    hash: Annotated[str, typer.Option("--hash", help="Answer only if this is still what is asked (show).")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="List those that are settled, too.")] = False,
+approvals = action_group(
+    "List the calls that wait for an approval, show one, answer one, or watch them come.\n\n"
+    "The first answer counts, wherever it is given; a later one changes nothing.",
+    default="list",
+)
+
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a question, or its beginning.")]
+_Hash = Annotated[str, typer.Option("--hash", help="Answer only if this is still the question's hash (`show`).")]
+_Comment = Annotated[str, typer.Option("--comment", "-m", help="A comment that the model reads with the answer.")]
+
+
+@approvals.command("list")
+def list_approvals(
+    everything: Annotated[bool, typer.Option("--all", help="List settled questions too.")] = False,
     config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the calls that wait for an approval, show one, answer one, or watch them come.
-
-    The first answer counts, wherever it is given; one that comes too late changes nothing.
-    """
-    if action not in _ACTIONS:
-        raise UsageError(f"there is no {action!r}, only {', '.join(_ACTIONS)}")
-    settings = settings_of(config)
-    if action == "list":
-        _print_list(run(lambda: _list(settings, everything)), as_json=as_json)
-    elif action == "watch":
-        run(lambda: _watch(settings, as_json=as_json))
-    elif not id:
-        raise UsageError(f"which one? toolcrib approvals {action} ID; `toolcrib approvals` lists them")
-    elif action == "show":
-        _print(*run(lambda: _show(settings, id)), as_json=as_json)
+    """List the calls that wait for an approval."""
+    found = run(lambda: _list(settings_of(config), everything))
+    if as_json:
+        emit_json([asdict(approval) for approval in found])
+    elif found:
+        table(_COLUMNS, (_cells(approval) for approval in found))
     else:
-        answer = _answer(action, comment, args)
-        _print(run(lambda: _decide(settings, id, answer, hash)), None, as_json=as_json)
+        note("nothing waits for an approval")
+
+
+@approvals.command("show")
+def show_approval(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Show one question whole: arguments, rule, diff and hash; and the result of its call."""
+    _print(*run(lambda: _show(settings_of(config), id)), as_json=as_json)
+
+
+@approvals.command("watch")
+def watch_approvals(config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Print every question as it comes, and its answer; on a terminal, ask for the answer."""
+    run(lambda: _watch(settings_of(config), as_json=as_json))
+
+
+def _add_answer(verdict: Verdict, help: str) -> None:
+    @approvals.command(verdict, help=help)
+    def answer(
+        id: _Id, comment: _Comment = "", hash: _Hash = "", config: ConfigFiles = None, as_json: AsJson = False
+    ) -> None:
+        if verdict == "comment" and not comment:
+            raise UsageError("the comment is missing: toolcrib approvals comment ID -m 'not on Fridays'")
+        _answer(id, Answer(verdict=verdict, by=_person(), comment=comment), hash, config, as_json=as_json)
+
+
+for _verdict, _help in _ANSWERS.items():
+    _add_answer(_verdict, _help)
+
+
+@approvals.command("edit")
+def edit_approval(
+    id: _Id,
+    args: Annotated[str, typer.Option("--args", help="All arguments, as a JSON object.")],
+    comment: _Comment = "",
+    hash: _Hash = "",
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Allow this call with other arguments, which are validated and decided on anew."""
+    given = Answer(verdict="edit", by=_person(), comment=comment, arguments=_object(args))
+    _answer(id, given, hash, config, as_json=as_json)
+
+
+def _answer(id: str, answer: Answer, hash: str, config: list[Path] | None, *, as_json: bool) -> None:
+    _print(run(lambda: _decide(settings_of(config), id, answer, hash)), None, as_json=as_json)
 
 
 @asynccontextmanager
@@ -136,13 +187,8 @@ async def _find(desk: ApprovalService, id: str) -> Approval:
     return found[0] if found else await desk.get(id)
 
 
-def _answer(verdict: Verdict, comment: str, args: str) -> Answer:
-    by = f"{pwd.getpwuid(os.getuid()).pw_name} (command line)"
-    if verdict == "comment" and not comment:
-        raise UsageError("what is the model told? toolcrib approvals comment ID -m 'not on Fridays'")
-    if (verdict == "edit") != bool(args):
-        raise UsageError('edit takes all arguments: toolcrib approvals edit ID --args \'{"path": "a"}\'')
-    return Answer(verdict=verdict, by=by, comment=comment, arguments=_object(args) if args else None)
+def _person() -> str:
+    return f"{pwd.getpwuid(os.getuid()).pw_name} (command line)"
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -153,15 +199,6 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError("--args takes a JSON object")
     return cast("dict[str, Any]", value)
-
-
-def _print_list(found: list[Approval], *, as_json: bool) -> None:
-    if as_json:
-        emit_json([asdict(approval) for approval in found])
-    elif found:
-        table(_COLUMNS, (_cells(approval) for approval in found))
-    else:
-        note("nothing waits for an approval")
 
 
 def _cells(approval: Approval) -> tuple[str, ...]:

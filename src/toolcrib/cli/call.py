@@ -15,7 +15,8 @@ from ..core.schema.nodes import Node, properties_of, types_of
 from ..core.tool import Tool
 from ..crib import CallOptions
 from ..errors import CODES, UsageError
-from .open_crib import ConfigFiles, Wait, only_for, opened, patience, report, run, settings_of
+from .open_crib import only_for, opened, patience, report
+from .options import ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out
 from .prompts import Terminal
 

@@ -14,7 +14,8 @@ from ..crib import Toolcrib
 from ..disclosure.signatures import call_example, signature
 from ..errors import CODES, ToolFailure
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, report, run, settings_of
+from .open_crib import only_for, opened, report
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
 __all__ = ["Listed", "find", "list_tools", "show", "tools"]
@@ -73,7 +74,7 @@ def tools(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0
 
     listed = run(main)
     if as_json:
-        emit_json([_row(tool) for tool in listed])
+        emit_json([_row(tool) | {"tokenizer": tokenizer().name} for tool in listed])
         return
     counter = tokenizer()
     table(
@@ -224,9 +225,12 @@ def _look_up(crib: Toolcrib, name: str) -> tuple[Tool, str]:
     for known in crib.catalog.tools.values():
         if (known.source, known.local_name) == (source, local):
             return known, states.get(known.source, "ready")
-    for one in crib.registrations.of(source.removeprefix("rest@")) if source.startswith("rest@") else ():
-        if one.name == local:
-            return one.tool, one.state
+    if source.startswith("rest@"):
+        from ..registration import Registrations  # a slice that few cribs have
+
+        for one in crib.slice(Registrations).of(source.removeprefix("rest@")):
+            if one.name == local:
+                return one.tool, one.state
     near = crib.catalog.nearest(name)
     hint = f"Did you mean {', '.join(near)}?" if near else "`toolcrib tools` lists all."
     raise ToolFailure("not_found", f"there is no tool {name!r}.", hint=hint)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..config.clients import CLIENTS, Client
-from ..config.discovery import Found
+from ..config.clients import CLIENTS, Client, FoundServer
 from ..core.json import canonical
 from ..errors import UsageError
 
@@ -19,7 +18,7 @@ class Candidate:
     """One server that may be taken over, under the name that it will have here."""
 
     name: str
-    found: Found
+    found: FoundServer
     also: tuple[str, ...] = ()
     """Other places that configure exactly the same."""
     known: bool = False
@@ -45,7 +44,7 @@ def chosen_clients(names: Iterable[str] | None) -> list[Client]:
     return [CLIENTS[name] for name in names] if names else list(CLIENTS.values())
 
 
-def candidates(found: Iterable[Found], known: Mapping[str, Any]) -> list[Candidate]:
+def candidates(found: Iterable[FoundServer], known: Mapping[str, Any]) -> list[Candidate]:
     """Give each found server a name of its own; the same configuration in several places is one server."""
     taken: dict[str, bytes] = {name: canonical(value) for name, value in known.items()}
     rows: dict[bytes, Candidate] = {}
@@ -61,7 +60,7 @@ def candidates(found: Iterable[Found], known: Mapping[str, Any]) -> list[Candida
     return list(rows.values())
 
 
-def _free(server: Found, value: bytes, taken: Mapping[str, bytes]) -> str:
+def _free(server: FoundServer, value: bytes, taken: Mapping[str, bytes]) -> str:
     """The name under which it is known already, else its own; with the client's, and a number, when that is taken."""
     names = [server.name, f"{server.name}-{server.client.name}"]
     names += [f"{server.name}-{server.client.name}-{number}" for number in range(2, 100)]

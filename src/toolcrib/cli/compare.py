@@ -21,7 +21,8 @@ from ..crib.compare import compare as measure
 from ..disclosure.profiles import BUILT_IN
 from ..errors import ConfigError, ToolFailure
 from ..telemetry.tokens import tokenizer
-from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
+from .open_crib import opened, report
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, note, out, table
 
 __all__ = ["Bar", "bars", "chart", "compare", "read_queries"]
@@ -129,7 +130,9 @@ def compare(
     if svg is not None:
         _write(svg, chart(rows))
     if as_json:
-        emit_json({"tokenizer": counter.name, "queries": count, "profiles": [row.to_json() for row in rows]})
+        source = str(queries) if queries else "summaries"
+        shown = [row.to_json() for row in rows]
+        emit_json({"tokenizer": counter.name, "queries": count, "source": source, "profiles": shown})
         return
     table(_COLUMNS, ((*_cells(row, counter.shown),) for row in rows))
     source = f"{queries}" if queries else "the tools' own summaries"

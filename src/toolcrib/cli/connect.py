@@ -14,14 +14,13 @@ from ..claude_code.approve_tool import WithApprove
 from ..claude_code.hook_messages import Unanswered
 from ..config import Settings, load
 from ..config import files as disk
-from ..config.claude_hooks import connect_hook, disconnect_hook, hook_file, is_connected
-from ..config.clients import CLIENTS, Client, Places
-from ..config.discovery import Found, discover, is_ours
+from ..config.claude_files import connect_hook, disconnect_hook, hook_file, is_connected
+from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_ours
+from ..config.connections import NAME, connection_of, connections, entries
+from ..config.connections import connect as write_connection
+from ..config.connections import disconnect as undo
 from ..config.loading import config_files, here, specs_of
-from ..config.own import add_servers, read_servers
-from ..config.rewriting import NAME, connection_of, connections, entries
-from ..config.rewriting import connect as write_connection
-from ..config.rewriting import disconnect as undo
+from ..config.own_file import add_servers, read_servers
 from ..core.json import canonical
 from ..core.tool import Tool
 from ..crib import Toolcrib
@@ -238,7 +237,7 @@ class _Change:
     file: Path
     way: _Way
     is_new: bool
-    before: tuple[Found, ...] = ()
+    before: tuple[FoundServer, ...] = ()
     """The servers in its file before."""
     moved: tuple[str, ...] = ()
     """The names of those that were moved behind us."""
@@ -452,7 +451,7 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
     return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]
 
 
-def _move(client: Client, found: Sequence[Found], places: Places) -> tuple[str, ...]:
+def _move(client: Client, found: Sequence[FoundServer], places: Places) -> tuple[str, ...]:
     """Make sure that the servers `found` are in our configuration, reviewed as they are now; return their names."""
     target = config_files(places.directories, places.project)[0]
     rows = [row for row in candidates(found, read_servers(target)) if not row.known]

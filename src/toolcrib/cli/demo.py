@@ -147,7 +147,7 @@ class _Show:
     async def run(self) -> None:
         """Serve on the first free port, prove it, and stay until interrupted unless once is enough."""
         note(f"starting {', '.join(spec.name for spec in self.settings.sources.servers)} on {self.here} …")
-        async with Toolcrib(self.settings) as crib, anyio.create_task_group() as tasks:
+        async with Toolcrib(self.settings.at_once()) as crib, anyio.create_task_group() as tasks:
 
             def started(url: str) -> None:
                 tasks.start_soon(self._show, crib, url)

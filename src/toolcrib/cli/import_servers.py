@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from ..config import load
-from ..config.discovery import Discovery, discover
+from ..config.clients import Discovery, discover
 from ..config.loading import config_files, here, specs_of
-from ..config.own import add_servers, read_servers
+from ..config.own_file import add_servers, read_servers
 from ..telemetry.tokens import tokenizer
 from .clients import Candidate, candidates, chosen_clients
 from .open_crib import AsJson

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, Final
 
 import anyio
 import typer
@@ -21,12 +21,12 @@ from ..errors import CODES, ToolFailure, UsageError
 from ..jobs.durable import DurableJobs, job_of
 from ..jobs.job import Job, Status
 from ..store.store import Store
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .actions import action_group
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["jobs"]
+__all__ = ["cancel_job", "delete_job", "jobs", "list_jobs", "print_result", "show_job"]
 
-_ACTIONS: Final = ("list", "show", "result", "cancel", "delete")
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),
     ("STARTED", "<"),
@@ -43,33 +43,77 @@ _CANCEL_SECONDS: Final = 30.0
 """How long `cancel` waits for the process that carries the job."""
 
 
-def jobs(
-    action: Annotated[str, typer.Argument(help=f"{', '.join(_ACTIONS)}.")] = "list",
-    id: Annotated[str, typer.Argument(metavar="[ID]", help="Which one; its beginning will do.")] = "",
-    status: Annotated[str, typer.Option("--status", help="List these only: working, completed, failed …")] = "",
-    wait: Annotated[float, typer.Option("--wait", help="result: seconds to wait for it.", min=0)] = 0.0,
+jobs = action_group(
+    "List the background jobs, show one, print its result, cancel it or delete it.\n\n"
+    "These are durable jobs: jobs that a process keeps in its memory are known to that process alone.",
+    default="list",
+)
+
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a job, or its beginning.")]
+
+
+@jobs.command("list")
+def list_jobs(
+    status: Annotated[
+        Status | None, typer.Option("--status", help="Only jobs in this state.", show_choices=True)
+    ] = None,
     config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what runs in the background and what has ended, show one, print its result, cancel it or forget it.
-
-    These are durable jobs: jobs of a process that keeps them in its memory are known to that process alone.
-    """
-    if action not in _ACTIONS:
-        raise UsageError(f"there is no {action!r}, only {', '.join(_ACTIONS)}")
-    if action != "list" and not id:
-        raise UsageError(f"which one? toolcrib jobs {action} ID; `toolcrib jobs` lists them")
-    if status and status not in get_args(Status):
-        raise UsageError(f"there is no status {status!r}, only {', '.join(get_args(Status))}")
-    settings = settings_of(config)
-    if action == "list":
-        _print_list(run(lambda: _list(settings, status)), as_json=as_json)
-        return
-    job = run(lambda: _done(settings, action, id, wait))
-    if action == "result":
-        _print_result(job, as_json=as_json)
+    """List the jobs that run and those that have ended."""
+    found = run(lambda: _list(settings_of(config), status))
+    if as_json:
+        emit_json([_shown(job) for job in found])
+    elif found:
+        table(_COLUMNS, map(_cells, found))
     else:
-        _print_job(job, as_json=as_json)
+        note("no jobs")
+
+
+@jobs.command("show")
+def show_job(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Show one job: state, progress, caller and outcome."""
+    _print_job(run(lambda: _with_job(settings_of(config), id, _itself)), as_json=as_json)
+
+
+@jobs.command("result")
+def print_result(
+    id: _Id,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the result.", min=0)] = 0.0,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the result of a job, and end with its exit status."""
+
+    async def result(desk: DurableJobs, job: Job) -> Job:
+        with anyio.move_on_after(wait):
+            await desk.result(job.id, job.principal)
+        return await desk.get(job.id, job.principal)
+
+    _print_result(run(lambda: _with_job(settings_of(config), id, result)), as_json=as_json)
+
+
+@jobs.command("cancel")
+def cancel_job(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Cancel a job, in whichever process it runs."""
+
+    async def cancel(desk: DurableJobs, job: Job) -> Job:
+        with anyio.move_on_after(_CANCEL_SECONDS):
+            return await desk.cancel(job.id, job.principal)
+        raise ToolFailure("timeout", f"{job.id} was asked to stop, and has not yet", hint="`toolcrib jobs show` says")
+
+    _print_job(run(lambda: _with_job(settings_of(config), id, cancel)), as_json=as_json)
+
+
+@jobs.command("delete")
+def delete_job(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Delete the record of a job that has ended."""
+
+    async def delete(desk: DurableJobs, job: Job) -> Job:
+        await desk.delete(job.id, job.principal)
+        return job
+
+    _print_job(run(lambda: _with_job(settings_of(config), id, delete)), as_json=as_json)
 
 
 @asynccontextmanager
@@ -78,30 +122,23 @@ async def _desk(settings: Settings) -> AsyncGenerator[tuple[Store, DurableJobs]]
         yield store, jobs_at(store, settings.jobs)
 
 
-async def _list(settings: Settings, status: str) -> list[Job]:
+async def _list(settings: Settings, status: Status | None) -> list[Job]:
     place = place_of(settings)
     if isinstance(place, Path) and not place.exists():  # looking makes no store
         return []
     async with _desk(settings) as (store, _):
         rows = await store.jobs.list(None, since=time.time() - settings.jobs.age)
-        return [job for job in map(job_of, rows) if status in ("", job.status)]
+        return [job for job in map(job_of, rows) if status in (None, job.status)]
 
 
-async def _done(settings: Settings, action: str, id: str, wait: float) -> Job:
-    """Do what was asked, and return the job as it is then."""
+async def _with_job(settings: Settings, id: str, act: Callable[[DurableJobs, Job], Awaitable[Job]]) -> Job:
+    """Find the job and act on it; return the job as it is then."""
     async with _desk(settings) as (store, desk):
-        job = _found([job_of(row) for row in await store.jobs.list(None)], id)
-        if action == "result":
-            with anyio.move_on_after(wait):
-                await desk.result(job.id, job.principal)
-            return await desk.get(job.id, job.principal)
-        if action == "cancel":
-            with anyio.move_on_after(_CANCEL_SECONDS):
-                return await desk.cancel(job.id, job.principal)
-            raise ToolFailure("timeout", f"{job.id} was asked to stop, and has not yet", hint="toolcrib jobs show says")
-        if action == "delete":
-            await desk.delete(job.id, job.principal)
-        return job
+        return await act(desk, _found([job_of(row) for row in await store.jobs.list(None)], id))
+
+
+async def _itself(_: DurableJobs, job: Job) -> Job:
+    return job
 
 
 def _found(jobs: list[Job], id: str) -> Job:
@@ -113,15 +150,6 @@ def _found(jobs: list[Job], id: str) -> Job:
     if len(close) > 1:
         raise UsageError(f"{len(close)} jobs begin with {id!r}: give more of the id")
     return close[0]
-
-
-def _print_list(found: list[Job], *, as_json: bool) -> None:
-    if as_json:
-        emit_json([_shown(job) for job in found])
-    elif found:
-        table(_COLUMNS, map(_cells, found))
-    else:
-        note("no jobs")
 
 
 def _print_job(job: Job, *, as_json: bool) -> None:

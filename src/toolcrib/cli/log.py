@@ -6,26 +6,29 @@ import os
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, TypeVar
+from typing import Annotated, BinaryIO, Final, TypedDict, TypeVar
 
+import anyio
 import typer
 
 from ..config import Settings
 from ..core.host import SESSIONS
+from ..core.json import dumps
 from ..core.settings import seconds_of
 from ..crib.storage import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
-from ..store.calls import CallRow, Exported, verify_lines
+from ..store.calls import CallRow, Calls, Exported, verify_lines
 from ..store.chain import Head, Verification
 from ..store.store import Store
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .actions import action_group
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, note, out, table
 
-__all__ = ["log"]
+__all__ = ["Wanted", "export_log", "list_calls", "log", "new_calls", "print_head", "verify_log"]
 
 T = TypeVar("T")
 
@@ -39,53 +42,135 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("MS", ">"),
     ("DECISION", "<"),
     ("FROM", "<"),
+    ("CLIENT", "<"),
+    ("PRINCIPAL", "<"),
+    ("SESSION", "<"),
     ("ARGUMENTS", "<"),
 )
+_FOLLOW_SECONDS: Final = 0.5
+"""Seconds between two looks for new calls."""
+_BATCH: Final = 100_000
+"""New calls that are read at once."""
 
-_WORDS: Final = ("verify", "export", "head")
 _HEAD: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
 
-def log(
-    tool: Annotated[str, typer.Argument(help="Only this tool; * is anything. Or: verify, export, head.")] = "",
-    file: Annotated[Path | None, typer.Argument(help="The file to export to, or the export to verify.")] = None,
-    outcome: Annotated[str, typer.Option(help="ok, error, or a code such as denied.")] = "",
-    session: Annotated[str, typer.Option(help="Only this session.")] = "",
-    since: Annotated[str, typer.Option(help="30m, 2h, 7d, or a date.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many, newest first.", min=1)] = 50,
-    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of records for changes.")] = False,
-    head: Annotated[str, typer.Option("--head", help="verify: SEQ:HASH that `log head` printed before.")] = "",
+log = action_group(
+    "Show the calls that were made, newest first, and prove that no record was changed. Arguments are stored without "
+    "secrets.\n\n"
+    "`log TOOL` is `log list TOOL`.",
+    default="list",
+    takes_words=True,
+)
+
+_Since = Annotated[str, typer.Option("--since", help="30m, 2h, 7d, or a date.", metavar="TIME")]
+
+
+@log.command("list")
+def list_calls(
+    tool: Annotated[str, typer.Argument(metavar="[TOOL]", help="Only this tool; * stands for any text.")] = "",
+    outcome: Annotated[str, typer.Option("--outcome", help="ok, error, or a code such as denied.")] = "",
+    principal: Annotated[str, typer.Option("--principal", help="Only calls of this principal.")] = "",
+    client: Annotated[
+        str, typer.Option("--client", help="Only calls of this MCP client: claude-code, claude-code/2.1, claude*.")
+    ] = "",
+    session: Annotated[str, typer.Option("--session", help="Only calls of this session.", metavar="KEY")] = "",
+    since: _Since = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of calls.", min=1)] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Oldest first, then go on with new calls, until interrupted.")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of records first.")] = False,
     config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the calls that were made, newest first. Arguments are stored without secrets.
-
-    `log verify [FILE]` checks that no record was changed, cut or moved, `log export [FILE]` writes them as JSON lines,
-    `log head` prints what stands for all of them: keep it elsewhere, and give it to `log verify --head`.
-    """
+    """List the calls that were made, newest first."""
     if outcome and outcome not in (*CODES, "ok", "error", "input_required"):
-        raise UsageError(f"{outcome!r} is no outcome; there are ok, error, input_required, {', '.join(CODES)}")
-    if file is not None and tool not in ("verify", "export"):
-        raise UsageError("a file goes with `log verify FILE` or `log export FILE`")
-    if head and not (tool == "verify" or verify):
-        raise UsageError("--head goes with `log verify`")
-    if (outcome or session) and tool in _WORDS:
-        raise UsageError(f"`log {tool}` is about all records: a part of a chain proves nothing")
-    moment, settings = _moment(since), settings_of(config)
-    if tool == "export":
-        _export(settings, file, moment)
-    elif tool == "verify" or verify:
-        _tell(_checked(settings, file, _known(head)), as_json=as_json and tool == "verify")
-    if tool == "head":
-        _print_head(settings, as_json=as_json)
-    if tool not in _WORDS:
-        rows = _with_store(
-            settings,
-            lambda store: _about(
-                store, store.calls.list(tool=tool, session=session, outcome=outcome, since=moment, limit=limit)
-            ),
-        )
+        raise UsageError(f"{outcome!r} is not an outcome; there are ok, error, input_required, {', '.join(CODES)}")
+    wanted = Wanted(
+        tool=tool, outcome=outcome, principal=principal, client=client, session=session, since=_moment(since)
+    )
+    settings = settings_of(config)
+    if verify:
+        _tell(_checked(settings, None, None), as_json=False)
+    if follow:
+        run(lambda: _print_new(settings, wanted, limit, as_json=as_json))
+    else:
+        rows = _with_store(settings, lambda store: _about(store, store.calls.list(**wanted, limit=limit)))
         _show(rows, as_json=as_json)
+
+
+class Wanted(TypedDict):
+    """The calls to list: arguments of `Calls.list`."""
+
+    tool: str
+    outcome: str
+    principal: str
+    client: str
+    session: str
+    since: float
+
+
+async def new_calls(
+    calls: Calls, wanted: Wanted, limit: int, wait: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[CallRow]:
+    """Yield the newest `limit` calls, oldest first, then new ones; `wait` is called where there are none."""
+    found = await calls.list(**wanted, limit=limit)
+    last = max((row.seq for row in found), default=0)
+    while True:
+        for row in reversed(found):
+            yield row
+        found = await calls.list(**wanted, after=last, limit=_BATCH)
+        if found:
+            last = found[0].seq
+        else:
+            await wait()
+
+
+async def _print_new(settings: Settings, wanted: Wanted, limit: int, *, as_json: bool) -> None:
+    """Print one line a call until interrupted; a store that does not exist yet is waited for."""
+
+    async def wait() -> None:
+        await anyio.sleep(_FOLLOW_SECONDS)
+
+    place = place_of(settings)
+    while isinstance(place, Path) and not place.exists():
+        await wait()
+    async with open_store(settings) as store:
+        async for row in new_calls(store.calls, wanted, limit, wait):
+            out(dumps(asdict(row)).decode() if as_json else "  ".join(cell for cell in _cells(row) if cell))
+            sys.stdout.flush()
+
+
+@log.command("verify")
+def verify_log(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; the store without one.")] = None,
+    head: Annotated[str, typer.Option("--head", help="What `log head` printed before.", metavar="SEQ:HASH")] = "",
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that no record was changed, cut or moved."""
+    _tell(_checked(settings_of(config), file, _known(head)), as_json=as_json)
+
+
+@log.command("export")
+def export_log(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Standard output without one.")] = None,
+    since: _Since = "",
+    config: ConfigFiles = None,
+) -> None:
+    """Write the records as JSON lines that `log verify FILE` checks."""
+    _export(settings_of(config), file, _moment(since))
+
+
+@log.command("head")
+def print_head(config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Print what stands for all records: keep it elsewhere, and give it to `log verify --head`."""
+    head = _with_store(settings_of(config), lambda store: store.calls.head()) or Head()
+    if as_json:
+        emit_json(asdict(head))
+    else:
+        out(_text(head))
 
 
 def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T | None:
@@ -115,7 +200,7 @@ def _show(rows: list[_Row] | None, *, as_json: bool) -> None:
     if as_json:
         emit_json([{**asdict(row), **({"session_description": about} if about else {})} for row, about in rows or ()])
     elif rows and any(about for _, about in rows):
-        table((*_COLUMNS[:-1], ("SESSION", "<"), _COLUMNS[-1]), (_cells(row, about) for row, about in rows))
+        table((*_COLUMNS[:-1], ("ABOUT", "<"), _COLUMNS[-1]), (_cells(row, about) for row, about in rows))
     elif rows:
         table(_COLUMNS, (_cells(row) for row, _ in rows))
     else:
@@ -141,14 +226,6 @@ def _tell(checked: Verification, *, as_json: bool) -> None:
     if not as_json:
         dropped = f"; rows 1 to {checked.dropped} are not in it" if checked.dropped else ""
         note(f"the chain of {checked.rows} records is whole{dropped}; its head is {_text(checked.head)}")
-
-
-def _print_head(settings: Settings, *, as_json: bool) -> None:
-    head = _with_store(settings, lambda store: store.calls.head()) or Head()
-    if as_json:
-        emit_json(asdict(head))
-    else:
-        out(_text(head))
 
 
 def _export(settings: Settings, file: Path | None, moment: float) -> None:
@@ -189,7 +266,8 @@ def _text(head: Head) -> str:
 def _cells(row: CallRow, *about: str) -> tuple[str, ...]:
     name = row.tool if row.requested in ("", row.tool) else f"{row.tool} (as {row.requested})"
     started = datetime.fromtimestamp(row.started).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    return (started, name, row.outcome, f"{row.latency_ms:.1f}", row.decision, row.origin, *about, row.arguments)
+    caller = (row.origin, row.client, row.principal, row.session, *about)
+    return (started, name, row.outcome, f"{row.latency_ms:.1f}", row.decision, *caller, row.arguments)
 
 
 def _moment(text: str) -> float:

@@ -12,11 +12,12 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command, get_command_from_info
+from typer.core import TyperCommand
+from typer.main import get_command, get_command_from_info, get_group
 from typer.models import CommandInfo
 
 from ..errors import CODES, ToolcribError, ToolFailure
+from .actions import WholeHelp
 
 __all__ = ["COMMANDS", "Commands", "Home", "app", "exit_status", "main", "root"]
 
@@ -35,6 +36,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "uninstall": Home("toolcrib.cli.uninstall", "Disconnect every client and remove what Toolcrib keeps."),
     "chat": Home("toolcrib_agent.chat.command", "Talk to a model that works with your tools on the current folder."),
     "serve": Home("toolcrib.cli.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
+    "daemon": Home("toolcrib.cli.daemon", "Show, end or follow the local daemons that stdio clients share."),
     "add": Home("toolcrib.cli.servers", "Add a server or an API to your configuration and list its tools."),
     "remove": Home("toolcrib.cli.servers", "Remove a server or an API from your configuration."),
     "login": Home("toolcrib.cli.login", "Log in to a remote server with your browser."),
@@ -82,7 +84,7 @@ def exit_status(error: BaseException) -> int:
     return 2 if isinstance(error, ToolcribError) else CODES["internal"].exit
 
 
-class Commands(TyperGroup):
+class Commands(WholeHelp):
     """The table as a typer group. Helps and completions see stubs; the one command that runs is loaded."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -113,10 +115,12 @@ class Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    """Build the command of the function `name` (`import_` for a word that Python keeps for itself)."""
+    """Build the command of the function or group `name` (`import_` for a word that Python keeps for itself)."""
     module = import_module(COMMANDS[name].module)
-    function = getattr(module, f"{name}_", None) or getattr(module, name)
-    info = CommandInfo(name=name, callback=function)
+    found = getattr(module, f"{name}_", None) or getattr(module, name)
+    if isinstance(found, typer.Typer):
+        return get_group(found)
+    info = CommandInfo(name=name, callback=found)
     return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
 
 

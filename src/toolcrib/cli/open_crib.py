@@ -1,21 +1,20 @@
-"""What commands that need tools share: settings from the files, an open crib, patience with slow servers."""
+"""What commands that need tools share: an open crib, and patience with slow servers; `options` for the rest."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Final
 
 import anyio
-import typer
 
 from ..catalog.names import SEPARATOR, portable
-from ..config import Settings, load
+from ..config import Settings
 from ..core.events import Problem
 from ..crib import Toolcrib
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import note
 
 __all__ = [
@@ -31,19 +30,6 @@ __all__ = [
     "summaries",
 ]
 
-T = TypeVar("T")
-
-ConfigFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--config", "-c", help="mcpServers JSON or our YAML, instead of your own; repeatable.", metavar="FILE"
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Wait = Annotated[float, typer.Option("--wait", help="Seconds to wait for servers that are not known yet.", min=0)]
-
-_LOOK_AGAIN: Final = 0.02
-"""Seconds between two looks at how the servers are doing."""
 
 _BY_SERVER: Final[Mapping[str, str]] = {
     "quarantined": "withheld, nobody has reviewed their definitions",
@@ -58,17 +44,6 @@ _NAMED: Final = 3
 
 _QUIET: Final = 1.0
 """Seconds after which a waiting command says what it waits for."""
-
-
-def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run `main` on an event loop of its own."""
-    return anyio.run(main)
-
-
-def settings_of(files: list[Path] | None, **overrides: Any) -> Settings:
-    """Return the settings of `files`, or the user's and project's own; `None` among `overrides` is not said."""
-    given: Mapping[str, Any] = overrides
-    return load(files or (), given)
 
 
 def only_for(settings: Settings, tool: str) -> Settings:
@@ -92,13 +67,11 @@ async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> Asy
     logging.getLogger("toolcrib").addHandler(logging.NullHandler())
     unsettled = ("connecting", "cached") if fresh else ("connecting",)
     settings = replace(
-        settings, jobs=settings.jobs.model_copy(update={"work": False})
+        settings.at_once(), jobs=settings.jobs.model_copy(update={"work": False})
     )  # a command ends too soon to carry jobs
     async with Toolcrib(settings=settings) as crib:
         async with patience(lambda: _waiting_for(crib, unsettled)):
-            with anyio.move_on_after(wait):
-                while any(state.state in unsettled for state in crib.tools.sources):  # noqa: ASYNC110 - states tell nobody
-                    await anyio.sleep(_LOOK_AGAIN)
+            await crib.tools.wait_ready(wait, fresh=fresh)
         yield crib
 
 
@@ -119,8 +92,13 @@ async def patience(doing: Callable[[], str]) -> AsyncGenerator[None]:
 
 def report(crib: Toolcrib) -> None:
     """Tell on standard error what could not be taken or is not known yet, one line each; a server's tools in one."""
-    for _, text in summaries(crib.problems):
-        note(text)
+    failed = {state.source: state.detail for state in crib.tools.sources if state.state in ("failed", "stale")}
+    for problem, text in summaries(crib.problems):
+        is_down = problem.code == "unavailable" and not problem.tool and not problem.hint
+        if is_down and (detail := failed.get(problem.source)):
+            # The state has the server's last output, which the problem, that models read too, has not.
+            text = f"{problem.source}: {detail} (`toolcrib doctor` checks it)"
+        note(" ".join(text.split()))
     for state in crib.tools.sources:
         if state.state == "connecting":
             note(f"{state.source}: has not answered yet; --wait gives it more seconds")

@@ -7,8 +7,9 @@ what is read; they are shown as escapes (security.md T33).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, zip_longest
+from shutil import get_terminal_size
 from typing import Any, Final
 
 import orjson
@@ -21,6 +22,11 @@ __all__ = ["Column", "emit_json", "escape", "note", "out", "table"]
 _MAX_CELL: Final = 60
 _MAX_LAST_CELL: Final = 600
 """Characters of one cell, and of one in the last column; the whole text is in `--json` and `show`."""
+
+_GAP: Final = "  "
+_INDENT: Final = "    "
+_LAST_COLUMN: Final = 24
+"""Characters that a last column needs to fold in its place; with fewer, it follows on lines of its own."""
 
 Column = tuple[str, str]
 """The heading, and `<` or `>` for the side to which cells are aligned."""
@@ -43,28 +49,63 @@ def emit_json(value: Any) -> None:
     out("".join(_json_escaped(char) if char != "\n" and is_hidden(char) else char for char in text))
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows of cells under headings. The cells need no escaping."""
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: int | None = None) -> None:
+    """Print rows of cells under headings, the most important column first. The cells need no escaping.
+
+    Elsewhere than on a terminal a row is one line of any length. On a terminal (or at `width`) nothing is wider than
+    it: the last column folds; columns that do not fit follow on indented lines, as `HEADING value`.
+    """
     cells = [[*(_cell(cell, _MAX_CELL) for cell in row[:-1]), _cell(row[-1], _MAX_LAST_CELL)] for row in rows]
-    if sys.stdout.isatty():
-        _pretty(columns, cells)
-        return
+    if width is None and sys.stdout.isatty():
+        width = get_terminal_size().columns
+    for line in _one_line_each(columns, cells) if width is None else _folded(columns, cells, width):
+        out(line)
+
+
+def _one_line_each(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterator[str]:
     titles = [title for title, _ in columns]
-    widths = [max(len(cell) for cell in column) for column in zip(titles, *cells, strict=True)]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     for row in (titles, *cells):
         sides = zip(row, columns, widths, strict=True)
-        out("  ".join(f"{cell:{side}{width}}" for cell, (_, side), width in sides).rstrip())
+        yield _GAP.join(f"{cell:{side}{width}}" for cell, (_, side), width in sides).rstrip()
 
 
-def _pretty(columns: Sequence[Column], cells: Iterable[Sequence[str]]) -> None:
-    """The same on a terminal. rich is loaded here, for only here it is needed."""
-    rich: Mapping[str, Any] = {name: import_module(f"rich.{name}") for name in ("box", "console", "table", "text")}
-    shown = rich["table"].Table(box=rich["box"].SIMPLE_HEAD, pad_edge=False)
-    for title, side in columns:
-        shown.add_column(title, justify="left" if side == "<" else "right", overflow="fold")
-    for row in cells:
-        shown.add_row(*(rich["text"].Text(cell) for cell in row))
-    rich["console"].Console().print(shown)
+def _folded(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Yield the lines of a table at most `width` wide."""
+    from rich.cells import cell_len  # rich is slow to load, and only a terminal needs it
+
+    titles = [title for title, _ in columns]
+    widths = [max(map(cell_len, column)) for column in zip(titles, *cells, strict=True)]
+    ends = [end - len(_GAP) for end in accumulate(wide + len(_GAP) for wide in widths)]
+    fitting = sum(end <= width for end in ends)
+    if fitting == len(columns) - 1 and width - ends[fitting - 1] - len(_GAP) >= _LAST_COLUMN:
+        fitting, widths[-1] = len(columns), width - ends[fitting - 1] - len(_GAP)
+    for row in (titles, *cells):
+        columns_of = zip(row[:fitting], columns, widths, strict=False)
+        blocks = [_block(cell, side, wide) for cell, (_, side), wide in columns_of]
+        for line in zip_longest(*blocks):
+            parts = (part if part is not None else " " * wide for part, wide in zip(line, widths, strict=False))
+            yield _GAP.join(parts).rstrip()
+        rest = zip(titles[fitting:], row[fitting:], strict=True)
+        more = "  ".join(f"{title} {cell}" for title, cell in rest if cell and row is not titles)
+        yield from (f"{_INDENT}{line}" for line in _wrap(more, width - len(_INDENT)))
+
+
+def _block(cell: str, side: str, width: int) -> list[str]:
+    """Return the lines of one cell, each `width` wide."""
+    from rich.cells import cell_len  # as in `_folded`
+
+    lines = _wrap(cell, width) or [""]
+    pads = [" " * (width - cell_len(line)) for line in lines]
+    return [pad + line if side == ">" else line + pad for line, pad in zip(lines, pads, strict=True)]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    from rich.console import Console  # as in `_folded`
+    from rich.text import Text
+
+    lines = Text(text).wrap(Console(width=max(width, 1)), max(width, 1)) if text else ()
+    return [line.plain.rstrip() for line in lines]
 
 
 def _cell(text: str, limit: int) -> str:

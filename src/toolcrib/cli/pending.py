@@ -3,102 +3,195 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from ..config import Settings
 from ..core.session import LOCAL
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import FileChanges, PendingFile, guard_of
 from ..errors import ToolFailure, UsageError
 from ..workspace.review import OnConflict
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .actions import action_group
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["pending"]
+__all__ = ["accept_changes", "list_changes", "pending", "reject_changes", "show_diff"]
 
-_ACTIONS: Final = ("list", "diff", "show", "accept", "reject")
 _COLUMNS: Final[tuple[Column, ...]] = (("OWNER", "<"), ("CHANGED", "<"), ("WHAT", "<"), ("BYTES", ">"), ("PATH", "<"))
 _WHAT: Final = {"file": "file", "folder": "new folder", "gone": "removed"}
 
 
-def pending(
-    action: Annotated[str, typer.Argument(help=f"{', '.join(_ACTIONS)}.")] = "list",
-    paths: Annotated[list[str] | None, typer.Argument(metavar="[PATH …]", help="Files, or folders of them.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="accept, reject: the whole batch.")] = False,
-    task: Annotated[str, typer.Option("--task", help="Of this task.", metavar="ID")] = "",
-    session: Annotated[str, typer.Option("--session", help="Of the session with this key.", metavar="KEY")] = "",
-    principal: Annotated[str, typer.Option("--principal", help="Whose changes.")] = LOCAL,
-    merge: Annotated[bool, typer.Option("--merge", help="accept: put both together where the disk changed.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="accept: whatever the disk has.")] = False,
+pending = action_group(
+    "List the file changes that wait for review (modes `review` and `audit`), show them as a diff, accept them or "
+    "reject them.",
+    default="list",
+)
+
+_Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH …]", help="Files, or folders of them.")]
+_All = Annotated[bool, typer.Option("--all", help="The whole batch.")]
+_Task = Annotated[str, typer.Option("--task", help="Changes of this task.", metavar="ID")]
+_Session = Annotated[str, typer.Option("--session", help="Changes of the session with this key.", metavar="KEY")]
+_Principal = Annotated[str, typer.Option("--principal", help="The owner of the changes.")]
+
+
+@pending.command("list")
+def list_changes(
+    task: _Task = "",
+    session: _Session = "",
+    principal: _Principal = LOCAL,
     config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what waits for review (modes `review` and `audit`), show it as a diff, accept it or reject it.
+    """List the changes that wait for review."""
+    given = _Given(_owner_of(task, session), principal, settings_of(config))
 
-    What is accepted together takes place together or not at all. A file that changed on the disk meanwhile is a
-    conflict; --merge and --overwrite settle it.
+    async def main() -> Sequence[PendingFile]:
+        async with _changes(given) as changes:
+            return await changes.list(owner=given.owner, principal=principal)
+
+    files = run(main) if _has_store(given.settings) else ()
+    if as_json:
+        emit_json([asdict(one) for one in files])
+    elif files:
+        table(_COLUMNS, map(_cells, files))
+    else:
+        note("nothing waits for review")
+
+
+@pending.command("diff")
+def show_diff(
+    paths: _Paths = None,
+    task: _Task = "",
+    session: _Session = "",
+    principal: _Principal = LOCAL,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the changes, or those at and below the paths, do to the files as they are now."""
+
+    async def diff(changes: FileChanges, given: _Given, named: Sequence[str]) -> Sequence[str]:
+        return [await changes.diff(path, owner=given.owner, principal=given.principal) for path in named or ("",)]
+
+    texts = _act(diff, _Given(_owner_of(task, session), principal, settings_of(config)), paths)
+    if as_json:
+        emit_json(texts)
+    else:
+        out(escape("".join(texts).rstrip("\n"), lines=True))
+
+
+@pending.command("accept")
+def accept_changes(
+    paths: _Paths = None,
+    everything: _All = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Merge with what changed on the disk meanwhile.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what changed on the disk meanwhile.")] = False,
+    task: _Task = "",
+    session: _Session = "",
+    principal: _Principal = LOCAL,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write changes to the disk, all that are named or none.
+
+    A file that changed on the disk meanwhile is a conflict; --merge or --overwrite settles it.
     """
-    _check(action, is_named=bool(paths) != everything, settled=merge + overwrite)
-    if task and session:
-        raise UsageError("--task or --session, one of them")
-    owner = f"task {task}" if task else f"session {session}" if session else ""
-    settings = settings_of(config)
+    _check_selection("accept", paths, everything=everything)
+    if merge and overwrite:
+        raise UsageError("--merge and --overwrite exclude each other")
     on_conflict: OnConflict = "merge" if merge else "overwrite" if overwrite else "refuse"
 
-    async def main() -> Sequence[PendingFile] | Sequence[str]:
-        async with open_store(settings) as store:
-            desk = FileChanges(store.pending, guard_of(settings))
-            waiting = await desk.list(owner=owner, principal=principal)
-            if action == "list":
-                return waiting
-            whose = owner or _owner(waiting)
-            named = _named(paths or (), [one for one in waiting if one.owner == whose])
-            if action == "accept":
-                return await desk.accept(*named, owner=whose, principal=principal, on_conflict=on_conflict)
-            if action == "reject":
-                return await desk.reject(*named, owner=whose, principal=principal)
-            return [await desk.diff(path, owner=whose, principal=principal) for path in named or ("",)]
+    async def accept(changes: FileChanges, given: _Given, named: Sequence[str]) -> Sequence[str]:
+        return await changes.accept(*named, owner=given.owner, principal=given.principal, on_conflict=on_conflict)
 
-    place = place_of(settings)
-    if isinstance(place, Path) and not place.exists():  # looking makes no files
-        main = _nothing
+    done = _act(accept, _Given(_owner_of(task, session), principal, settings_of(config)), paths)
+    _print("accepted", done, as_json=as_json)
+
+
+@pending.command("reject")
+def reject_changes(
+    paths: _Paths = None,
+    everything: _All = False,
+    task: _Task = "",
+    session: _Session = "",
+    principal: _Principal = LOCAL,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Discard changes; the files stay as they are on the disk."""
+    _check_selection("reject", paths, everything=everything)
+
+    async def reject(changes: FileChanges, given: _Given, named: Sequence[str]) -> Sequence[str]:
+        return await changes.reject(*named, owner=given.owner, principal=given.principal)
+
+    done = _act(reject, _Given(_owner_of(task, session), principal, settings_of(config)), paths)
+    _print("rejected", done, as_json=as_json)
+
+
+class _Given(NamedTuple):
+    """Options that all actions share."""
+
+    owner: str
+    """Empty for the only owner that there is."""
+    principal: str
+    settings: Settings
+
+
+_Act = Callable[[FileChanges, _Given, Sequence[str]], Awaitable[Sequence[str]]]
+
+
+def _act(act: _Act, given: _Given, paths: Sequence[str] | None) -> Sequence[str]:
+    """Run `act` with the owner and the absolute paths that are meant; explain conflicts."""
+
+    async def main() -> Sequence[str]:
+        async with _changes(given) as changes:
+            waiting = await changes.list(owner=given.owner, principal=given.principal)
+            meant = given._replace(owner=given.owner or _owner(waiting))
+            return await act(changes, meant, _named(paths or (), [one for one in waiting if one.owner == meant.owner]))
+
+    if not _has_store(given.settings):
+        return ()
     try:
-        found = run(main)
+        return run(main)
     except ToolFailure as failure:
         _explain(failure)
         raise
-    _print(action, found, as_json=as_json)
 
 
-def _check(action: str, *, is_named: bool, settled: int) -> None:
-    if action not in _ACTIONS:
-        raise UsageError(f"there is no {action!r}, only {', '.join(_ACTIONS)}")
-    if action in ("accept", "reject") and not is_named:
-        raise UsageError(f"which? toolcrib pending {action} PATH …, or --all")
-    if settled and (action != "accept" or settled > 1):
-        raise UsageError("--merge or --overwrite, one of them, is for accept")
+@asynccontextmanager
+async def _changes(given: _Given) -> AsyncGenerator[FileChanges]:
+    async with open_store(given.settings) as store:
+        yield FileChanges(store.pending, guard_of(given.settings))
 
 
-async def _nothing() -> Sequence[PendingFile]:
-    return []
+def _has_store(settings: Settings) -> bool:
+    """Return whether there is a store: looking creates no files."""
+    place = place_of(settings)
+    return not isinstance(place, Path) or place.exists()
 
 
-def _print(action: str, found: Sequence[PendingFile] | Sequence[str], *, as_json: bool) -> None:
-    files = [one for one in found if isinstance(one, PendingFile)]
-    texts = [one for one in found if isinstance(one, str)]
+def _owner_of(task: str, session: str) -> str:
+    if task and session:
+        raise UsageError("--task and --session exclude each other")
+    return f"task {task}" if task else f"session {session}" if session else ""
+
+
+def _check_selection(action: str, paths: Sequence[str] | None, *, everything: bool) -> None:
+    if bool(paths) == everything:
+        raise UsageError(f"which changes? toolcrib pending {action} PATH …, or --all")
+
+
+def _print(done: str, paths: Sequence[str], *, as_json: bool) -> None:
     if as_json:
-        emit_json([asdict(one) for one in files] if action == "list" else texts)
-    elif action in ("diff", "show"):
-        out(escape("".join(texts).rstrip("\n"), lines=True))
-    elif files:
-        table(_COLUMNS, map(_cells, files))
-    elif texts:
-        out(escape(f"{action}ed: {', '.join(texts)}"))
+        emit_json(paths)
+    elif paths:
+        out(escape(f"{done}: {', '.join(paths)}"))
     else:
         note("nothing waits for review")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from string import Template
 from typing import Annotated, Final
@@ -14,10 +13,12 @@ import typer
 
 from ..crib.plugins import PluginState
 from ..errors import UsageError
-from .open_crib import AsJson, ConfigFiles, opened, run, settings_of
+from .actions import action_group
+from .open_crib import opened
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, note, out, table
 
-__all__ = ["Action", "files_of", "plugin", "plugins"]
+__all__ = ["files_of", "new_plugin", "plugin", "plugins"]
 
 _PROJECT: Final = """\
 [build-system]
@@ -172,12 +173,6 @@ _WAIT: Final = 35.0
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 
 
-class Action(StrEnum):
-    """What is done."""
-
-    NEW = "new"
-
-
 def plugins(config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """List the plugins, whatever became of them: by entry point `toolcrib.plugins` and from folders."""
     settings = settings_of(config).with_values(servers=(), openapi=(), catalogs=(), skills=None)
@@ -195,8 +190,11 @@ def plugins(config: ConfigFiles = None, as_json: AsJson = False) -> None:
         note("no plugins; `toolcrib plugin new NAME` writes one")
 
 
-def plugin(
-    action: Annotated[Action, typer.Argument(help="new: write a plugin.")],
+plugin = action_group("Write a new plugin, with its tests.")
+
+
+@plugin.command("new")
+def new_plugin(
     name: Annotated[str, typer.Argument(help="Letters, digits and dashes: weather, my-tools.")],
     folder: Annotated[Path, typer.Option(help="Where its folder is made.")] = Path(),
 ) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from ..config import Settings
-from ..config.claude_rules import FoundRule, add_rules, claude_files, read_claude_rules
+from ..config.claude_files import FoundRule, add_rules, claude_files, read_claude_rules
 from ..config.loading import config_files, here
 from ..core.permission import Decision, Effect
 from ..core.tool import Tool
@@ -21,11 +20,13 @@ from ..errors import ConfigError, UsageError
 from ..policy.rules import Rule, parse_rule
 from ..policy.shell.grammar import read_script
 from ..policy.shell.script import Command, Script
+from .actions import action_group
 from .call import parse_arguments
-from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
+from .open_crib import only_for, opened
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["Action", "policy"]
+__all__ = ["import_rules", "list_rules", "policy", "try_policy"]
 
 _STATUS: Final[Mapping[str, int]] = {"allow": 0, "deny": 5, "ask": 10}
 """Effect → exit status: 5 is what a denied call ends with."""
@@ -36,48 +37,37 @@ _SHELL: Final = Tool(name="Bash", local_name="Bash", source="shell", category="s
 """What a command is tried on where no tool is named."""
 
 
-class Action(StrEnum):
-    """What is done."""
+policy = action_group("Try a rule or the policy on a command or a call, list the rules, or import Claude Code's.")
 
-    TEST = "test"
-    LIST = "list"
-    IMPORT = "import"
+_Profile = Annotated[str | None, typer.Option("--profile", help="The profile of the session.")]
+_Mode = Annotated[str | None, typer.Option("--mode", help="The mode of the session.")]
+_Principal = Annotated[str | None, typer.Option("--principal", help="The principal of the session.")]
 
 
-def policy(
-    action: Annotated[Action, typer.Argument(help="test, list or import.")],
+@policy.command("test")
+def try_policy(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RULE] [-- COMMAND …] | [FILE …]", help="What to try, or files to import from."),
+        list[str] | None, typer.Argument(metavar="[RULE] [-- COMMAND …]", help="A rule, and a command to try it on.")
     ] = None,
-    tool: Annotated[str | None, typer.Option("--tool", help="test: a call of this tool, by the policy here.")] = None,
+    tool: Annotated[str | None, typer.Option("--tool", help="Try a call of this tool by the whole policy.")] = None,
     args: Annotated[str | None, typer.Option("--args", help="Its arguments as a JSON object; - reads it.")] = None,
-    effect: Annotated[str, typer.Option("--effect", help="test: try RULE as deny, ask or allow.")] = "deny",
-    profile: Annotated[str | None, typer.Option("--profile", help="Of the session.")] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help="Of the session.")] = None,
-    principal: Annotated[str | None, typer.Option("--principal", help="Whose session.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="import: show what would be taken, write nothing.")
-    ] = False,
-    trust: Annotated[bool, typer.Option("--trust", help="import: what a project's file allows, too.")] = False,
+    effect: Annotated[str, typer.Option("--effect", help="Try RULE as deny, ask or allow.")] = "deny",
+    profile: _Profile = None,
+    mode: _Mode = None,
+    principal: _Principal = None,
     config: ConfigFiles = None,
     as_json: AsJson = False,
     wait: Wait = 10.0,
 ) -> None:
-    """Try a rule on a command, try the policy on a call, list the rules, or take over Claude Code's.
+    """Try a rule on a command, or the whole policy on a command or a call.
 
     `test RULE -- COMMAND` ends with 0 where the rule means the command, 1 where not, 10 where that cannot be told.
     `test -- COMMAND` and `test --tool` end with 0 for allow, 5 for deny, 10 for ask.
     """
-    given = words or []
-    session = {key: value for key, value in {"profile": profile, "principal": principal}.items() if value}
-    if action is Action.IMPORT:
-        _import(given, write=not dry_run, trust=trust, as_json=as_json)
-    elif action is Action.LIST:
-        _list(settings_of(config, mode=mode), session, as_json=as_json)
-    elif tool is not None and given:
+    given, session = words or [], _session(profile, principal)
+    if tool is not None and given:
         raise UsageError(f"--tool tries a call by the whole policy: {given[0]!r} has no place beside it")
-    elif tool is not None:
+    if tool is not None:
         settings = only_for(settings_of(config, mode=mode), tool)
         _call(settings, session, tool, args, wait=wait, as_json=as_json)
     elif not given:
@@ -86,6 +76,35 @@ def policy(
         _try(given[0], _command(given[1:]), effect, as_json=as_json)
     else:
         _decide(settings_of(config, mode=mode), session, _command(given), as_json=as_json)
+
+
+@policy.command("list")
+def list_rules(
+    profile: _Profile = None,
+    mode: _Mode = None,
+    principal: _Principal = None,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the rules of a session: deny, ask, allow."""
+    _list(settings_of(config, mode=mode), _session(profile, principal), as_json=as_json)
+
+
+@policy.command("import")
+def import_rules(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE …]", help="Claude Code's settings; its own places without any.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rules, write nothing.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Import what a project's file allows, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import the permission rules of Claude Code into your configuration."""
+    _import(files or (), write=not dry_run, trust=trust, as_json=as_json)
+
+
+def _session(profile: str | None, principal: str | None) -> dict[str, str]:
+    return {key: value for key, value in {"profile": profile, "principal": principal}.items() if value}
 
 
 def _is_rule(word: str) -> bool:

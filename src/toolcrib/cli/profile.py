@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,12 +16,14 @@ from ..crib import Toolcrib
 from ..disclosure.base import Profile
 from ..disclosure.missing_tools import Gaps, gaps
 from ..disclosure.settings import GivenProfile
-from ..errors import CODES, UsageError
+from ..errors import CODES
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
+from .actions import action_group
+from .open_crib import opened, report
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, out, table
 
-__all__ = ["Action", "Listed", "profile"]
+__all__ = ["Listed", "check_profile", "list_profiles", "profile", "show_profile"]
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("PROFILE", "<"),
@@ -31,14 +32,6 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("TOKENS", ">"),
     ("VERBS", "<"),
 )
-
-
-class Action(StrEnum):
-    """What is done."""
-
-    LIST = "list"
-    SHOW = "show"
-    CHECK = "check"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +65,31 @@ class Listed:
         )
 
 
-def profile(
-    action: Annotated[Action, typer.Argument(help="What to do.")],
-    target: Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help="A profile, or a file with one.")] = None,
-    config: ConfigFiles = None,
-    as_json: AsJson = False,
-    wait: Wait = 10.0,
-) -> None:
-    """List the profiles, show one, or check one against the tools that there are.
+profile = action_group("List the profiles, show one, or check one against the tools of the configuration.")
 
-    `check` ends with status 2 for what is no profile, and with status 3 when it names tools or categories that no
+_Target = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A profile, or a file with one.")]
+
+
+@profile.command("list")
+def list_profiles(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0) -> None:
+    """List the profiles with the tools and tokens that a session sees at first."""
+    _list(run(lambda: _listed(config, wait)), as_json=as_json)
+
+
+@profile.command("show")
+def show_profile(target: _Target, config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0) -> None:
+    """Print a profile as a file that `check` takes, to start your own from."""
+    _show(*run(lambda: _looked_up(target, config, wait)), as_json=as_json)
+
+
+@profile.command("check")
+def check_profile(target: _Target, config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0) -> None:
+    """Check that a profile can be read, and that the tools and categories it names exist.
+
+    Ends with status 2 for a file that is not a profile, and with status 3 when it names tools or categories that no
     source of the configuration provides.
     """
-    if action is Action.LIST and target is not None:
-        raise UsageError(f"`profile list` takes no name; `toolcrib profile show {target}` shows one")
-    if action is not Action.LIST and target is None:
-        raise UsageError(f"`profile {action}` takes the name of a profile or a file with one")
-    if action is Action.LIST:
-        _list(run(lambda: _listed(config, wait)), as_json=as_json)
-    else:
-        known, missing = run(lambda: _looked_up(target or "", config, wait))
-        (_show if action is Action.SHOW else _check)(known, missing, as_json=as_json)
+    _check(*run(lambda: _looked_up(target, config, wait)), as_json=as_json)
 
 
 async def _listed(config: list[Path] | None, wait: float) -> list[Listed]:
@@ -121,7 +118,7 @@ def _given(target: str) -> GivenProfile | None:
 
 def _list(listed: list[Listed], *, as_json: bool) -> None:
     if as_json:
-        emit_json([asdict(one) for one in listed])
+        emit_json([asdict(one) | {"tokenizer": tokenizer().name} for one in listed])
         return
     counter = tokenizer()
     table(

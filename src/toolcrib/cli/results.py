@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from ..config import Settings
 from ..core.session import LOCAL
-from ..errors import UsageError
-from ..results.artifacts import URI_PREFIX, Artifact, Artifacts, Found, Page
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from ..results.artifacts import URI_PREFIX, Artifact, Artifacts
+from .actions import action_group
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["results"]
+__all__ = ["list_results", "remove_result", "results", "search_result", "show_result"]
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),
@@ -26,64 +26,49 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("FROM", "<"),
     ("TYPE", "<"),
 )
-_WORDS: Final = ("list", "show", "search", "rm")
 _PAGE: Final = 12_000
+"""Bytes of one page of `show`."""
+
+results = action_group(
+    "List the long results that are kept, newest first; show one, search in one, or remove one.\n\n"
+    "A result that is too long for a model is kept whole, for `results: {keep: 7d, quota: 2GiB, each: 256MiB}`.",
+    default="list",
+)
+
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a result; `toolcrib results` lists them.")]
+_Principal = Annotated[str, typer.Option("--principal", help="The owner of the results.")]
 
 
-def results(
-    action: Annotated[str, typer.Argument(help="list, show, search or rm.")] = "list",
-    id: Annotated[str, typer.Argument(help="The id of a result.")] = "",
-    text: Annotated[str, typer.Argument(help="search: what to find.")] = "",
-    offset: Annotated[int, typer.Option(help="show: the byte to begin at; negative counts from the end.")] = 0,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", help="How many results, bytes or lines.", min=1)] = None,
-    principal: Annotated[str, typer.Option(help="Whose results.")] = LOCAL,
-    raw: Annotated[bool, typer.Option("--raw", help="show: print text as it is, control characters too.")] = False,
+@results.command("list")
+def list_results(
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results.", min=1)] = 50,
+    principal: _Principal = LOCAL,
     config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the long results that are kept, newest first; show one, search in one, or remove one.
-
-    A result that is too long for a model is kept whole, for `results: {keep: 7d, quota: 2GiB, each: 256MiB}`.
-    """
-    if action not in _WORDS:
-        raise UsageError(f"there is no `results {action}`, only {', '.join(_WORDS)}")
-    if action != "list" and not id:
-        raise UsageError(f"`results {action}` needs the id of a result; `toolcrib results` lists them")
-    if (action == "search") != bool(text):
-        raise UsageError("a text to find goes with `results search ID TEXT`")
+    """List the kept results, newest first."""
     settings = settings_of(config)
-    artifacts, name = _open(settings), id.removeprefix(URI_PREFIX)
-    if action == "list":
-        _list(run(lambda: artifacts.recent(principal, limit or 50)), settings, as_json=as_json)
-    elif action == "show":
-        _show(run(lambda: artifacts.read(name, principal, offset, limit or _PAGE)), raw=raw, as_json=as_json)
-    elif action == "search":
-        _search(run(lambda: artifacts.search(name, principal, text, limit or 50)), as_json=as_json)
-    else:
-        removed = run(lambda: artifacts.remove(name, principal))
-        note(f"removed {removed.id} ({removed.size} bytes)")
-
-
-def _open(settings: Settings) -> Artifacts:
-    return Artifacts(settings.directories.data / "artifacts", settings.results)
-
-
-def _list(kept: list[Artifact], settings: Settings, *, as_json: bool) -> None:
+    kept = run(lambda: _open(settings).recent(principal, limit))
     if as_json:
-        emit_json([{name: value for name, value in asdict(one).items() if name != "owner"} for one in kept])
-        return
-    if not kept:
+        emit_json([_as_json(one, settings.results.keep) for one in kept])
+    elif kept:
+        table(_COLUMNS, [_row(one, settings.results.keep) for one in kept])
+    else:
         note("no long result is kept")
-        return
-    table(_COLUMNS, [_row(one, settings.results.keep) for one in kept])
 
 
-def _row(one: Artifact, keep: float) -> list[str]:
-    until = datetime.fromtimestamp(min(one.created + keep, time.time() + keep)).strftime("%Y-%m-%d %H:%M")
-    return [one.id, str(one.size), until, one.trust, one.source or "-", one.mime_type]
-
-
-def _show(page: Page, *, raw: bool, as_json: bool) -> None:
+@results.command("show")
+def show_result(
+    id: _Id,
+    offset: Annotated[int, typer.Option("--offset", help="First byte; a negative one counts from the end.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of bytes.", min=1)] = _PAGE,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the text as it is, control characters too.")] = False,
+    principal: _Principal = LOCAL,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print one page of a result."""
+    page = run(lambda: _open(settings_of(config)).read(_name(id), principal, offset, limit))
     if as_json:
         emit_json(asdict(page))
         return
@@ -92,7 +77,17 @@ def _show(page: Page, *, raw: bool, as_json: bool) -> None:
         note(f"{page.size - page.next_offset} bytes follow: --offset {page.next_offset}")
 
 
-def _search(found: Found, *, as_json: bool) -> None:
+@results.command("search")
+def search_result(
+    id: _Id,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to find, in any case.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of lines.", min=1)] = 50,
+    principal: _Principal = LOCAL,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the lines of a result that contain a text, with their offsets."""
+    found = run(lambda: _open(settings_of(config)).search(_name(id), principal, text, limit))
     if as_json:
         emit_json(asdict(found))
         return
@@ -100,3 +95,35 @@ def _search(found: Found, *, as_json: bool) -> None:
         out(f"{hit.line} @{hit.offset}: {escape(hit.text)}")
     if len(found.hits) < found.total:
         note(f"{found.total} lines found, the first {len(found.hits)} are shown")
+
+
+@results.command("rm")
+def remove_result(id: _Id, principal: _Principal = LOCAL, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Remove a result."""
+    removed = run(lambda: _open(settings_of(config)).remove(_name(id), principal))
+    if as_json:
+        emit_json({"id": removed.id, "size": removed.size})
+    else:
+        note(f"removed {removed.id} ({removed.size} bytes)")
+
+
+def _open(settings: Settings) -> Artifacts:
+    return Artifacts(settings.directories.data / "artifacts", settings.results)
+
+
+def _name(id: str) -> str:
+    return id.removeprefix(URI_PREFIX)
+
+
+def _as_json(one: Artifact, keep: float) -> dict[str, Any]:
+    fields = {name: value for name, value in asdict(one).items() if name != "owner"}
+    return fields | {"kept_until": _kept_until(one, keep)}
+
+
+def _kept_until(one: Artifact, keep: float) -> float:
+    return min(one.created + keep, time.time() + keep)
+
+
+def _row(one: Artifact, keep: float) -> list[str]:
+    until = datetime.fromtimestamp(_kept_until(one, keep)).strftime("%Y-%m-%d %H:%M")
+    return [one.id, str(one.size), until, one.trust, one.source or "-", one.mime_type]

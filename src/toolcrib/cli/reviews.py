@@ -10,14 +10,15 @@ from typing import Annotated
 import typer
 
 from ..config import files as disk
-from ..config.catalogs import confirmable_in
+from ..config.directories import Trust
 from ..config.loading import config_files, here
 from ..config.profiles import profile_files
-from ..config.trust import Trust
+from ..config.source_paths import confirmable_in
 from ..crib import Toolcrib
-from ..crib.registration import Registration
 from ..errors import UsageError
-from .open_crib import AsJson, ConfigFiles, Wait, opened, run, settings_of
+from ..registration import Registration, Registrations
+from .open_crib import opened
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out
 
 __all__ = ["accept", "trust"]
@@ -45,7 +46,7 @@ def accept(
 
     accepted, changes = run(main)
     if as_json:
-        emit_json(changes if show else accepted)
+        emit_json({"accepted": accepted, "changes": {name: diffs for name, diffs in changes.items() if diffs}})
         return
     for server, diffs in changes.items():
         for tool, diff in diffs.items():
@@ -79,7 +80,8 @@ async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _R
 
 def _waiting(crib: Toolcrib) -> dict[str, list[Registration]]:
     """Return by its source what each instance registered that is kept and waits."""
-    kept = [one for instance in crib.registrations.instances for one in crib.registrations.of(instance)]
+    registrations = crib.slice(Registrations)
+    kept = [one for instance in registrations.instances for one in registrations.of(instance)]
     return {source.source: [one for one in kept if one.source == source.source and not one.accepted] for source in kept}
 
 
@@ -92,7 +94,8 @@ def _told(one: Registration) -> str:
 async def _accepted(crib: Toolcrib, source: str, waiting: Iterable[Registration] | None) -> list[str]:
     if waiting is None:
         return await crib.tools.accept(source)
-    taken = [await crib.registrations.accept(one.instance, one.name, hash=one.definition.hash) for one in waiting]
+    accept = crib.slice(Registrations).accept
+    taken = [await accept(one.instance, one.name, hash=one.definition.hash) for one in waiting]
     if taken:
         note("a server that is running takes note when it starts again; over REST it is told at once")
     return [one.name for one in taken]
@@ -103,6 +106,7 @@ def trust(
         list[Path] | None, typer.Argument(help="Catalogs and folders of skills; without any, .toolcrib/ itself.")
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show what the files say.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Confirm .toolcrib/ of this project, or the catalogs and skills named, exactly as they are now.
 
@@ -117,14 +121,22 @@ def trust(
         found = [(path, disk.read(path)) for path in (*project, *profiles) if path.is_file()]
     if not found:
         raise UsageError("there is no .toolcrib/config.yaml, local.yaml or profiles/ here or in a folder above")
-    for path, content in found:
-        out(f"# {escape(str(path))}")
-        said = disk.read(path)
-        out(escape(disk.decode(said, str(path)).rstrip(), lines=True))
-        if said != content:  # of a skill, whose every file is confirmed
-            out(f"# its files: {escape(content.decode())}")
+    read = {path: disk.read(path) for path, _ in found}
+    texts = {path: disk.decode(content, str(path)) for path, content in read.items()}
+    # Of a skill every file is confirmed, by its digest; of any other file, what it says.
+    digests = {path: content.decode() for path, content in found if content != read[path]}
     if not show:
         Trust(places.directories).confirm(found)
+    if as_json:
+        shown = [{"path": str(path), "text": texts[path], "files": digests.get(path, "")} for path, _ in found]
+        emit_json({"confirmed": not show, "files": shown})
+        return
+    for path, _ in found:
+        out(f"# {escape(str(path))}")
+        out(escape(texts[path].rstrip(), lines=True))
+        if path in digests:
+            out(f"# its files: {escape(digests[path])}")
+    if not show:
         out(f"confirmed: {', '.join(escape(_short(path)) for path, _ in found)}")
 
 

@@ -4,54 +4,60 @@ from __future__ import annotations
 
 import getpass
 import sys
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from ..config.keyring import remove_secret, secret_names, write_secret
 from ..config.loading import here
+from ..config.secrets import remove_secret, secret_names, write_secret
 from ..config.validation import did_you_mean
 from ..errors import UsageError
-from .open_crib import AsJson
+from .actions import action_group
+from .options import AsJson
 from .output import emit_json, escape, out
 
-__all__ = ["secret"]
+__all__ = ["list_secrets", "remove", "secret", "set_secret"]
 
-_ACTIONS: Final = ("list", "set", "remove")
+secret = action_group(
+    "List the secrets that your configuration names with `${keyring:NAME}` or `${input:ID}`; set or remove one. "
+    "Values are never shown.\n\n"
+    "They are kept in the system's keyring (extra `keyring`), else in a file that only you can read.",
+    default="list",
+)
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret.")]
 
 
-def secret(
-    action: Annotated[str, typer.Argument(help=f"{', '.join(_ACTIONS)}.")] = "list",
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Which one.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """List the names of the secrets that are kept for your configuration; set or remove one. Values are never shown.
-
-    `set` asks for the value, or reads it from its input where that is not a terminal. It is kept in the system's
-    keyring (extra `keyring`), else in a file that only you can read.
-    """
-    if action not in _ACTIONS:
-        raise UsageError(f"there is no {action!r}, only {', '.join(_ACTIONS)}")
-    if action != "list" and not name:
-        raise UsageError(f"which one? toolcrib secret {action} NAME; `toolcrib secret` lists them")
-    environ = here().environ
-    names = secret_names(environ)
-    if action == "list":
-        if as_json:
-            emit_json(names)
-        else:
-            out("\n".join(map(escape, names)) or "no secrets are kept")
-        return
-    if action == "remove":
-        if not remove_secret(name, environ):
-            raise UsageError(f"there is no secret {name!r}{did_you_mean(name, names)}")
-        told = f"removed {name}"
-    else:
-        told = f"{name} is kept in {write_secret(name, _value(name), environ)}"
+@secret.command("list")
+def list_secrets(as_json: AsJson = False) -> None:
+    """List the names of the secrets that are kept."""
+    names = secret_names(here().environ)
     if as_json:
-        emit_json({"secret": name, "action": action})
+        emit_json(names)
     else:
-        out(escape(told))
+        out("\n".join(map(escape, names)) or "no secrets are kept")
+
+
+@secret.command("set")
+def set_secret(name: _Name, as_json: AsJson = False) -> None:
+    """Ask for the value of a secret and keep it. The value is read from standard input where that is no terminal."""
+    place = write_secret(name, _value(name), here().environ)
+    if as_json:
+        emit_json({"secret": name, "action": "set", "kept": str(place)})
+    else:
+        out(escape(f"{name} is kept in {place}"))
+
+
+@secret.command("remove")
+def remove(name: _Name, as_json: AsJson = False) -> None:
+    """Remove a secret."""
+    environ = here().environ
+    if not remove_secret(name, environ):
+        raise UsageError(f"there is no secret {name!r}{did_you_mean(name, secret_names(environ))}")
+    if as_json:
+        emit_json({"secret": name, "action": "remove"})
+    else:
+        out(escape(f"removed {name}"))
 
 
 def _value(name: str) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 
@@ -14,8 +15,10 @@ from ..config import Settings, load
 from ..core.json import dumps
 from ..crib import Toolcrib
 from ..mcp.server.service import Service
+from ..registration import Registrations
+from ..registration.rest import RestApi
 from ..results.redact import Redactor
-from ..server.backend import CribBackend
+from ..server.backend import CribBackend, limits_of
 from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to
 from ..server.stdio import serve_stdio
@@ -25,9 +28,6 @@ from .output import note, table
 from .token_count import count
 
 __all__ = ["http_options", "load", "over_http", "over_stdio", "snippet", "tell_what_is_served"]
-
-_PATIENCE = 10.0
-"""Seconds that the overview waits for servers; clients do not wait for the overview."""
 
 
 def over_http(settings: Settings, log_level: str) -> None:
@@ -46,41 +46,51 @@ def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, de
 
 
 async def _over_http(settings: Settings) -> None:
-    async with Toolcrib(settings) as crib, anyio.create_task_group() as tasks:
+    async with Toolcrib(settings.at_once()) as crib, anyio.create_task_group() as tasks:
 
         def started(url: str) -> None:
             note(f"toolcrib serves MCP at {url}")
-            tasks.start_soon(_introduce, crib, url)
+            tasks.start_soon(_introduce, crib, url, settings.sources.ready_timeout)
 
-        await serve_http(CribBackend(crib), http_options(settings), started=started, registrations=crib.registrations)
+        rest = partial(RestApi, crib.slice(Registrations))
+        await serve_http(CribBackend(crib), http_options(settings), started=started, routes=[rest])
+        _tell_end(crib)
         tasks.cancel_scope.cancel()
 
 
-async def _introduce(crib: Toolcrib, url: str) -> None:
+async def _introduce(crib: Toolcrib, url: str, patience: float) -> None:
+    """Display how clients are pointed here and, once the servers are known, what is served; clients wait for none."""
     note(snippet(url, is_guarded=bool(crib.settings.http.token or crib.settings.http.tokens)))
-    await crib.tools.wait_ready(_PATIENCE)
+    await crib.tools.wait_ready(patience)
     await tell_what_is_served(crib, note)
 
 
 async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) -> None:
     async with (
-        Toolcrib(settings) as crib,
+        Toolcrib(settings.at_once()) as crib,
         Service(
             WithApprove(crib) if desk else CribBackend(crib),
             profile=settings.disclosure.profile,
             mode=settings.policy.mode,
+            limits=limits_of(settings),
         ) as service,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(_stop_on_signal, service)
+        tasks.start_soon(_stop_on_signal, crib, service)
         await serve_stdio(service, source, sink)
         tasks.cancel_scope.cancel()
 
 
-async def _stop_on_signal(service: Service) -> None:
+async def _stop_on_signal(crib: Toolcrib, service: Service) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             service.stop()
+            _tell_end(crib)
+
+
+def _tell_end(crib: Toolcrib) -> None:
+    servers = ", ".join(state.source for state in crib.tools.sources if state.kind == "mcp")
+    note(f"toolcrib ends, and with it its servers: {servers or 'none'}")
 
 
 def http_options(settings: Settings) -> HttpOptions:
@@ -93,6 +103,7 @@ def http_options(settings: Settings) -> HttpOptions:
         token=settings.http.token,
         admin_token=settings.http.admin_token,
         tokens=settings.http.tokens,
+        limits=limits_of(settings),
     )
 
 

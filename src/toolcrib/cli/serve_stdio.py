@@ -6,11 +6,12 @@ A client waits for this at the start of each of its sessions, so nothing is load
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from ..config.loading import load
 from ..config.settings import Settings
@@ -21,6 +22,12 @@ from ..server.pipes import take_stdio
 from .serve_options import IDLE_SECONDS, desk_overrides
 
 __all__ = ["Manners", "join", "shim_of"]
+
+
+_AT_TERMINAL: Final = (
+    "standard input is a terminal: a client starts this command and writes JSON-RPC to it (`toolcrib connect CLIENT`); "
+    "`toolcrib serve --http` serves a URL, `toolcrib daemon` shows who is connected; Ctrl-D ends this session"
+)
 
 
 class Manners(NamedTuple):
@@ -57,7 +64,21 @@ def join(
         _say(f"there is no place for a local daemon ({error}): serving in this process")
         _serve_here(settings, log_level, desk=desk)
         return 0
+    if sys.stdin.isatty():
+        _say(_AT_TERMINAL)
+    signal.signal(signal.SIGTERM, _end)
     return shim.run(*take_stdio())
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """Tell what ends, then end by the signal."""
+    _say(
+        f"ended by {signal.Signals(number).name}: this session; the local daemon goes on for its other clients, and "
+        "ends with its servers soon after the last (`toolcrib daemon stop` ends it at once)"
+    )
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    raise SystemExit(128 + number)  # the signal is on its way
 
 
 def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..catalog.preflight import findings
 from ..config import Settings
@@ -12,7 +12,8 @@ from ..crib import Toolcrib
 from ..mcp.client.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import definition_tokens, tokenizer
-from .open_crib import opened, run
+from .open_crib import opened
+from .options import run
 
 __all__ = ["Probe", "probe", "probe_source"]
 
@@ -43,8 +44,7 @@ def probe(
     names = [spec.name for spec in (*specs, *apis)]
     if not names:
         return {}
-    only = replace(
-        settings,
+    only = settings.with_values(
         servers=tuple(specs),
         openapi=tuple(apis),
         builtins=False,

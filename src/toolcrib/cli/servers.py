@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..config import load
-from ..config.directories import PROJECT_FOLDER
+from ..config.directories import PROJECT_FOLDER, Trust
 from ..config.loading import config_files, here
 from ..config.openapi import read_apis, remove_api
-from ..config.own import add_servers, read_servers, remove_server
+from ..config.own_file import add_servers, read_servers, remove_server
 from ..config.servers import Entry, server_spec
-from ..config.trust import Trust
 from ..config.validation import did_you_mean
-from ..errors import UsageError
-from ..telemetry.tokens import tokenizer
+from ..errors import CODES, UsageError
+from ..sources.openapi.spec import OpenApiSpec
+from ..telemetry.tokens import Tokenizer, tokenizer
 from .apis import NewApi, entry_of, write_api
-from .open_crib import AsJson
-from .output import emit_json, note, out
+from .options import AsJson
+from .output import emit_json, escape, note, out
 from .server_probe import Probe, probe
 
 __all__ = ["add", "remove"]
@@ -45,10 +46,14 @@ def add(
     ] = False,
     project: _InProject = False,
     accept: Annotated[bool, typer.Option(help="Take the tools' definitions as reviewed, as they are now.")] = True,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Start the server and list its tools.")] = True,
     as_json: AsJson = False,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the server.", min=0)] = 20.0,
 ) -> None:
     """Add a server, or an API by its OpenAPI description, to your configuration and list its tools.
+
+    Ends with status 7 when the server cannot be reached; the entry stays. With --no-check nothing is started, and
+    the tools are withheld until `toolcrib accept`.
 
     toolcrib add git -- uvx mcp-server-git
 
@@ -68,7 +73,9 @@ def add(
             allow_private=allow_private,
         )
         target = _target(project)
-        _tell(_added(new, target, project=project, wait=wait, accept=accept), target, as_json=as_json)
+        name, spec = _add_api(new, target, project=project)
+        probed = probe(load(), (), wait=wait, accept=accept, apis=[spec])[name] if check else _unchecked(name)
+        _tell(probed, target, as_json=as_json)
         return
     if any(for_api):
         raise UsageError("--name, --base-url, --auth-env, --include and --allow-private are for `toolcrib add openapi`")
@@ -81,13 +88,14 @@ def add(
     written = add_servers(target, {name: value})
     if project:
         Trust(places.directories).confirm([(target, written)])
-    probed = probe(load(), [spec], wait=wait, accept=accept)[name]
+    probed = probe(load(), [spec], wait=wait, accept=accept)[name] if check else _unchecked(name)
     _tell(probed, target, as_json=as_json)
 
 
 def remove(
     name: Annotated[str, typer.Argument(help="The server's name here.")],
     project: _InProject = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove a server or an API from your configuration."""
     target = _target(project)
@@ -97,18 +105,25 @@ def remove(
     written = remove_server(target, name) if name in servers else remove_api(target, name)
     if project:
         Trust(here().directories).confirm([(target, written)])
-    out(f"removed {name} from {target}")
+    if as_json:
+        emit_json({"server": name, "file": str(target)})
+    else:
+        out(escape(f"removed {name} from {target}"))
 
 
-def _added(new: NewApi, target: Path, *, project: bool, wait: float, accept: bool) -> Probe:
-    """Write a new API and list what it offers."""
+def _add_api(new: NewApi, target: Path, *, project: bool) -> tuple[str, OpenApiSpec]:
+    """Write a new API; return its name and what the entry configures."""
     name, value = entry_of(new)
     _refuse_known(name, target)
     places = here()
     spec, written = write_api(target, name, value, places.environ)
     if project:
         Trust(places.directories).confirm([(target, written)])
-    return probe(load(), (), wait=wait, accept=accept, apis=[spec])[name]
+    return name, spec
+
+
+def _unchecked(name: str) -> Probe:
+    return Probe(server=name, state="not checked")
 
 
 def _refuse_known(name: str, target: Path) -> None:
@@ -154,10 +169,25 @@ def _pairs(given: Iterable[str] | None, separator: str, option: str) -> dict[str
 
 def _tell(probed: Probe, target: Path, *, as_json: bool) -> None:
     counter = tokenizer()
+    failed = probed.state not in ("ready", "not checked") and not probed.state.startswith("needs_login")
     if as_json:
-        emit_json({"server": probed.server, "tools": probed.tools, "tokens": probed.tokens, "state": probed.state})
+        emit_json({**asdict(probed), "file": str(target), "tokenizer": counter.name})
+    else:
+        out(escape(f"added {probed.server} to {target}: {probed.state}"))
+        _tell_tools(probed, counter)
+    if failed:
+        note(f"{probed.server} stays in the configuration; `toolcrib remove {probed.server}` takes it out")
+        raise typer.Exit(CODES["unavailable"].exit)
+
+
+def _tell_tools(probed: Probe, counter: Tokenizer) -> None:
+    if probed.state == "not checked":
+        note(
+            f"`toolcrib accept {probed.server}` takes its tools' definitions as reviewed; they are withheld until then"
+        )
         return
-    out(f"added {probed.server} to {target}: {probed.state}")
+    if probed.state.startswith("needs_login"):
+        note(f"`toolcrib login {probed.server}` logs in")
     out(f"{probed.tools} tools, {counter.shown(probed.tokens)} definition tokens ({counter.name})")
     if probed.accepted:
         note("their definitions count as reviewed, as they are now; a change will be withheld until you accept it")

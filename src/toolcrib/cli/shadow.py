@@ -2,67 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from ..config.loading import here
 from ..crib.workspaces import Shadows, guard_of
-from ..errors import UsageError
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .actions import action_group
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, escape, note, out
 
-__all__ = ["shadow"]
+__all__ = ["diff", "discard", "list_shadows", "merge", "shadow"]
 
-_ACTIONS: Final = ("list", "diff", "merge", "discard")
+shadow = action_group(
+    "List the shadows of tasks, show the changes of one, merge them into the main tree, or discard them.",
+    default="list",
+)
+
+_Task = Annotated[str, typer.Argument(metavar="TASK", help="The id of a task.")]
+_Workspace = Annotated[
+    Path | None, typer.Option("--workspace", help="Instead of the configured one, or of this folder.", metavar="FOLDER")
+]
 
 
-def shadow(
-    action: Annotated[str, typer.Argument(help=f"{', '.join(_ACTIONS)}.")] = "list",
-    task: Annotated[str, typer.Argument(metavar="[TASK]", help="Which one.")] = "",
-    workspace: Annotated[
-        Path | None, typer.Option("--workspace", help="Instead of the configured one, or of this folder.")
-    ] = None,
-    config: ConfigFiles = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the shadows of tasks, show what one changed, merge that into the main tree, or discard it.
+@shadow.command("list")
+def list_shadows(workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """List the tasks that have a shadow."""
+    tasks = _shadows(config).list(workspace=workspace)
+    if as_json:
+        emit_json(tasks)
+    elif tasks:
+        out("\n".join(map(escape, tasks)))
+    else:
+        note("no task has a shadow here")
 
-    A merge takes place as a whole or not at all, and commits nothing; the shadow stays until it is discarded.
+
+@shadow.command("diff")
+def diff(task: _Task, workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Show the changes of a task as a diff."""
+    text = run(lambda: _shadows(config).diff(task, workspace=workspace))
+    if as_json:
+        emit_json([text])
+    else:
+        out(escape(text.rstrip("\n"), lines=True) or "nothing was changed")
+
+
+@shadow.command("merge")
+def merge(task: _Task, workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Merge the changes of a task into the main tree, as a whole or not at all.
+
+    A merge commits nothing; the shadow stays until it is discarded.
     """
-    if action not in _ACTIONS:
-        raise UsageError(f"there is no {action!r}, only {', '.join(_ACTIONS)}")
-    if action != "list" and not task:
-        raise UsageError(f"which one? toolcrib shadow {action} TASK; `toolcrib shadow` lists them")
+    paths = run(lambda: _shadows(config).merge(task, workspace=workspace))
+    if as_json:
+        emit_json(paths)
+    else:
+        out(escape(f"merged: {', '.join(paths) or 'nothing'}"))
+
+
+@shadow.command("discard")
+def discard(task: _Task, workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Remove the shadow of a task with all its changes."""
+    run(lambda: _shadows(config).discard(task, workspace=workspace))
+    if as_json:
+        emit_json([task])
+    else:
+        out(escape(f"discarded: {task}"))
+
+
+def _shadows(config: list[Path] | None) -> Shadows:
     settings = settings_of(config)
     roots = settings.workspace.roots or (here().project,)
-    shadows = Shadows(roots, guard_of(settings), settings.environment.get("PATH", ""))
-
-    async def main() -> list[str]:
-        if action == "list":
-            return list(shadows.list(workspace=workspace))
-        if action == "diff":
-            return [await shadows.diff(task, workspace=workspace)]
-        if action == "merge":
-            return list(await shadows.merge(task, workspace=workspace))
-        await shadows.discard(task, workspace=workspace)
-        return [task]
-
-    done = run(main)
-    if as_json:
-        emit_json(done)
-    else:
-        _print(action, done)
-
-
-def _print(action: str, done: Sequence[str]) -> None:
-    if action == "list" and not done:
-        note("no task has a shadow here")
-    elif action == "list":
-        out("\n".join(map(escape, done)))
-    elif action == "diff":
-        out(escape(done[0].rstrip("\n"), lines=True) or "nothing was changed")
-    else:
-        out(escape(f"{action}{'d' if action == 'merge' else 'ed'}: {', '.join(done) or 'nothing'}"))
+    return Shadows(roots, guard_of(settings), settings.environment.get("PATH", ""))

@@ -17,13 +17,12 @@ from typing import Annotated, Final
 
 import typer
 
-from ..config.clients import CLIENTS, Client, Places
-from ..config.discovery import is_ours
+from ..config.clients import CLIENTS, Client, Places, is_ours
+from ..config.connections import NAME, connections, entries
+from ..config.connections import disconnect as undo
 from ..config.files import FOREIGN_MAX_BYTES, read
-from ..config.keyring import remove_secret, secret_names
 from ..config.loading import here
-from ..config.rewriting import NAME, connections, entries
-from ..config.rewriting import disconnect as undo
+from ..config.secrets import remove_secret, secret_names
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in
 from ..errors import ConfigError, UsageError

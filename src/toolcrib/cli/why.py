@@ -11,7 +11,8 @@ from ..core.permission import Answer, NoApprover, Question
 from ..crib.explainer import Why
 from ..errors import CODES
 from .call import parse_arguments
-from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
+from .open_crib import only_for, opened
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, out
 
 __all__ = ["why"]

@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..jobs.durable import DurableJobs
 from ..results.redact import Redactor
 from ..server.logs import log_to
-from .open_crib import ConfigFiles, settings_of
+from .options import ConfigFiles, settings_of
 from .output import note
 from .serve import LogLevel
 
@@ -45,7 +45,7 @@ def worker(
 
 async def _work(settings: Settings) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with Toolcrib(settings) as crib:
+        async with Toolcrib(settings.at_once()) as crib:
             jobs = crib.jobs
             if not isinstance(jobs, DurableJobs):
                 raise UsageError("a worker needs durable jobs: install the extra `durable`")

@@ -1,13 +1,23 @@
-"""Directories of Toolcrib: the XDG directories, and the project's own folder."""
+"""Directories of one user (XDG) and of a project, and the record of project files that the user trusts.
+
+A cloned repository may bring a configuration that starts programs; it counts only once its user has confirmed
+exactly this content. The record is ours (`$XDG_STATE_HOME/toolcrib/trusted.json`), outside of every project.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final, cast
 
-__all__ = ["PROJECT_FOLDER", "Directories"]
+import orjson
+
+from . import files
+
+__all__ = ["PROJECT_FOLDER", "Directories", "Trust"]
 
 PROJECT_FOLDER = ".toolcrib"
 """In a project's root: `config.yaml` for everybody who works on it, `local.yaml` for one machine (git-ignored)."""
@@ -48,3 +58,44 @@ class Directories:
             cache=base("XDG_CACHE_HOME", home / ".cache"),
             runtime=base("XDG_RUNTIME_DIR", temporary, f"toolcrib-{user}"),
         )
+
+
+_MAX_FILES: Final = 5_000
+"""Entries that are kept; the oldest go first."""
+
+
+class Trust:
+    """The record of one user, read once."""
+
+    def __init__(self, directories: Directories) -> None:
+        self._path = directories.state / "trusted.json"
+        self._known = self._load()
+
+    def covers(self, path: Path, content: bytes) -> bool:
+        """Whether the user has confirmed that `path` says exactly `content`."""
+        return self._known.get(_resolved(path)) == _content_digest(content)
+
+    def confirm(self, confirmed: Iterable[tuple[Path, bytes]]) -> None:
+        """Remember that the user has agreed to these files as they are now."""
+        for path, content in confirmed:
+            self._known.pop(_resolved(path), None)
+            self._known[_resolved(path)] = _content_digest(content)
+        kept = dict(list(self._known.items())[-_MAX_FILES:])
+        files.write(self._path, orjson.dumps(kept, option=orjson.OPT_INDENT_2))
+
+    def _load(self) -> dict[str, str]:
+        try:
+            known: Any = orjson.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(known, dict):
+            return {}
+        return {path: str(digest) for path, digest in cast("dict[str, Any]", known).items()}
+
+
+def _resolved(path: Path) -> str:
+    return str(path.resolve())
+
+
+def _content_digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

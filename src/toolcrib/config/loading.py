@@ -25,22 +25,17 @@ from ..policy.settings import Identity, RuleSettings
 from ..policy.taint import Taint
 from . import files as disk
 from . import openapi
-from .catalogs import placed, skills_spec
-from .clients import CLIENT_FILES, Places
-from .directories import PROJECT_FOLDER, Directories
-from .discovery import inputs_of
-from .expand import kept_secrets
-from .guests import tool_secrets
-from .keys import check, merge
-from .observing import telemetry_options
+from .client_entries import notices, translate
+from .clients import CLIENT_FILES, Places, inputs_of
+from .directories import PROJECT_FOLDER, Directories, Trust
+from .keys import check, merge, tool_secrets
 from .profiles import chosen, environment_values, found_profiles
-from .secrets import secret_values
+from .secrets import kept_secrets, secret_values
+from .sections import telemetry_options, workspace_at, workspace_spec
 from .servers import Entry, read_entries, server_spec
 from .settings import Settings
-from .shapes import notices, translate
-from .trust import Trust
+from .source_paths import placed, skills_spec
 from .validation import did_you_mean
-from .workspaces import workspace_at, workspace_spec
 
 __all__ = ["bare", "config_files", "here", "load", "project_root", "servers_in", "specs_of"]
 

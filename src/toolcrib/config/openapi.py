@@ -18,7 +18,7 @@ from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError, ConfigErrors
 from ..sources.openapi.spec import ApiSettings, OpenApiSpec, url_parts
 from . import files
-from .edit_yaml import insert_yaml, remove_yaml
+from .edits import insert_yaml, remove_yaml
 from .secrets import MIN_LENGTH, is_secret_name
 from .servers import Entry
 from .validation import did_you_mean, read_setting

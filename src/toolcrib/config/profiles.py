@@ -20,8 +20,7 @@ from ..disclosure.settings import GivenProfile
 from ..errors import ConfigError
 from ..policy.asking.settings import ApprovalSettings
 from . import files as disk
-from .directories import PROJECT_FOLDER, Directories
-from .trust import Trust
+from .directories import PROJECT_FOLDER, Directories, Trust
 
 __all__ = [
     "chosen",

@@ -27,12 +27,8 @@ from ..results.artifacts import Keeping
 from ..sources.settings import SourceSettings
 from ..store.retention import Retention
 from ..telemetry.sdk import TelemetryOptions
-from .chatting import ChatSettings
 from .directories import Directories
-from .http import HttpSettings
-from .shells import ShellSpec
-from .storing import StoreSpec
-from .workspaces import WorkspaceSpec
+from .sections import ChatSettings, HttpSettings, ShellSpec, StoreSpec, WorkspaceSpec
 
 __all__ = ["FILE_KEYS", "GROUPS", "FileKey", "Settings"]
 
@@ -109,6 +105,10 @@ class Settings:
     def value(self, key: str) -> Any:
         """Return the value of a key at the top of the file."""
         return getattr(getattr(self, _GROUP_OF[key]) if key in _GROUP_OF else self, key)
+
+    def at_once(self) -> Settings:
+        """Return these settings for an opening that does not wait for sources: of a process that serves, or waits."""
+        return self.with_values(ready_timeout=0.0)
 
     def digest(self) -> str:
         """Return 64 hex digits over the configuration, the resolved environment and our version.

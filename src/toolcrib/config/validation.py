@@ -15,7 +15,7 @@ from ..catalog.names import nearest
 from ..core.document_tree import Path
 from ..core.settings import Section, info_of
 from ..errors import ConfigError, ConfigErrors
-from .expand import expand
+from .secrets import expand
 
 __all__ = ["Place", "did_you_mean", "key_names", "parts_of", "read_setting", "strip_nulls"]
 

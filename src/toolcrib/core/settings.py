@@ -40,6 +40,7 @@ __all__ = [
     "Size",
     "Text",
     "Texts",
+    "Wait",
     "a_list_of",
     "at_least",
     "at_most",
@@ -333,6 +334,8 @@ Hints = Annotated[
 """MCP hints of one tool, or `read`, `write` or `destructive` for those of a kind."""
 Duration = Annotated[Number, BeforeValidator(_seconds)]
 """Seconds, or a time such as `90d`."""
+Wait = Annotated[float, Strict(), Field(allow_inf_nan=False), at_least(0, "0"), BeforeValidator(_seconds)]
+"""Seconds to wait, or a time such as `30s`; 0 waits for nothing."""
 Size = Annotated[Count, BeforeValidator(_bytes)]
 """Bytes, or a size such as `256MiB`."""
 

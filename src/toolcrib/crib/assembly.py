@@ -22,6 +22,7 @@ from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..results.redact import Redactor
 from ..sources.source import Source
+from ..sources.startup import StartingSources
 from ..store.store import Store
 from .approvals import ApprovalChannels, ApprovalService, DeferredCalls
 from .calls import CallRunner
@@ -43,7 +44,6 @@ from .sessions import SessionFactory
 from .storage import Folders, Ranking, ServerLogins, open_telemetry, store_of
 from .tools import ToolRegistry
 from .views import Views
-from .workflows import Workflows
 from .workspaces import Workspaces
 
 __all__ = ["Parts", "assemble", "build_pipeline"]
@@ -86,7 +86,6 @@ class Parts:
     resources: ResourceRegistry
     loader: Loader
     plugins: Plugins
-    workflows: Workflows
     custom: CustomSteps
     """The steps of the program that embeds the crib."""
     session: SessionParts
@@ -110,6 +109,7 @@ def assemble(
     # Values that several parts share.
     overlays: dict[str, Overlay] = {}
     sources: dict[str, Source] = {}
+    starting = StartingSources()
     disabled: dict[str, None] = {}
     learning = Learning()
     spending = Spending(settings.budgets)
@@ -126,7 +126,7 @@ def assemble(
     policy = policy_of(settings, profiles)
     profiles.get_or_load(settings.disclosure.profile)
     ranking = Ranking(settings, home)
-    views = Views(ranking.registry, overlays, sources, profiles, policy, table, guarded=settings.policy.guard)
+    views = Views(ranking.registry, overlays, sources, starting, profiles, policy, table, guarded=settings.policy.guard)
     plans = Plans(table)
     workspaces = Workspaces(settings, policy, store.pending, plans)
 
@@ -136,7 +136,18 @@ def assemble(
     logins = ServerLogins(home, redactor.learn)
     calls = CallRunner(settings, store, table, views, workspaces, runtimes)
     tools = ToolRegistry(
-        settings, ranking.registry, overlays, sources, disabled, intake, locking, logins, folders, calls, views
+        settings,
+        ranking.registry,
+        overlays,
+        sources,
+        starting,
+        disabled,
+        intake,
+        locking,
+        logins,
+        folders,
+        calls,
+        views,
     )
     shells = Shells(settings)
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, shells, sources, disabled, learning)
@@ -188,7 +199,6 @@ def assemble(
         resources=resources,
         loader=Loader(settings, tools, calls),
         plugins=Plugins(settings.sources.plugins, tools, folders),
-        workflows=Workflows(settings, store, tools, calls, table),
         custom=custom,
         session=SessionParts(
             settings=settings,

@@ -13,10 +13,10 @@ from typing import Any, Final, cast
 import anyio
 
 from ..config import Settings, files, load
-from ..config.adjusting import CHANGEABLE, MODEL, fixed_by, shown, steps_of, value_of
 from ..config.directories import PROJECT_FOLDER
+from ..config.key_access import CHANGEABLE, MODEL, fixed_by, shown, steps_of, value_of
 from ..config.keys import check
-from ..config.own import set_key
+from ..config.own_file import set_key
 from ..core.host import Setting
 from ..errors import ConfigError, ToolFailure
 

@@ -14,9 +14,9 @@ import anyio.to_thread
 
 from ..catalog.skill_groups import SkillGroups
 from ..config import Settings
-from ..config.expand import expand
+from ..config.directories import Trust
 from ..config.files import parse, read
-from ..config.trust import Trust
+from ..config.secrets import expand
 from ..core.context import Context
 from ..core.events import Problem
 from ..core.json import read_json
@@ -36,8 +36,6 @@ Kind = Literal["catalog", "skills", "openapi", "servers"]
 
 _MAX_BYTES: Final = 64 << 20
 """Of a file that is looked into: GitHub's OpenAPI description has 13 MiB."""
-_READY_SECONDS: Final = 10.0
-"""How long `load` waits for what it mounted to be read."""
 
 _KEYS: Final[tuple[tuple[str, Kind], ...]] = (
     ("openapi", "openapi"),
@@ -99,10 +97,9 @@ class Loader:
             await self._tools.mount_source(source, prefix=False, trusted=True)
 
     async def _mount(self, source: Source, *, prefix: bool) -> None:
-        """Mount what our own user named, and give it a moment to be read."""
+        """Mount what our own user named, and wait until it was read."""
         await self._tools.mount_source(source, prefix=prefix, trusted=True)
-        with anyio.move_on_after(_READY_SECONDS):
-            await source.ready()
+        await self._tools.wait_ready(self._settings.sources.ready_timeout, [source.name])
 
     def _source(self, kind: Kind, path: Path, name: str) -> Source:
         if kind == "catalog":

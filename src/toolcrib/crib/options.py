@@ -55,6 +55,8 @@ class CallOptions(TypedDict, total=False):
     together: int
     """How many calls that answer has."""
     origin: str
+    client_name: str
+    """Name and version of the program that calls, for the record."""
     parent: str
     """The id of the call on behalf of which it is made, that of a sub-agent for instance."""
     peer: Peer | None

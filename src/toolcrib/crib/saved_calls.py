@@ -19,6 +19,7 @@ from ..core.session import SessionState
 from ..dispatch.steps.resolve import definition_changed
 from ..errors import UsageError
 from ..jobs.job import JobLimits, seconds_for
+from ..sources.startup import still_starting
 from ..store.store import Store
 from .calls import CallRunner
 from .options import SessionOptions
@@ -54,7 +55,8 @@ class SavedCalls:
 
         Refused, and recorded as refused, when the definition of the tool is another one (`definition_changed`), and
         when the session cannot be rebuilt because its profile or mode is gone (`unavailable`). A tool that is gone is
-        `not_found`. Raises only when the caller is cancelled.
+        `not_found`; that of a source that is still starting is waited for, as long as a call of the session may take.
+        Raises only when the caller is cancelled.
         """
         try:
             state = self._session(saved.session)
@@ -63,7 +65,13 @@ class SavedCalls:
             refusal = ToolResult.failed("unavailable", f"the session of {saved.name} cannot be had again: {error}")
             return self._refused(_call(saved, state), refusal)
         call = _call(saved, state).evolve(approval=approval, background=background, listener=listener)
-        tool = self._views.scene(state, saved.name, saved.version).catalog.tools.get(saved.name)
+        scene = self._views.scene(state, saved.name, saved.version)
+        if saved.name not in scene.catalog.tools and (starting := scene.starting(saved.name)):
+            await scene.sources.wait(state.limits.timeout, starting)
+            scene = self._views.scene(state, saved.name, saved.version)
+            if scene.starting(saved.name):
+                return self._refused(call, ToolResult.of_failure(still_starting(starting[0])))
+        tool = scene.catalog.tools.get(saved.name)
         if tool is not None and tool.digest.hex() != saved.definition:
             return self._refused(call.evolve(tool=tool), ToolResult.of_failure(definition_changed(saved.name)))
         call = call.evolve(tool=tool)

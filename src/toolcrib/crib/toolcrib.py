@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from ..catalog.catalog import Catalog
 from ..catalog.success_rates import MEMORY
@@ -33,10 +33,12 @@ from .jobs import follow_catalog, mount_jobs
 from .loader import mount_apis
 from .needs import provide
 from .options import SessionOptions, settings_of
-from .registration import Registrations
 from .session import Session
+from .slices import Slice, Slices, mount_workflows, restore_registrations
 
 __all__ = ["Toolcrib"]
+
+_Slice = TypeVar("_Slice", bound=Slice)
 
 _GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
@@ -105,12 +107,9 @@ class Toolcrib:
         """Large outputs, kept whole."""
         self.plugins = parts.plugins
         """The plugins: their origin and state, `expose` and `unexpose`."""
-        self.workflows = parts.workflows
-        """Several calls as one tool: `add`."""
-        self.registrations = Registrations(parts)
-        """Tools registered for one instance: register, unregister, accept, list."""
         self.store = parts.store
         """The records of this crib: calls, pins, approvals."""
+        self._slices = Slices()
         self._exit = AsyncExitStack()
 
     @classmethod
@@ -122,7 +121,10 @@ class Toolcrib:
         return cls(load(files))
 
     async def __aenter__(self) -> Self:
-        """Open the store, the sources and the guests. Does not wait for servers."""
+        """Open the store, the sources and the guests.
+
+        Returns when each source has listed, is in the cache or has failed, at the latest after `ready_timeout`.
+        """
         parts = self.parts
         async with AsyncExitStack() as stack:
             parts.store.start()
@@ -136,7 +138,7 @@ class Toolcrib:
             parts.calls.open(pipeline)
             await parts.intake.open(stack)
             parts.learning.replay(await parts.store.calls.outcomes(since=time.time() - MEMORY))
-            stack.push_async_callback(self.registrations.aclose)
+            stack.push_async_callback(self._slices.aclose)
             stack.push_async_callback(parts.tools.close)
             stack.push_async_callback(parts.runtimes.close)
             stack.push_async_callback(parts.jobs.close)
@@ -145,6 +147,7 @@ class Toolcrib:
             await self._mount_all()
             await parts.ranking.open(stack)
             await parts.approval_channels.open(stack)
+            await parts.tools.wait_ready(self.settings.sources.ready_timeout)
             self._exit = stack.pop_all()
         return self
 
@@ -165,8 +168,9 @@ class Toolcrib:
     async def mount(
         self, config: Mapping[str, Any], *, accept: bool = True, through: Callable[[Source], Source] = lambda one: one
     ) -> None:
-        """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
+        """Mount MCP servers: `{"mcpServers": {...}}`. A server that cannot be reached is a problem, not an error.
 
+        Returns when each of them has listed, is in the cache or has failed, at the latest after `ready_timeout`.
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
         `through` gets each server's source and returns what is mounted in its place: `lambda s: prefixed(s, "crm_")`.
         Raises `UsageError` when the crib is not open.
@@ -199,6 +203,13 @@ class Toolcrib:
         """
         return Session(self.parts.session, self.sessions.open(options))
 
+    def slice(self, kind: type[_Slice]) -> _Slice:
+        """Return this crib's feature of that class, such as `toolcrib.workflows.Workflows`.
+
+        It is made at first use and closed with the crib.
+        """
+        return self._slices.get(kind, self)
+
     async def call(self, call: Call) -> ToolResult:
         """Run one call through the one door. Raises `UsageError` when the crib is not open."""
         return await self.calls.run(call)
@@ -217,7 +228,7 @@ class Toolcrib:
         await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
         await parts.loader.mount_configured()
         await mount_apis(settings, tools, parts.folders.cache)
-        await parts.workflows.add_all(settings.sources.workflows)
+        await mount_workflows(self)
         await mount_jobs(
             parts.jobs,
             tools,
@@ -227,7 +238,7 @@ class Toolcrib:
             parts.policy,
             at_once=settings.sources.builtins,
         )
-        await self.registrations.restore()
+        await restore_registrations(self)
         await tools.mount_source(parts.plans, prefix=False, trusted=True)
         await tools.mount_source(parts.resources.tools, prefix=False, trusted=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from ..mcp.client.spec import ServerSpec
 from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
 from ..sources.source import Source
+from ..sources.startup import StartingSources
 from .calls import CallRunner
 from .catalog_ingest import Intake, Locking, WithFiles
 from .storage import Folders, ServerLogins
@@ -111,6 +112,7 @@ class ToolRegistry:
         registry: Registry,
         overlays: dict[str, Overlay],
         sources: dict[str, Source],
+        starting: StartingSources,
         disabled: dict[str, None],
         intake: Intake,
         locking: Locking,
@@ -124,6 +126,7 @@ class ToolRegistry:
         self._registry = registry
         self._overlays = overlays
         self._sources = sources
+        self._starting = starting
         self._disabled = disabled
         self._intake = intake
         self._locking = locking
@@ -246,8 +249,9 @@ class ToolRegistry:
     async def mount(
         self, config: Mapping[str, Any], *, accept: bool = True, through: Callable[[Source], Source] = lambda one: one
     ) -> None:
-        """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
+        """Mount MCP servers: `{"mcpServers": {...}}`. A server that cannot be reached is a problem, not an error.
 
+        Returns when each of them has listed, is in the cache or has failed, at the latest after `ready_timeout`.
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
         `through` gets each server's source and returns what is mounted in its place (`sources.combinators`). Raises
         `UsageError` when the crib is not open.
@@ -256,7 +260,8 @@ class ToolRegistry:
         specs, problems = servers_in(config)
         for problem in problems:
             self._intake.report(problem)
-        await self.mount_servers(specs, accept=accept, through=through)
+        mounted = await self.mount_servers(specs, accept=accept, through=through)
+        await self.wait_ready(self._settings.sources.ready_timeout, mounted)
 
     async def mount_source(
         self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
@@ -282,6 +287,7 @@ class ToolRegistry:
             del self._sources[source.name]
             self._intake.forget(source.name)
             raise
+        self._starting.add(source, prefix=prefix)
 
     async def build_lock(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
         """Return what sources list now, and what runs behind them, as a lock for `file`; our own code needs none.
@@ -304,6 +310,7 @@ class ToolRegistry:
         source = self._sources.pop(name, None)
         if source is None:
             raise UsageError(f"no source named {name} is mounted; there are {', '.join(self._sources)}")
+        self._starting.remove(name)
         await source.close()
         self._intake.forget(name)
 
@@ -313,21 +320,18 @@ class ToolRegistry:
         states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
         return tuple(state for state in states if state.tools or state.source not in _QUIET)
 
-    async def wait_ready(self, timeout: float) -> None:
-        """Return when every source has listed or failed once, at the latest after `timeout` seconds.
+    async def wait_ready(self, timeout: float, names: Collection[str] | None = None, *, fresh: bool = False) -> None:
+        """Return when every source, or each of `names`, has listed or failed once, at the latest after `timeout` s.
 
-        A list from the cache counts: only servers that were never seen before are waited for.
+        A list from the cache counts unless `fresh`: only servers that were never seen before are waited for.
         """
-        with anyio.move_on_after(timeout):
-            async with anyio.create_task_group() as group:
-                for source in self._sources.values():
-                    if source.state.state == "connecting":
-                        group.start_soon(source.ready)
+        await self._starting.wait(timeout, names, fresh=fresh)
 
     async def mount_servers(
         self, specs: Iterable[ServerSpec], *, accept: bool, through: Callable[[Source], Source] = lambda one: one
-    ) -> None:
-        """Mount MCP servers; a server that cannot be reached is a problem, not an error."""
+    ) -> list[str]:
+        """Mount MCP servers and return their sources' names. Waits for none; one out of reach is a problem."""
+        mounted: list[str] = []
         servers = tuple(specs)
         prefix = not (self._settings.sources.no_prefix and len(servers) == 1)
         cache = self._folders.cache
@@ -341,7 +345,10 @@ class ToolRegistry:
                 reviewed=self._settings.policy.guard or self._locking.is_on,
             )
             self._intake.identify(spec.name, spec.identity)
-            await self.mount_source(through(source), prefix=prefix, accept=accept)
+            shown = through(source)
+            await self.mount_source(shown, prefix=prefix, accept=accept)
+            mounted.append(shown.name)
+        return mounted
 
     def _all(self) -> Iterable[Tool]:
         return self._registry.catalog.tools.values()

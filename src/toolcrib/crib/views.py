@@ -30,6 +30,7 @@ from ..dispatch.steps.resolve import Surroundings
 from ..errors import UsageError
 from ..policy.decision import Policy
 from ..sources.source import Source
+from ..sources.startup import StartingSources
 from .needs import held
 from .profiles import ProfileRegistry
 from .session_table import SessionTable
@@ -53,6 +54,7 @@ class Views:
         registry: Registry,
         overlays: Mapping[str, Overlay],
         sources: Mapping[str, Source],
+        starting: StartingSources,
         profiles: ProfileRegistry,
         policy: Policy,
         sessions: SessionTable,
@@ -63,6 +65,7 @@ class Views:
         self._registry = registry
         self._overlays = overlays
         self._sources = sources
+        self._starting = starting
         self._profiles = profiles
         self._policy = policy
         self._sessions = sessions
@@ -162,6 +165,7 @@ class Views:
             session=state,
             labels=self._labels_of(profile, catalog),
             skill_groups=lambda: self.skill_groups,
+            sources=self._starting,
             aids=self._guarded,
         )
 

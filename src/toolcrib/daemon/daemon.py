@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -22,13 +23,15 @@ from ..claude_code.approve_tool import WithApprove, asked_from
 from ..claude_code.gate import gate_of
 from ..claude_code.hook import serve_hook
 from ..config import Settings, load
+from ..config.loading import config_files
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
 from ..results.redact import Redactor
-from ..server.backend import CribBackend
+from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
+from .control import DaemonServer, DaemonStatus, Way
 from .listener import LocalServer
 from .rendezvous import Hello, Meeting, Order
 
@@ -48,11 +51,12 @@ def summary(crib: Toolcrib) -> str:
 
 
 async def _serve(order: Order, settings: Settings, listening: Callable[[], None]) -> None:
-    meeting = Meeting(directory=Path(order.directory), key=order.key)
+    meeting, since = Meeting(directory=Path(order.directory), key=order.key), time.time()
+    profile, mode, limits = settings.disclosure.profile, settings.policy.mode, limits_of(settings)
     async with (
-        Toolcrib(settings) as crib,
-        Service(CribBackend(crib), profile=settings.disclosure.profile, mode=settings.policy.mode) as service,
-        Service(WithApprove(crib), profile=settings.disclosure.profile, mode=settings.policy.mode) as desk,
+        Toolcrib(settings.at_once()) as crib,
+        Service(CribBackend(crib), profile=profile, mode=mode, limits=limits) as service,
+        Service(WithApprove(crib), profile=profile, mode=mode, limits=limits) as desk,
         anyio.create_task_group() as tasks,
     ):
 
@@ -67,7 +71,21 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
 
         def serves(hello: Hello) -> str:
             crib.session(profile=hello.profile, mode=hello.mode)
-            return summary(crib)
+            clients = len(server.clients)
+            return summary(crib) + (f"; {clients} other client{'s' if clients > 1 else ''}" if clients else "")
+
+        def stop(reason: str) -> None:
+            names = ", ".join(state.source for state in crib.tools.sources) or "none"
+            _log.info("stopped by %s: %d clients; servers: %s", reason, len(server.clients), names)
+            for each in (service, desk):
+                each.stop()
+            server.stop()
+
+        def control(way: Way, pid: int) -> DaemonStatus:
+            status = _status(order, crib, server, since)
+            if way == "stop":
+                stop(f"process {pid} (toolcrib daemon stop)")
+            return status
 
         server = LocalServer(
             meeting,
@@ -76,19 +94,38 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
             version=version("toolcrib"),
             idle_seconds=order.idle_seconds,
             works=lambda: crib.jobs.works,
+            control=control,
         )
-        tasks.start_soon(_stop_on_signal, (service, desk), server)
+        tasks.start_soon(_stop_on_signal, stop)
         await server.run(listening)
         tasks.cancel_scope.cancel()
 
 
-async def _stop_on_signal(services: tuple[Service, ...], server: LocalServer) -> None:
+def _status(order: Order, crib: Toolcrib, server: LocalServer, since: float) -> DaemonStatus:
+    found = order.files or config_files(crib.settings.directories, Path(order.project))
+    return DaemonStatus(
+        pid=os.getpid(),
+        since=since,
+        version=version("toolcrib"),
+        key=order.key,
+        configuration=tuple(str(file) for file in found if Path(order.project, file).exists()),
+        options=order.overrides,
+        project=order.project,
+        log=order.log,
+        idle_seconds=order.idle_seconds,
+        works=crib.jobs.works,
+        clients=tuple(server.clients),
+        servers=tuple(
+            DaemonServer(name=one.source, kind=one.kind, state=one.state, tools=one.tools, detail=one.detail)
+            for one in crib.tools.sources
+        ),
+    )
+
+
+async def _stop_on_signal(stop: Callable[[str], None]) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
-            _log.info("stopped by %s", signal.Signals(number).name)
-            for service in services:
-                service.stop()
-            server.stop()
+            stop(signal.Signals(number).name)
 
 
 def _run(order: Order, say: Callable[[bytes], None]) -> None:

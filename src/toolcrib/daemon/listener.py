@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import anyio
@@ -13,6 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from ..errors import UsageError
 from ..server.stdio import Link
+from .control import WAYS, DaemonClient, DaemonStatus, Way
 from .rendezvous import GREETING_BYTES, Hello, Meeting, Welcome, is_same_user
 
 __all__ = ["GREETING_SECONDS", "LocalServer", "Serve"]
@@ -44,10 +46,12 @@ class LocalServer:
         version: str,
         idle_seconds: float,
         works: Callable[[], bool] = lambda: False,
+        control: Callable[[Way, int], DaemonStatus] | None = None,
     ) -> None:
         """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
 
-        `works` returns whether work continues for clients that have left.
+        `works` returns whether work continues for clients that have left. `control` answers a request for the status or
+        the end, with the id of the process that asks.
         """
         self.stopping = anyio.Event()
         """Set once the server takes no more clients: every connection finishes its running calls and ends."""
@@ -57,7 +61,10 @@ class LocalServer:
         self._version = version
         self._idle_seconds = idle_seconds
         self._works = works
-        self._clients = 0
+        self._control = control
+        self._connections = 0
+        self._clients: dict[object, DaemonClient] = {}
+        self._idle_since = 0.0
         self._changed = anyio.Event()
 
     async def run(self, listening: Callable[[], None]) -> None:
@@ -74,6 +81,11 @@ class LocalServer:
                     self._meeting.socket.unlink(missing_ok=True)
             finally:
                 self._meeting.socket.unlink(missing_ok=True)
+
+    @property
+    def clients(self) -> Sequence[DaemonClient]:
+        """The clients that are served now, oldest first."""
+        return tuple(self._clients.values())
 
     def stop(self) -> None:
         """Take no more clients and let those there are end."""
@@ -109,7 +121,7 @@ class LocalServer:
                     clients.start_soon(self._meet, Link(connection))
 
     async def _meet(self, link: Link) -> None:
-        self._clients += 1
+        self._connections += 1
         self._note()
         try:
             async with link:
@@ -119,7 +131,7 @@ class LocalServer:
         except Exception:  # noqa: BLE001 - one client's bad luck is not the others'
             _log.exception("a client could not be served to its end")
         finally:
-            self._clients -= 1
+            self._connections -= 1
             self._note()
 
     async def _greet(self, link: Link) -> None:
@@ -133,12 +145,26 @@ class LocalServer:
         except (TimeoutError, ValueError):
             _log.warning("refused a process that does not greet")
             return
+        if self._control is not None and hello.way in WAYS:
+            await link.send(self._control(hello.way, hello.pid).encode())
+            return
         if self.stopping.is_set():
             return
         welcome = self._answer(hello)
         await link.send(welcome.encode())
         if not welcome.error:
-            await self._serve(hello, link, rest)
+            await self._serve_client(hello, link, rest)
+
+    async def _serve_client(self, hello: Hello, link: Link, received: bytes) -> None:
+        token = object()
+        self._clients[token] = DaemonClient(
+            pid=hello.pid, since=time.time(), cwd=hello.cwd, profile=hello.profile, mode=hello.mode, way=hello.way
+        )
+        try:
+            await self._serve(hello, link, received)
+        finally:
+            del self._clients[token]
+            self._idle_since = time.monotonic()
 
     def _answer(self, hello: Hello) -> Welcome:
         if (hello.key, hello.version) != (self._meeting.key, self._version):
@@ -149,13 +175,20 @@ class LocalServer:
             return Welcome(pid=os.getpid(), error=str(error))
 
     async def _until_idle(self) -> None:
-        """Return when there was no client for the whole of the idle time and nothing works, or on `stop`."""
+        """Return when there was no client for the whole of the idle time and nothing works, or on `stop`.
+
+        A request for the status is no client: asking does not keep the server alive.
+        """
+        self._idle_since = time.monotonic()
         while not self.stopping.is_set():
             self._changed = anyio.Event()
-            with anyio.move_on_after(float("inf") if self._clients else self._idle_seconds) as waiting:
+            rest = self._idle_since + self._idle_seconds - time.monotonic()
+            with anyio.move_on_after(float("inf") if self._connections else max(rest, 0.0)) as waiting:
                 await self._changed.wait()
-            if waiting.cancelled_caught and not self._works():
-                return
+            if waiting.cancelled_caught:
+                if not self._works():
+                    return
+                self._idle_since = time.monotonic()
 
     def _note(self) -> None:
         self._changed.set()

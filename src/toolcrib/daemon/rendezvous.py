@@ -62,7 +62,10 @@ class Hello:
     cwd: str
     pid: int
     way: str = "mcp"
-    """Protocol: `mcp`, `desk` (MCP, with the permission prompt tool for Claude Code), or `hook` (one hook event)."""
+    """Protocol: `mcp`, `desk` (MCP, with the permission prompt tool for Claude Code), or `hook` (one hook event).
+
+    `status` and `stop` are requests of the command line (`daemon.control`).
+    """
 
     def encode(self) -> bytes:
         """Return one line of JSON."""

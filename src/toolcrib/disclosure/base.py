@@ -23,6 +23,7 @@ from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..results.artifacts import Artifacts
 from ..results.limit import PLAIN_FIT, Fit
+from ..sources.startup import StartingSources
 from .alias_calls import Rename
 from .aliases import Labels
 
@@ -40,6 +41,7 @@ __all__ = [
     "answer",
     "as_object",
     "estimate_tokens",
+    "with_starting",
 ]
 
 READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
@@ -98,7 +100,7 @@ class Profile:
     rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
     """Rules for the sessions that have it, beside those of the configuration."""
     names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
-    """Names of the seed → the tool that stands behind each, with its argument names and fixed values."""
+    """Names of the seed → the tool behind each, with its argument names and fixed values."""
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
     """Category → description, in the order in which they are listed."""
     placed: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -134,6 +136,8 @@ class VisibleCatalog:
     labels: Labels
     skill_groups: Callable[[], SkillGroups] = SkillGroups
     """Skill groups by kind of task: computed when a selection asks, since most calls do not."""
+    sources: StartingSources = field(default_factory=StartingSources)
+    """The sources whose tools may not be known yet."""
     aids: bool = True
     """Whether lists of all tools declare our own aids: reading on in a long result, resources and prompts as tools."""
 
@@ -167,6 +171,25 @@ class VisibleCatalog:
         tool = self.catalog.find(known.tool if known else name)
         return tool if tool is not None and self.session.admits(tool) else None
 
+    def starting(self, name: str = "") -> tuple[str, ...]:
+        """Return the names of the sources that have not listed yet and may have tools for this session.
+
+        With a `name`, those of which it can be a tool: in any spelling, or by a label of the profile.
+        """
+        waited = tuple(self.sources)
+        if not waited:
+            return ()
+        before = (self.profile.mcp_names.partition("{server}")[0],) if self.profile.mcp_names else ()
+        label = self.profile.names.get(name)
+        asked = (name, *(one.tool for one in label.all)) if label else (name,)
+        scope = self.session.scope
+        for reach in (scope.allowed, scope.exact):
+            if reach is not None:
+                waited = tuple(one for one in waited if any(one.may_list(other) for other in reach))
+        if name:
+            waited = tuple(one for one in waited if any(one.may_list(other, before) for other in asked))
+        return tuple(one.name for one in waited)
+
     def faces(self, tool: Tool) -> tuple[Tool, ...]:
         """Return `tool` as the model sees it, once for each name that the profile has for it."""
         return self.labels.faces(tool)
@@ -178,7 +201,7 @@ class VisibleCatalog:
 
     @property
     def admitted(self) -> Callable[[str], bool] | None:
-        """A filter by catalog name for searches: what `offered` yields; None when that is everything."""
+        """A filter by catalog name for searches: the names that `offered` yields; None for all."""
         session, tools = self.session, self.catalog.tools
         is_whole = session.scope.allowed is None and session.scope.exact is None and not self.catalog.has_conditions
         is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")
@@ -262,6 +285,12 @@ class Strategy:
 def estimate_tokens(tool: Tool) -> int:
     """Estimate the cost of a definition: UTF-8 bytes / 4 (measured: within 8 % of o200k)."""
     return len(dumps(tool.definition)) // 4
+
+
+def with_starting(scene: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a meta-tool found, with the names of the sources that are still starting where there are any."""
+    starting = scene.starting()
+    return {**found, "starting": list(starting)} if starting else found
 
 
 def answer(value: Any) -> ToolResult:

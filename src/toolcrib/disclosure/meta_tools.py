@@ -15,7 +15,7 @@ from ..core import json
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
-from ..results.artifacts import URI_PREFIX, Found
+from ..results.artifacts import URI_PREFIX, SearchResult
 from . import signatures
 from .base import Profile, Unwrapped, Verb, VerbContext, VisibleCatalog, as_object
 
@@ -180,7 +180,7 @@ async def _read(scene: VisibleCatalog, arguments: Mapping[str, Any], context: Ve
     return ToolResult.of_text(text).with_meta(source=artifact.source or SOURCE, trust=artifact.trust)
 
 
-def _lines_of(found: Found, room: int) -> str:
+def _lines_of(found: SearchResult, room: int) -> str:
     """Return one line a hit, as far as there is room, and how many there are."""
     lines: list[str] = []
     for hit in found.hits:
@@ -197,11 +197,18 @@ async def _search(scene: VisibleCatalog, arguments: Mapping[str, Any], context: 
     query = str(arguments["query"])
     hits = scene.catalog.search(query, int(arguments["limit"]), allowed=scene.admitted, boost=scene.boost)
     if not hits:
-        return ToolResult.of_text(_nothing(scene, query))
+        return ToolResult.of_text(_nothing(scene, query) + _still_starting(scene))
     found = [scene.catalog.tools[hit.name] for hit in hits]
     for tool in found:
         scene.session.history.activated.setdefault(tool.name)
-    return ToolResult.of_text("\n".join(signatures.line(scene.labels.shown(tool)) for tool in found))
+    lines = "\n".join(signatures.line(scene.labels.shown(tool)) for tool in found)
+    return ToolResult.of_text(lines + _still_starting(scene))
+
+
+def _still_starting(scene: VisibleCatalog) -> str:
+    """Return a line with the sources whose tools cannot be found yet; empty where all have listed."""
+    starting = scene.starting()
+    return f"\nStill starting, so their tools are not found yet: {', '.join(starting)}." if starting else ""
 
 
 def _nothing(scene: VisibleCatalog, query: str) -> str:
@@ -218,7 +225,7 @@ async def _describe(scene: VisibleCatalog, arguments: Mapping[str, Any], context
             nearest = scene.catalog.nearest(name, allowed=scene.admitted)
             search = scene.profile.verbs.get("search")
             close = f"; nearest: {', '.join(nearest)}" if nearest else f"; use {search}" if search else ""
-            parts.append(f"{name[:200]}: not found{close}")
+            parts.append(f"{name[:200]}: not found{close}{_still_starting(scene)}")
             continue
         if scene.session.is_disabled(tool.name):
             parts.append(f"{name}: is switched off")

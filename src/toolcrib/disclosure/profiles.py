@@ -22,7 +22,7 @@ from ..core.budget import NO_LOOPS, Loops
 from ..errors import ConfigError
 from ..policy.rules import check_rules
 from ..results.limit import Fit
-from . import adaptive, flat, gateway, introspection, meta_tools, selection, tiered
+from . import meta_tools, strategies
 from .alias_calls import Rename
 from .base import OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
@@ -30,16 +30,9 @@ from .envelopes import ENVELOPES
 __all__ = ["BUILT_IN", "STRATEGIES", "VERBS", "build", "envelope_of", "load", "parse", "strategy_name", "strategy_of"]
 
 STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType(
-    {
-        "adaptive": adaptive.STRATEGY,
-        "flat": flat.STRATEGY,
-        "gateway": gateway.STRATEGY,
-        "introspection": introspection.STRATEGY,
-        "selection": selection.STRATEGY,
-        "tiered": tiered.STRATEGY,
-    }
+    {name: strategy for name, strategy in vars(strategies).items() if isinstance(strategy, Strategy)}
 )
-"""THE list: a strategy is one file and one line here."""
+"""Every strategy by its name (`strategies`)."""
 
 BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 

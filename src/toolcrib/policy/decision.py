@@ -74,9 +74,9 @@ class Policy:
         return self._modes[name]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
-        """Return the decision on this tool with these arguments. Never raises: what cannot be decided is denied.
+        """Return the decision on this tool with these arguments. Never raises: an undecidable call is denied.
 
-        It is about the effective arguments (`core.arguments`): the same whether defaults are filled in already or not.
+        It concerns the effective arguments (`core.arguments`): the same before and after filling in defaults.
         """
         try:
             arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
@@ -123,7 +123,7 @@ class Policy:
 
 
 def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
-    """Return what no rule that allows can change."""
+    """Return the decision that allowing rules cannot override."""
     if session.approvals.remembered.get(tool.name) == "deny":
         return Decision(effect="deny", rule=f"the answer 'never' for {tool.name} in this session")
     if session.scope.planning and mode.plan:

@@ -77,7 +77,7 @@ class Mentions:
     pattern: PathPattern
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
-        """Return None where a file that is meant is named, else False."""
+        """Return None if a matching file is named, else False."""
         folder = PurePath(str(arguments.get("working_dir") or ""))
         names = list(islice(_names(arguments), _MAX_NAMES + 1))
         if len(names) > _MAX_NAMES:
@@ -251,9 +251,9 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
 
 
 def names_of(tool: Tool) -> set[str]:
-    """Return every name by which a rule may mean `tool`: ours, its aliases, Claude Code's for it and for its server.
+    """Return every name of `tool` in rules: ours, its aliases, Claude Code's for it and for its server.
 
-    A source with `__` in its name has only the former: `mcp__a__b` must not mean both the tool b of a and all of a__b.
+    A source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
     own = {tool.name, *tool.aliases}
     names = own | {f"mcp__{name}" for name in own}
@@ -382,7 +382,7 @@ _KEPT: Final = 256
 
 
 class Layers:
-    """All rules there are. Lives as long as the configuration; profiles may change while it does."""
+    """All rules. Lives as long as the configuration; profiles may change meanwhile."""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ _MACHINES: Final[Mapping[str, Sequence[_Calls]]] = {"x86_64": (_X86_64, _I386), 
 
 
 def opened_filter() -> int:
-    """Return a descriptor that bubblewrap reads the filter from; -1 on a machine whose numbers are not known here."""
+    """Return a descriptor with the filter for bubblewrap; -1 on an unknown architecture."""
     program = _program(platform.machine())
     if not program:
         return -1
@@ -113,7 +113,7 @@ ETC: Final = (
     "ld.so.conf", "ld.so.conf.d", "localtime", "magic", "mime.types", "nsswitch.conf", "passwd", "perl", "pki",
     "profile", "profile.d", "protocols", "python3", "resolv.conf", "services", "shells", "ssl", "terminfo", "timezone",
 )  # fmt: skip
-"""Of `/etc`: what programs need to start, to draw and to check certificates. No passwords, no keys."""
+"""Parts of `/etc` that programs need to start, to draw and to check certificates. No passwords, no keys."""
 _TOOLCHAINS: Final = (
     ".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".goenv", ".jenv", ".local/bin", ".local/pipx", ".local/share/mise",
     ".local/share/pnpm", ".local/share/uv", ".nodenv", ".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman", ".volta",
@@ -148,7 +148,7 @@ _LIMITED: Final = (
     ' ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 4; unset PWD OLDPWD;'
     ' exec "$@"'
 )
-"""Joins a control group and sets the limits of what follows: kibibytes of data, blocks of 512 bytes, open files."""
+"""Joins a control group and sets the limits: kibibytes of data, blocks of 512 bytes, open files."""
 _COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
 """Sets how many processes there may be, inside: there only those of the command count, and not all of the user's.
 
@@ -161,7 +161,7 @@ class Bounds:
     """Limits of one command (security.md T15)."""
 
     memory: int = 2 << 30
-    """Bytes: data of one process, everything in `/tmp`, and what all its processes have in memory together."""
+    """Bytes: data of one process, everything in `/tmp`, and the memory of all processes together."""
     file: int = 1 << 30
     """Bytes of one file."""
     processes: int = 512
@@ -186,7 +186,7 @@ class Maker:
     program: str
     """bubblewrap."""
     environ: Mapping[str, str]
-    """Ours."""
+    """Environment of this process."""
     bounds: Bounds
     alone: bool = True
     """Whether user namespaces can be switched off inside."""
@@ -201,10 +201,10 @@ class Wires:
     filter: int = -1
     """The filter of its calls is read there."""
     control: int = -1
-    """The socket at which it finds its way out goes over it."""
+    """Descriptor over which it sends the socket of its egress."""
 
     def __iter__(self) -> Iterator[int]:
-        """Those that there are."""
+        """The open descriptors."""
         return (wire for wire in (self.status, self.filter, self.control) if wire >= 0)
 
 

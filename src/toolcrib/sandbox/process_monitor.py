@@ -1,7 +1,8 @@
 """Bounds of a command's processes: a control group, and a monitor of ids, memory and disk that ends them.
 
-The kernel's limit on the processes of a user does not count those of root. A control group does, and where root runs us
-its first generation is often writable. Elsewhere the monitor counts alone.
+The kernel's own limits are per process, and the one on their number does not apply to root. A control group does, and
+where root runs us its first generation is often writable. Elsewhere the monitor alone counts processes, often enough to
+stop a fork bomb before memory runs out.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Group:
     """Control group of one command; without effect where cgroups are unavailable. Closed once the command has ended."""
 
     def __init__(self, processes: int, *, root: Path = _PIDS) -> None:
-        """Make a group for so many processes at a time, threads included. Clears what killed processes have left."""
+        """Make a group for so many processes at a time, threads included. Removes leftovers of killed processes."""
         self._path: Path | None = None
         if os.geteuid() != 0 or not (root / "cgroup.procs").exists():
             return
@@ -163,7 +164,7 @@ def _below(first: int) -> list[int]:
 
 
 def _usage(first: int, most: int) -> tuple[int, int]:
-    """Return how many there are, and their bytes of unshared memory."""
+    """Return the number of processes, and their bytes of unshared memory."""
     pids = _below(first)
     if len(pids) > most:
         return len(pids), 0

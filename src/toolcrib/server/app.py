@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 
@@ -26,9 +26,8 @@ from ..mcp.server.http_messages import (
 from ..mcp.server.service import Service
 from ..mcp.server.session_table import SESSION_HEADER, SessionTable
 from .request_limits import RequestLimits, instance_of
-from .rest import RestApi
 
-__all__ = ["McpApp"]
+__all__ = ["HttpRoute", "McpApp"]
 
 _logger = logging.getLogger(__name__)
 
@@ -38,12 +37,24 @@ _MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
 _SWEEP_SECONDS: Final = 30.0
 
 
+class HttpRoute(Protocol):
+    """ASGI application with paths of its own beside MCP's, brought by a slice."""
+
+    def serves(self, path: str) -> bool:
+        """Whether the path belongs to this route."""
+        ...
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer a request for one of its paths."""
+        ...
+
+
 class McpApp:
     """The ASGI application. Works while its service is open; `sessions` are those of the handshake era."""
 
-    def __init__(self, service: Service, edge: RequestLimits, rest: RestApi | None = None) -> None:
+    def __init__(self, service: Service, edge: RequestLimits, routes: Iterable[HttpRoute] = ()) -> None:
         self._service = service
-        self._rest = rest
+        self._routes = tuple(routes)
         self._edge = edge
         self.sessions = SessionTable(service)
 
@@ -51,9 +62,10 @@ class McpApp:
         """Serve one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
-        if self._rest is not None and self._rest.serves(scope["path"]):
-            await self._rest(scope, receive, send)
-            return
+        for route in self._routes:
+            if route.serves(scope["path"]):
+                await route(scope, receive, send)
+                return
         try:
             match = _PATH.fullmatch(scope["path"])
             if match is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ..config.http import Scope, TokenSpec
+from ..config.sections import Scope, TokenSpec
 from ..core.session import LOCAL
 from ..errors import UsageError
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..config import Settings
 from ..core.context import Peer
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..crib import CallOptions, Session, Toolcrib
 from ..crib.resources import SessionResources
 from ..mcp.server.calls import ToolCall
+from ..mcp.server.service import ServiceLimits
 from .approvals import ClientApprover, current_peer
 from .tasks import JobSessionTasks, JobTasks
 
-__all__ = ["CribBackend", "CribSession"]
+__all__ = ["CribBackend", "CribSession", "limits_of"]
+
+
+def limits_of(settings: Settings) -> ServiceLimits:
+    """Return the limits of the MCP server that the configuration sets; the others are the defaults."""
+    return ServiceLimits(first_list=settings.sources.first_list_timeout)
 
 
 class CribBackend:
@@ -126,6 +133,8 @@ class CribSession:
 
 def _call_options(call: ToolCall) -> CallOptions:
     options: CallOptions = {"origin": "mcp", "progress_token": call.progress_token, "meta": call.meta}
+    if call.client:
+        options["client_name"] = call.client
     if call.timeout is not None:
         options["timeout"] = call.timeout
     if call.idempotency_key:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 
-from ..config.http import TokenSpec
-from ..crib.registration import Registrations
+from ..config.sections import TokenSpec
 from ..mcp.server.backend import Backend
 from ..mcp.server.service import Service, ServiceLimits
-from .app import McpApp
+from .app import HttpRoute, McpApp
 from .auth import Authority
 from .listener import Listener, bind
 from .request_limits import RequestLimits
-from .rest import RestApi
 
-__all__ = ["HttpOptions", "serve_http"]
+__all__ = ["HttpOptions", "MakeRoute", "serve_http"]
+
+MakeRoute = Callable[[RequestLimits, float], HttpRoute]
+"""Makes a route of the checks that every request passes, and the seconds that a body may take to arrive."""
 
 _CLOSE_SECONDS: Final = 0.5
 """Seconds for connections to end after the drain, before they are cut."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +59,12 @@ async def serve_http(
     *,
     started: Callable[[str], None],
     stop: anyio.Event | None = None,
-    registrations: Registrations | None = None,
+    routes: Iterable[MakeRoute] = (),
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`, then drain: returns at the latest after `limits.drain` and a second.
 
-    `started` is called with the URL of the endpoint once connections are taken. `registrations` are those of the
-    crib behind `backend`, for REST.
+    `started` is called with the URL of the endpoint once connections are taken. `routes` are those that slices
+    bring, beside MCP's.
 
     Raises `UsageError` when the address cannot be had or would be open to strangers.
     """
@@ -70,24 +75,25 @@ async def serve_http(
     with socket:
         async with Service(backend, profile=options.profile, mode=options.mode, limits=options.limits) as service:
             patience = options.limits.patience
-            rest = RestApi(registrations, edge, patience=patience) if registrations is not None else None
-            app = McpApp(service, edge, rest)
+            app = McpApp(service, edge, [make(edge, patience) for make in routes])
             name = f"[{options.host}]" if ":" in options.host else options.host
             url = f"http://{name}:{socket.getsockname()[1]}/mcp"
             listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=patience)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_until_signal, stopped)
+                tasks.start_soon(_until_signal, service, app, stopped)
                 tasks.start_soon(app.sweep)
                 tasks.start_soon(_drain, service, app, listener, stopped)
                 await listener.serve(sockets=[socket])
                 tasks.cancel_scope.cancel()
 
 
-async def _until_signal(stopped: anyio.Event) -> None:
+async def _until_signal(service: Service, app: McpApp, stopped: anyio.Event) -> None:
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         return
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
+        async for number in signals:
+            running, sessions = service.admission.running, len(app.sessions)
+            _log.info("stopped by %s: %d sessions, %d running calls", signal.Signals(number).name, sessions, running)
             stopped.set()
 
 

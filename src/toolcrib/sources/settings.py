@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.settings import INSTRUCTIONS, POLICY, REACH, Flag, Section, Texts, setting
+from ..core.settings import INSTRUCTIONS, LIMITING, POLICY, REACH, Flag, Section, Texts, Wait, setting
 from ..mcp.client.spec import ServerSpec
 from .openapi.spec import OpenApiSpec
 from .skills.skill_roots import SkillRoot
@@ -84,6 +84,10 @@ class SourceSettings(Section):
     """Several calls as one tool each."""
     builtins: Flag = setting(True, why=REACH)
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
+    ready_timeout: Wait = setting(10.0, why=LIMITING)
+    """Seconds that opening and mounting wait for sources that have neither listed nor failed; a cached list counts."""
+    first_list_timeout: Wait = setting(5.0, why=LIMITING)
+    """Seconds after the start of `serve` within which a client's list waits for servers that were never seen before."""
     no_prefix: Flag = setting(False, why="rules go by the names of tools, and it changes them")
     """Whether tools of a single server keep their names."""
     accept: Flag = setting(False, why=POLICY)

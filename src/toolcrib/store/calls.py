@@ -120,6 +120,9 @@ _PUT_INTENT: Final = (
 )
 _BEGUN: Final = "SELECT 1 FROM calls WHERE id = ? UNION ALL SELECT 1 FROM intents WHERE id = ? AND writer <> ?"
 
+_BY: Final = " by "
+"""In the column `origin`, between the way in and the client: `mcp by claude-code/2.1`."""
+
 _Redact = Callable[[Any], Any]
 
 
@@ -132,6 +135,9 @@ class CallRow:
     session: str
     principal: str
     origin: str
+    """The way in: library, mcp, cli, batch …"""
+    client: str
+    """Name and version of the client, where it declared them: `claude-code/2.1`."""
     tool: str
     requested: str
     """The name that the caller used: the tool's, an alias, or a meta-tool."""
@@ -186,12 +192,18 @@ class Calls:
         tool: str = "",
         session: str = "",
         principal: str = "",
+        client: str = "",
         outcome: str = "",
         since: float = 0.0,
+        after: int = 0,
         limit: int = 100,
     ) -> list[CallRow]:
-        """Return the newest calls first. `tool` may hold `*`; `outcome` `error` means every one but success."""
-        where, parameters = _filters(tool, {"session": session, "principal": principal}, outcome, since)
+        """Return the newest calls first.
+
+        `tool` and `client` may hold `*`, and a client may be named without its version; `outcome` `error` means every
+        one but success. `after` is the number (`seq`) of a call: only later ones are listed.
+        """
+        where, parameters = _filters(tool, {"session": session, "principal": principal}, outcome, since, client, after)
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls{where} ORDER BY seq DESC LIMIT ?"
 
         def query(connection: Connection) -> list[CallRow]:
@@ -210,7 +222,7 @@ class Calls:
         return (await self._reader.read(lambda connection: connection.execute(sql, (since, limit)).fetchall()))[::-1]
 
     async def get(self, call_id: str) -> CallRow | None:
-        """Return what became of one call; None while it runs, and for one that never was."""
+        """Return the outcome of one call; None for a running or an unknown one."""
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls WHERE id = ?"
         await self._catch_up()
         row = await self._reader.read(lambda connection: connection.execute(sql, (call_id,)).fetchone())
@@ -255,7 +267,7 @@ class Calls:
         body = _result_bytes(result)
         outcome = result.error.code if result.error else "input_required" if result.input_required is not None else "ok"
         digest = hashlib.sha256(body).hexdigest()
-        size = result.spill.size if result.spill else len(body)
+        size = result.spooled.size if result.spooled else len(body)
         transaction.append((*head, outcome, started, now, round(elapsed * 1000, 3), size, digest))
         if call.tool is None or not call.tool.annotations.read_only:  # a read has no intent
             transaction.forget(call.id)
@@ -272,7 +284,7 @@ class Calls:
             call.id,
             call.session.key,
             call.session.principal,
-            call.origin,
+            f"{call.origin}{_BY}{call.client.client_name}" if call.client.client_name else call.origin,
             name,
             requested,
             "dry_run" if call.options.dry_run else decision.effect if decision else "",
@@ -299,7 +311,7 @@ class Calls:
 
 
 def settle_intents(transaction: Transaction, lease: Lease, now: float) -> set[str]:
-    """Turn the intents of stores that are gone into rows `outcome_unknown`. Return the ids of those calls."""
+    """Turn the intents of dead stores into rows `outcome_unknown`. Return the ids of those calls."""
     found: set[str] = set()
     rows = transaction.execute("SELECT id, writer, call FROM intents").fetchall()
     free = {writer: lease.is_free(transaction, writer) for writer in {row[1] for row in rows}}
@@ -315,7 +327,9 @@ def settle_intents(transaction: Transaction, lease: Lease, now: float) -> set[st
 
 
 def _call_row(row: Sequence[Any]) -> CallRow:
-    return CallRow(**dict(zip(("seq", *COLUMNS), row, strict=True)))
+    values: dict[str, Any] = dict(zip(("seq", *COLUMNS), row, strict=True))
+    values["origin"], _, values["client"] = values["origin"].partition(_BY)
+    return CallRow(**values)
 
 
 def _result_bytes(result: ToolResult) -> bytes:
@@ -337,7 +351,9 @@ def _pattern(tool: str) -> str:
     return re.sub(r"[!%_]", r"!\g<0>", tool).replace("*", "%")
 
 
-def _filters(tool: str, exact: Mapping[str, str], outcome: str, since: float) -> tuple[str, Sequence[Any]]:
+def _filters(
+    tool: str, exact: Mapping[str, str], outcome: str, since: float, client: str, after: int
+) -> tuple[str, Sequence[Any]]:
     wanted: list[tuple[str, Any]] = []
     if tool:
         wanted.append(("tool LIKE ? ESCAPE '!'", _pattern(tool)))
@@ -348,5 +364,9 @@ def _filters(tool: str, exact: Mapping[str, str], outcome: str, since: float) ->
         wanted.append(("outcome = ?", outcome))
     if since:
         wanted.append(("finished >= ?", since))
+    if client:
+        wanted.append(("origin || '/' LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}/%"))
+    if after:
+        wanted.append(("seq > ?", after))
     where = " AND ".join(condition for condition, _ in wanted)
     return (f" WHERE {where}" if where else ""), [value for _, value in wanted]

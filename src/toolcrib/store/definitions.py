@@ -128,14 +128,14 @@ _DELETE: Final = "DELETE FROM registrations WHERE instance = ? AND name = ?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationRow:
-    """One registration as it is kept."""
+    """One stored registration."""
 
     instance: str
     name: str
     definition: Mapping[str, Any] | None
     """The registered definition, credentials included; None when it cannot be decrypted any more."""
     way: str
-    """`library` or `rest`: what held for it then holds after a restart."""
+    """`library` or `rest`: the rules of this way apply again after a restart."""
     principal: str
     """The registering principal."""
     accepted: bool

@@ -100,14 +100,14 @@ class Receipts:
         self._clock = clock
 
     async def reserve(self, principal: str, key: str, request_hash: bytes, call_id: str) -> Reservation:
-        """Take `key` for the call `call_id`, whose tool and arguments hash to `request_hash`.
+        """Reserve `key` for the call `call_id`, whose tool and arguments hash to `request_hash`.
 
-        Raises `ToolFailure("storage")` when that cannot be written down: the call must not run then.
+        Raises `ToolFailure("storage")` when that cannot be stored: the call must not run then.
         """
         values = (principal, key, request_hash.hex(), call_id)
         try:
             return await self._writer.run(_reserve, values, self._lease.id, self._clock())
-        except ToolFailure:  # the commit may have got through all the same: what never runs must not hold the key
+        except ToolFailure:  # the commit may have succeeded all the same: a call that never runs must not hold the key
             self._writer.later(_withdraw, principal, key, call_id)
             raise
 
@@ -122,7 +122,7 @@ class Receipts:
 
 
 def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -> None:
-    """Settle what stores that are gone left pending: unknown when the call had started, else free again."""
+    """Settle pending receipts of dead stores: unknown when the call had started, else free again."""
     rows = transaction.execute("SELECT principal, key, call, writer FROM receipts WHERE result IS NULL").fetchall()
     free = {writer: lease.is_free(transaction, writer) for writer in {row[3] for row in rows}}
     unknown = ToolResult.failed(

@@ -139,8 +139,8 @@ class Store:
         """Return a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in PostgreSQL.
 
         None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
-        writer's thread. `vault` is by default one whose key lies beside the file as `key`; for other places one whose
-        key ends with the process. Raises `UsageError` for a URL that cannot be used.
+        writer's thread. The default `vault` has its key in the file `key` beside the store; for other places its key
+        ends with the process. Raises `UsageError` for an unusable URL.
         """
         if vault is None:
             vault = Vault(file=place.with_name("key") if isinstance(place, Path) else None)
@@ -162,9 +162,9 @@ class Store:
         return self._database.place
 
     async def settle(self) -> set[str]:
-        """Settle now what stores that are gone left behind, and return the ids of the calls that became unknown.
+        """Settle the unfinished work of dead stores, and return the ids of the calls that became unknown.
 
-        It happens by itself when a store is opened, and then every minute (PostgreSQL: every 10 s).
+        Runs automatically when a store is opened, and then every minute (PostgreSQL: every 10 s).
         """
         return await self._writer.run(self._settle)
 
@@ -208,7 +208,7 @@ class Store:
         await self._writer.flush()
 
     async def close(self) -> None:
-        """Write what waits, and close. A second time does nothing."""
+        """Write the backlog, and close. A second call has no effect."""
         self._reader.close()  # first: the last connection to close folds the log into the file, and it must write
         with anyio.CancelScope(shield=True):
             if not self._writer.is_closed:
@@ -226,7 +226,7 @@ class Store:
         await self.close()
 
     def _prepare(self, connection: OwnConnection) -> None:
-        """Make a new connection ready: the schema, our lease, and what dead stores left unfinished."""
+        """Prepare a new connection: the schema, our lease, and the unfinished work of dead stores."""
         self._database.migrate(connection)
         self._lease.take(connection)
         connection.begin(durable=False)
@@ -240,7 +240,7 @@ class Store:
             raise
 
     def _settle(self, transaction: Transaction) -> set[str]:
-        """Write down what became of the calls and requests of stores that are gone."""
+        """Record the outcome of the calls and requests of dead stores."""
         unknown = settle_intents(transaction, self._lease, self._clock())
         settle_receipts(transaction, self._lease, unknown)
         self._lease.sweep(transaction)

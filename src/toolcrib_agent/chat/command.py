@@ -26,8 +26,6 @@ __all__ = ["chat"]
 
 _PIPED: Final = 4 << 20
 """Characters of standard input that go along with a prompt."""
-_SERVERS: Final = 10.0
-"""Seconds that a script waits for servers that were never seen before."""
 _INTERRUPTED: Final = 130
 
 
@@ -85,7 +83,7 @@ async def _script(settings: Settings, wanted: ChatOptions, prompt: str, format: 
     async with open_chat(settings, wanted, console_for(sys.stderr), asks=False) as chat:
         if chat.choice is None:
             raise UsageError(without_model())
-        await chat.crib.tools.wait_ready(_SERVERS)
+        await chat.crib.tools.wait_ready(settings.sources.ready_timeout)
 
         async def main() -> None:
             status[0] = await run_script(chat, prompt, format)

@@ -144,7 +144,7 @@ async def open_chat(
     chats = Chats(settings, Redactor(settings.secrets))
     earlier = _earlier(chats, wanted, str(settings.workspace.roots[0]))
     saved = _with_options(earlier or SavedChat(id=new_id(), folder=str(settings.workspace.roots[0])), wanted, settings)
-    async with Toolcrib(settings) as crib:
+    async with Toolcrib(settings.at_once()) as crib:
         chat = ChatSession(
             crib=crib,
             session=open_session(crib, asker if asks else None, saved),

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from itertools import chain, islice
+from typing import Any, cast
 
-from Stemmer import Stemmer
+import Stemmer
 
 __all__ = ["MAX_WORDS", "is_asking", "normal", "read_lines", "squash", "stem", "terms", "terms_of_word", "words"]
 
@@ -40,18 +41,19 @@ _SQUASH = re.compile(r"[\W_]+")
 
 def read_lines(file: str) -> list[str]:
     """Return the lines of a word list beside this module, without its comments."""
-    lines = files(__package__).joinpath(file).read_text("utf-8").splitlines()
+    lines = files("toolcrib.catalog.ranking").joinpath(file).read_text("utf-8").splitlines()
     return [line for line in lines if not line.startswith("#")]
 
 
 _STOP_WORDS = frozenset(" ".join(read_lines("stop_words.txt")).split())
 _ASKING_WORDS = frozenset(" ".join(read_lines("asking_words.txt")).split())
-_STEMMER = Stemmer("english", 0)  # its own cache is not safe between threads; ours is `_terms_of_piece`
+# Without types. A cache of its own would not be safe between threads; `_terms_of_piece` has one.
+_stem_word: Callable[[str], str] = cast("Any", Stemmer).Stemmer("english", 0).stemWord
 
 
 def stem(word: str) -> str:
     """Return the stem of `word` (lower case); one that is not ASCII or ends in a digit is its own."""
-    return _STEMMER.stemWord(word) if word.isascii() and word[-1:].isalpha() else word
+    return _stem_word(word) if word.isascii() and word[-1:].isalpha() else word
 
 
 def terms(text: str, limit: int = MAX_WORDS, *, joined: bool = True) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ...core.result import ToolResult
-from ..base import VerbContext, VisibleCatalog, answer
+from ..base import VerbContext, VisibleCatalog, answer, with_starting
 from ..ops import group_of, parts_of
 from .op_help import describe_op, summary_of
 from .op_paths import ROOT, Tree, nearest_paths, normalized
@@ -41,7 +41,7 @@ async def run_help(scene: VisibleCatalog, arguments: Mapping[str, Any], context:
     kept = context.memory.get(key)
     if kept is None or kept[0] is not scene.profile:
         kept = context.memory[key] = (scene.profile, help_on(scene, arguments["path"], **options))
-    return answer(kept[1])
+    return answer(with_starting(scene, kept[1]))
 
 
 def help_on(

@@ -24,16 +24,17 @@ from ...core.session import SessionState
 from ...errors import ToolFailure
 from ...policy.grant import spend
 from ...sources.source import Source
+from ...sources.startup import still_starting
 from ...store.calls import Calls
 from ..client_output import RedactedPeers
-from ..deadline import Deadlines
+from ..deadline import Deadlines, allowed_time
 from ..locks import Locks, lock_keys
 from ..loop_watchdog import Lag
 
 __all__ = ["Execute"]
 
 _LAST_WORDS: Final = 1.0
-"""Seconds that a client may take for the rest of the output of a call that ended."""
+"""Seconds for a client to take the rest of the output of an ended call."""
 
 
 class Execute:
@@ -68,7 +69,7 @@ class Execute:
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
         call.session.history.activated.setdefault(tool.name)
-        call = call.evolve(deadline=time.monotonic() + _allowed_time(call))
+        call = call.evolve(deadline=time.monotonic() + allowed_time(call))  # waiting for an approval takes none of it
         signal = Signal(call.deadline)
         turns = lock_keys(tool, call.arguments, call.session.files.cwd)
         is_waiting = bool(turns)
@@ -84,6 +85,8 @@ class Execute:
         finally:
             self._deadlines.close(scope)
             self._lag.leave(tool)
+        if signal.is_starting:
+            raise still_starting(tool.source)
         raise _not_started(call) if is_waiting else _timed_out(call)
 
     async def _run(self, call: Call, source: Source, signal: Signal) -> ToolResult:
@@ -102,15 +105,6 @@ class Execute:
             if context.is_waiting:
                 with anyio.move_on_after(_LAST_WORDS, shield=True):
                     await context.settle()
-
-
-def _allowed_time(call: Call) -> float:
-    """Return the seconds that the call may run, from now: waiting for an approval takes none of it."""
-    if call.options.job_seconds is not None:
-        return call.options.job_seconds
-    limits = call.session.limits
-    wanted = call.options.timeout or call.target.execution.timeout or limits.timeout
-    return min(wanted, limits.max_timeout)
 
 
 def _context(
@@ -145,7 +139,7 @@ def _context(
 
 
 def _elicitor(session: SessionState) -> Elicitor | None:
-    """Return who answers questions: the session's own, else its approver where that can do both."""
+    """Return the session's elicitor, else its approver if it can answer questions."""
     if session.elicitor is not None or session.approvals.approver is None:
         return session.elicitor
     return getattr(session.approvals.approver, "clarify", None)

@@ -1,10 +1,13 @@
 """Resolution of the called tool: meta-tools, labels and aliases lead to the real one.
 
-A missing tool, or one out of scope, is refused here, before approval is requested, and the same through every way in.
+A missing tool, or one out of scope, is refused here, before approval is requested, and the same through every way in. A
+name that may be a tool of a source that is still starting is resolved once that source has listed, within the call's
+time.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,11 +20,15 @@ from ...disclosure.alias_calls import Rename
 from ...disclosure.base import View, VisibleCatalog
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
+from ...sources.startup import still_starting
+from ..deadline import allowed_time
 from ..pipeline import Refused
 
 __all__ = ["Resolve", "Surroundings", "definition_changed"]
 
 
+_LEAST_SECONDS: Final = 0.001
+"""What a call may run whose time went into the wait for its source: a limit of 0 would be none."""
 _READ_RESULT: Final = "read_result"
 """The name by which models call the meta-tool `read` on their own, under any profile."""
 
@@ -48,7 +55,35 @@ class Resolve:
 
     async def __call__(self, call: Call) -> Call:
         """Return the call of the real tool; raises `ToolFailure` for an unknown or unavailable one."""
-        return self.read(call)
+        try:
+            return self.read(call)
+        except ToolFailure as failure:
+            if failure.code != "not_found":
+                raise
+            return await self._wait_for_source(call, failure)
+
+    async def _wait_for_source(self, call: Call, failure: ToolFailure) -> Call:
+        """Resolve the call once a source that may have the tool has listed; raise `failure` where none is starting."""
+        began = time.monotonic()
+        named = failure.call if isinstance(failure, Refused) else call
+        scene = self._surroundings(call.session).scene
+        waited = [*scene.starting(named.name)]
+        while waited:
+            left = began + allowed_time(call) - time.monotonic()
+            listed = await scene.sources.wait_first(left, waited)
+            if not listed:
+                raise Refused(still_starting(waited[0]), named)
+            waited.remove(listed)
+            try:
+                resolved = self.read(call)
+            except ToolFailure as again:
+                if again.code != "not_found":
+                    raise
+                failure = again
+            else:  # the wait counts: the tool gets what is left of the call's time
+                left = began + allowed_time(resolved) - time.monotonic()
+                return resolved.evolve(timeout=max(left, _LEAST_SECONDS))
+        raise failure
 
     def read(self, call: Call) -> Call:
         """Do the same at once: nothing here waits, and nothing is spent."""
@@ -98,7 +133,7 @@ class Resolve:
         except ToolFailure as failure:
             raise Refused(failure, call if asked == call.name else call.evolve(requested=asked)) from None
         requested = call.route.requested or (asked if asked != tool.name else "")
-        if requested == call.route.requested:  # most calls: the group stays as it is
+        if requested == call.route.requested:  # most calls: the group stays unchanged
             return call.evolve(tool=tool, name=tool.name)
         return call.evolve(tool=tool, name=tool.name, requested=requested)
 
@@ -155,6 +190,8 @@ class Resolve:
         close = catalog.nearest(call.name, allowed=around.scene.admitted)
         search = around.scene.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
+        if starting := around.scene.starting():
+            hint = f"{hint} still starting: {', '.join(starting)}".strip()
         if search and any(tool.name == search for tool in around.view().tools):
             hint = f"{hint} {search} finds tools by their purpose".strip()
         return ToolFailure("not_found", f"unknown tool {call.name[:200]!r}", hint=hint, details={"nearest": close})
@@ -189,7 +226,7 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
 
 
 def definition_changed(name: str) -> ToolFailure:
-    """Return the failure of a call whose tool has changed since the call was made."""
+    """Return the failure of a call whose tool has changed since the call was saved."""
     return ToolFailure(
         "definition_changed",
         f"{name} is defined in another way than when this call was made; it did not run",
@@ -225,7 +262,7 @@ def _is_skill(tool: Tool, scene: VisibleCatalog) -> ToolFailure:
     doing = [other for other in scene.offered() if other.capability.type == "TOOL" and not tags.isdisjoint(other.tags)]
     fallback = scene.find(tool.capability.fallback_tool) if tool.capability.fallback_tool else None
     names = dict.fromkeys(scene.labels.name(other) for other in ([fallback] if fallback else []) + doing)
-    address = f"skill://{tool.local_name}/SKILL.md"  # what `read_resource` takes
+    address = f"skill://{tool.local_name}/SKILL.md"  # the argument for `read_resource`
     where = address if tool.origin == "skill" else tool.capability.skill_path or address
     helpers = f"; {', '.join(list(names)[:5])} can do such work" if names else ""
     return ToolFailure(

@@ -13,7 +13,7 @@ import anyio
 
 from ...core.json import dumps
 from ...core.sanitize import Icons, clean_text, cut
-from ...core.server_features import Offer
+from ...core.server_features import ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import METHOD_NOT_FOUND, RpcError, mapping
 from ..stdio import SpooledMessage
@@ -98,11 +98,11 @@ async def _pages(ask: _Ask, method: str, key: str, limits: McpLimits) -> list[An
     return found
 
 
-def build_offer(raw: RawOffer, limits: McpLimits, report: _Report, icons: Icons) -> Offer:
+def build_offer(raw: RawOffer, limits: McpLimits, report: _Report, icons: Icons) -> ServerFeatures:
     """Check every entry of `raw` and return what can be offered."""
     for key, reason in raw.missing.items():
         report("unavailable", f"its list of {key} cannot be used: {cut(clean_text(reason)[0], 300)}")
-    return Offer(
+    return ServerFeatures(
         resources=_entries(raw, "resources", "uri", limits, report, icons),
         templates=_entries(raw, "resourceTemplates", "uriTemplate", limits, report, icons),
         prompts=_entries(raw, "prompts", "name", limits, report, icons),

@@ -28,7 +28,7 @@ from .spec import ServerSpec
 from .spooled_result import Spilled
 from .transport import Reply
 
-__all__ = ["ServerOffers"]
+__all__ = ["RemoteFeatures"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _RELISTEN: Final = 30.0
 """Seconds before a subscription that ended is opened again."""
 
 
-class ServerOffers:
+class RemoteFeatures:
     """One server's offers. Lives as long as its source."""
 
     def __init__(

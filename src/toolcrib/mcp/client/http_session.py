@@ -129,7 +129,7 @@ async def pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 async def read_message(response: httpx2.Response, limits: McpLimits, folder: Path) -> Any:
-    """Read one JSON body: the parsed value, or `Big`; raises `ValueError`, `Flood` or `LinkLost`."""
+    """Read one JSON body: the parsed value, or `SpooledMessage`; raises `ValueError`, `Flood` or `LinkLost`."""
     buffer = MessageBuffer(limits, folder)
     checked = False
     try:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, cast
 
 import orjson
 
-from ...core.result import Spill
+from ...core.result import SpooledResult
 from ..stdio import SpooledMessage
 
 __all__ = ["Spilled", "convert", "id_of_big"]
@@ -49,7 +49,7 @@ _AFTER_TEXT = re.compile(
 class Spilled:
     """A large answer made fit to hand on."""
 
-    spill: Spill
+    spooled: SpooledResult
     is_error: bool = False
     """The tool or the server reported a failure."""
 
@@ -160,8 +160,8 @@ def _text(file: BinaryIO, found: _Found, folder: Path) -> Spilled | None:
         path.unlink()
         return None
     late = b'"isError":true' in string.rest()[after.end() :].replace(b" ", b"")
-    spill = Spill(path=path, size=size, mime_type="text/plain", head=head, tail=tail)
-    return Spilled(spill=spill, is_error=found.is_error or late)
+    spooled = SpooledResult(path=path, size=size, mime_type="text/plain", head=head, tail=tail)
+    return Spilled(spooled=spooled, is_error=found.is_error or late)
 
 
 def _write_text(string: _String, path: Path) -> tuple[int, str, str]:
@@ -196,8 +196,8 @@ def _raw(file: BinaryIO, size: int, layout: _Layout, folder: Path) -> Spilled:
         head = copied.read(_EXCERPT).decode("utf-8", "replace")
         copied.seek(max(0, end - layout.start - _EXCERPT))
         tail = copied.read().decode("utf-8", "replace")
-    spill = Spill(path=path, size=end - layout.start, mime_type="application/json", head=head, tail=tail)
-    return Spilled(spill=spill, is_error=layout.member == "error" or '"isError":true' in tail.replace(" ", ""))
+    spooled = SpooledResult(path=path, size=end - layout.start, mime_type="application/json", head=head, tail=tail)
+    return Spilled(spooled=spooled, is_error=layout.member == "error" or '"isError":true' in tail.replace(" ", ""))
 
 
 class _String:

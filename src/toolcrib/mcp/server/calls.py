@@ -11,13 +11,14 @@ from ...core.json import dumps, loads
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import CODES
-from ..jsonrpc import INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, RpcError
+from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, RpcError
 from .exchange import supports
 
 __all__ = [
     "CAPABILITY",
     "DECLARED",
     "ToolCall",
+    "client_name",
     "mark_tools",
     "read_call",
     "read_task_id",
@@ -30,6 +31,7 @@ __all__ = [
 _HANDED_ON: Final = ("traceparent", "tracestate", "baggage", LOG_LEVEL_KEY)
 _PREFIX: Final = "io.toolcrib/"
 _KEY_LENGTH: Final = 255
+_CLIENT_LENGTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +56,19 @@ class ToolCall:
     """Whether the client may be answered with a task."""
     background: bool = False
     """Whether it asked for one."""
+    client: str = ""
+    """Name and version of the client (`client_name`)."""
     method: str = "tools/call"
     """The method that it came by: reading a resource and getting a prompt run like a call (`resources`)."""
+
+
+def client_name(info: object) -> str:
+    """Return `name/version` of an `Implementation`, at most 100 characters; empty where it has no name."""
+    fields: Mapping[str, Any] = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
+    name, version = fields.get("name"), fields.get("version")
+    if not isinstance(name, str) or not name:
+        return ""
+    return (f"{name}/{version}" if isinstance(version, str) and version else name)[:_CLIENT_LENGTH]
 
 
 def _invalid(message: str) -> RpcError:
@@ -91,6 +104,7 @@ def read_call(params: Mapping[str, Any], *, log_level: str = "") -> ToolCall:
         session_key=_short(meta, "session"),
         input_responses=_responses(params),
         request_state=state,
+        client=client_name(meta.get(CLIENT_INFO_KEY)),
     )
 
 

@@ -6,6 +6,7 @@ not know how bytes travel: an `Exchange` carries what belongs to a request, `out
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -35,7 +36,7 @@ from ..jsonrpc import (
 )
 from .admission import Overloaded
 from .backend import Session, Tasks
-from .calls import CAPABILITY, ToolCall, mark_tools, read_call, result_body, wants_task
+from .calls import CAPABILITY, ToolCall, client_name, mark_tools, read_call, result_body, wants_task
 from .dispatch import SHARED, Client, Handler, dispatch
 from .exchange import Exchange, is_wanted, needed, refused, supports
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
@@ -43,6 +44,8 @@ from .service import Service, capabilities, overloaded
 from .subscriptions import UPDATED, ListChanges, ResourceWatches
 
 __all__ = ["LegacyClient", "LegacySession", "Outlet"]
+
+_logger = logging.getLogger(__name__)
 
 _ROUNDS: Final = 8
 """How often one call may ask for input before it is given up."""
@@ -77,6 +80,7 @@ class LegacySession:
         self.caller = f"{principal}\0{self.key}"
         self.version = LATEST_HANDSHAKE
         self.capabilities: Mapping[str, Any] = {}
+        self.client = ""
         self.log_level = LOG_LEVELS[0]
         self.outlet: Outlet | None = None
         """Where messages go that belong to no request; None while the client listens nowhere."""
@@ -107,6 +111,8 @@ class LegacySession:
             )
         self.version = wanted if wanted in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE
         self.capabilities = cast("Mapping[str, Any]", declared)
+        self.client = client_name(request.params.get("clientInfo"))
+        _logger.info("client %s connected, for %s", self.client or "without a name", self.principal)
         has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: SKILL_SETTINGS}}
         has |= {"tasks": CAPABILITY} if self.version == TASKS_VERSION else {}
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
@@ -167,6 +173,7 @@ class LegacySession:
 
     def close(self) -> None:
         """End what runs; nothing is sent any more."""
+        _logger.info("client %s left", self.client or "without a name")
         self._unsubscribe()
         self.tasks.close()
         if len(self.watches):
@@ -275,7 +282,7 @@ class LegacyClient(Client):
         session = self._session
         is_tool = request.method == "tools/call"
         read = partial(read_call, request.params) if is_tool else partial(read_resource_call, request)
-        call = read(log_level=session.log_level)
+        call = replace(read(log_level=session.log_level), client=session.client)
         if is_tool and session.version == TASKS_VERSION and wants_task(request.params):
             call = replace(call, takes_task=True, background=True)
         try:

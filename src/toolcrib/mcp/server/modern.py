@@ -15,6 +15,7 @@ from ...core.json import dumps
 from ...core.result import ToolResult
 from ..jsonrpc import (
     CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
     INVALID_PARAMS,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
@@ -30,7 +31,7 @@ from ..jsonrpc import (
 )
 from .admission import Overloaded
 from .backend import Session, Tasks
-from .calls import DECLARED, ToolCall, read_call, result_body, takes_tasks
+from .calls import DECLARED, ToolCall, client_name, read_call, result_body, takes_tasks
 from .dispatch import SHARED, Client, Handler, dispatch
 from .exchange import Exchange, missing_capability, missing_downstream, needed, supports
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
@@ -55,6 +56,8 @@ class Envelope:
     capabilities: Mapping[str, Any]
     log_level: str | None
     """None: the client wants no log messages for this request."""
+    client: str = ""
+    """See `calls.client_name`."""
 
 
 def unsupported_version(requested: str) -> RpcError:
@@ -76,7 +79,8 @@ def read_envelope(params: Mapping[str, Any]) -> Envelope:
         raise RpcError(INVALID_PARAMS, f'Invalid params: "_meta" must hold {CAPABILITIES_KEY}, an object')
     if level is not None and level not in LOG_LEVELS:
         raise RpcError(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
-    return Envelope(version=version, capabilities=cast("Mapping[str, Any]", declared), log_level=level)
+    name = client_name(meta.get(CLIENT_INFO_KEY))
+    return Envelope(version=version, capabilities=cast("Mapping[str, Any]", declared), log_level=level, client=name)
 
 
 class ModernServer:
@@ -104,6 +108,7 @@ class ModernServer:
         """
         if envelope.version not in MODERN_VERSIONS:
             raise unsupported_version(envelope.version)
+        self.service.note_client(envelope.client, self.principal)
         return await dispatch(_METHODS, request, ModernClient(self, envelope, exchange))
 
 

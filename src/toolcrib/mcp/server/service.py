@@ -82,6 +82,8 @@ _logger = logging.getLogger(__name__)
 
 _TITLE: Final = "Toolcrib"
 _FRESH_MS: Final = 60_000
+_NOTED: Final = 1000
+"""Clients of the stateless era that are logged: a client may declare another name with each request."""
 _CHECK_SECONDS: Final = 1.0
 """For which the answer of one check counts: anybody may ask `/readyz`."""
 
@@ -104,8 +106,8 @@ class ServiceLimits:
     """Open event streams that wait for changes."""
     patience: float = 10.0
     """Seconds that a client may take to send the headers of a request, and again its body."""
-    warmup: float = 10.0
-    """Seconds from the start within which the first list waits for servers never seen before."""
+    first_list: float = 5.0
+    """Seconds from the start within which a list waits for servers never seen before; a call waits by itself."""
     drain: float = 2.0
     """Seconds that running calls get to end once the process receives a stop signal."""
 
@@ -140,9 +142,10 @@ class Service:
         self.stopping = anyio.Event()
         self._tasks: TaskGroup | None = None
         self._streams = 0
+        self._noted: set[tuple[str, str]] = set()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._unsubscribe: Callable[[], None] | None = None
-        self._warm_until = time.monotonic() + self.limits.warmup
+        self._warm_until = time.monotonic() + self.limits.first_list
         self._checking = anyio.Lock()
         self._check_at = 0.0
         self._failing: Mapping[str, str] = {}
@@ -158,6 +161,13 @@ class Service:
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()
             await self._tasks.__aexit__(None, None, None)
+
+    def note_client(self, name: str, principal: str) -> None:
+        """Log a client of the stateless era at its first request: it has no connection that begins."""
+        client = (name, principal)
+        if client not in self._noted and len(self._noted) < _NOTED:
+            self._noted.add(client)
+            _logger.info("client %s calls, for %s", name or "without a name", principal)
 
     def stop(self) -> None:
         """Take no new work; streams end, calls that wait for a client are cancelled, running calls go on."""
@@ -196,16 +206,12 @@ class Service:
         for listener in tuple(self._listeners.values()):
             listener()
 
-    async def warm(self, name: str = "") -> None:
-        """Wait for servers never seen before, at most until `limits.warmup` after the start, once.
-
-        With `name`, do not wait when the tool is known already.
-        """
+    async def warm(self) -> None:
+        """Wait for servers never seen before, at most until `limits.first_list` after the start, once."""
         remaining = self._warm_until - time.monotonic()
-        if remaining <= 0 or (name and self.backend.find_tool(name) is not None):
-            return
-        await self.backend.wait_ready(remaining)
-        self._warm_until = 0.0
+        if remaining > 0:
+            await self.backend.wait_ready(remaining)
+            self._warm_until = 0.0
 
     @property
     def fresh_ms(self) -> int:
@@ -235,8 +241,6 @@ class Service:
 
         `caller` is whose turn it takes; `peer` is the client at the far end.
         """
-        if self._warm_until:
-            await self.warm(call.name)
         await self.admission.enter(caller)
         try:
             return await session.call(call, peer, resume)

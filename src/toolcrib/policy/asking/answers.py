@@ -35,7 +35,7 @@ class Board:
         for watcher in tuple(self._watchers.values()):
             try:
                 watcher(approval)
-            except Exception:  # noqa: BLE001 - who listens must not break who decides
+            except Exception:  # noqa: BLE001 - a failing watcher must not break the decision
                 _LOG.exception("a watcher of approvals broke")
 
     def stir(self) -> None:
@@ -44,7 +44,7 @@ class Board:
             event.set()
 
     async def wait(self, id: str, seconds: float) -> None:
-        """Return when there are news of `id`, at the latest after `seconds`. One waiter for an id at a time."""
+        """Return when `id` has changed, at the latest after `seconds`. One waiter for an id at a time."""
         event = self._waiting[id] = anyio.Event()
         try:
             with anyio.move_on_after(seconds):
@@ -54,7 +54,7 @@ class Board:
                 del self._waiting[id]
 
     def watch(self, watcher: Callable[[Approval], None]) -> Callable[[], None]:
-        """Call `watcher` with every approval that is asked for or settled here; returns what ends it."""
+        """Call `watcher` with every approval that is requested or settled here; returns the function that ends it."""
         token = object()
         self._watchers[token] = watcher
 

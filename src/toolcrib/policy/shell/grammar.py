@@ -93,7 +93,7 @@ _JOINED: Final = re.compile(r"(?<=[^\s\\])\\\n(?=\S)")
 
 @lru_cache(maxsize=512)
 def read_script(text: str) -> Script:
-    """Return what bash would do with `text`. Never raises: what cannot be read is a doubt."""
+    """Return the commands that bash would run for `text`. Never raises: an unreadable part is a doubt."""
     return _read(text, 0)
 
 
@@ -179,7 +179,7 @@ def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: st
 
 
 class _Walk:
-    """Goes through one tree; used once."""
+    """Walk through one syntax tree; used once."""
 
     def __init__(self, root: Node, depth: int) -> None:
         self.commands: list[Command] = []

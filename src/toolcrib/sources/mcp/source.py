@@ -24,7 +24,7 @@ from ...errors import ToolFailure
 from ...mcp.auth.access import Access
 from ...mcp.client.connection import Connection
 from ...mcp.client.feature_listing import list_offer
-from ...mcp.client.features import ServerOffers
+from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import Client, Era
 from ...mcp.client.http import HttpLink
 from ...mcp.client.messages import LinkLost
@@ -44,8 +44,9 @@ from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ...telemetry.hops import hop
 from ..source import Listing, Publish
+from ..startup import still_starting
 from .cache import Cached, ListingCache
-from .listing import build_listing, same
+from .tool_list import build_listing, same
 
 __all__ = ["McpSource"]
 
@@ -92,13 +93,13 @@ class McpSource:
         self._cache = ListingCache(cache_dir, spec)
         self._background = Background()
         self._relay = Relay(
-            spec, self._limits, self._background, self._note_change, lambda uri: self.offers.updated(uri)
+            spec, self._limits, self._background, self._note_change, lambda uri: self.features.updated(uri)
         )
         self._connection = Connection(
             spec.name, self._limits, _client(spec), self._background, self._make_link, self._take_list
         )
         self._connection.on_phase = self._on_phase
-        self.offers = ServerOffers(spec, self._connection, self._background, self._spilled)
+        self.features = RemoteFeatures(spec, self._connection, self._background, self._spilled)
         """Resources and prompts of the server."""
         self._publish: Publish = _ignore
         self._listing = Listing(tools=())
@@ -141,7 +142,7 @@ class McpSource:
         cached = await anyio.to_thread.run_sync(self._cache.read)
         if cached is not None:
             self._connection.hint = cached.era
-            self._offer(cached.listing)
+            self._publish_listing(cached.listing)
             self._become("cached")
         self._background.spawn(self._connection.run)
         self._background.spawn(self._keep_fresh)
@@ -157,6 +158,8 @@ class McpSource:
         limit = min(context.remaining + _GRACE, self._spec.timeout or math.inf)
         with anyio.move_on_after(None if limit == math.inf else limit):
             return await self._call(tool, arguments, context)
+        if context.signal.is_starting:
+            raise still_starting(self.name)
         raise ToolFailure(
             "timeout",
             f"server {self.name!r} did not answer within {limit:.1f} s and was cancelled; the tool may have run",
@@ -182,7 +185,11 @@ class McpSource:
         repeatable = tool.annotations.read_only or tool.annotations.idempotent
         repeats = 0
         for attempt in range(_ATTEMPTS):
-            session = self._connection.live or await self._connection.get()
+            session = self._connection.live
+            if session is None:
+                context.signal.is_starting = not repeats  # the deadline may end this wait: it must not look like a run
+                session = await self._connection.get()
+                context.signal.is_starting = False
             current = self._current(tool)
             headers = self._headers(current, session, arguments)
             try:
@@ -258,7 +265,7 @@ class McpSource:
         """
         current = self._tools.get(tool.local_name)
         if current is None:
-            raise ToolFailure("not_found", f"server {self.name!r} offers no tool {tool.local_name!r} any more")
+            raise ToolFailure("not_found", f"server {self.name!r} no longer has the tool {tool.local_name!r}")
         same_input = current.input_schema is tool.input_schema or same(current.input_schema, tool.input_schema)
         same_words = current.description == tool.description and current.annotations == tool.annotations
         if self._reviewed and not (same_input and same_words):
@@ -287,10 +294,10 @@ class McpSource:
             build = partial(build_listing, raw, self._spec, self._limits, session.era)
             listing = await anyio.to_thread.run_sync(build)
             self._raw = raw, session.era
-            self._offer(listing)
+            self._publish_listing(listing)
             self._background.spawn(partial(self._keep, listing, "modern" if session.era.modern else "legacy"))
         elif self._state.state in ("stale", "failed", "needs_login"):
-            self._offer(self._listing)
+            self._publish_listing(self._listing)
         self._ready.set()
 
     async def _keep(self, listing: Listing, era: Any) -> None:
@@ -327,7 +334,7 @@ class McpSource:
     def _note_change(self) -> None:
         self._changed.set()
 
-    def _offer(self, listing: Listing) -> None:
+    def _publish_listing(self, listing: Listing) -> None:
         self._listing = listing
         self._tools = {tool.local_name: tool for tool in listing.tools}
         self._outputs, self._paths = {}, {}
@@ -339,7 +346,7 @@ class McpSource:
         if connection.phase == "up":
             self._become("ready")
             if connection.session is not None:
-                self._background.spawn(partial(self.offers.follow, connection.session))
+                self._background.spawn(partial(self.features.follow, connection.session))
         elif connection.phase == "down":
             listed = bool(self._listing.tools)
             words = f" (stderr: {connection.last_words})" if connection.last_words else ""

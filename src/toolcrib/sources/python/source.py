@@ -30,7 +30,7 @@ from ...system.threads import Threads
 from ..function_run import Body, body_of, is_stream
 from ..source import Amendment, Listing, Publish
 from .declaration import Declaration, ToolOptions, declaration_of
-from .discovery import Found, find
+from .discovery import FoundFunction, find
 
 if TYPE_CHECKING:
     from .signature import Signature
@@ -57,7 +57,7 @@ class _Reading:
     tool: Tool
     signature: Signature
 
-    def is_of(self, found: Found, doc: str | None) -> bool:
+    def is_of(self, found: FoundFunction, doc: str | None) -> bool:
         return self.declaration is found.declaration and self.doc == doc and self.tool.name == found.name
 
 
@@ -77,7 +77,7 @@ class PythonSource:
         """By name and version."""
         self.amend: Callable[[Amendment], None] | None = None
         """Receives single changes if the crib supports it; else every change is a whole listing."""
-        self._waiting: dict[str, Found] = {}
+        self._waiting: dict[str, FoundFunction] = {}
         """Guests' functions with requirements, unread until a session meets them."""
         self._problems: dict[str, Problem] = {}
         self._publish: Publish | None = None
@@ -196,7 +196,7 @@ class PythonSource:
     def _is_listed(self, tool: Tool) -> bool:
         return self._provided.issuperset(tool.availability.needs)
 
-    def _try(self, found: Found) -> bool:
+    def _try(self, found: FoundFunction) -> bool:
         try:
             self._take(found)
         except UsageError as error:
@@ -207,7 +207,7 @@ class PythonSource:
             return False
         return True
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: FoundFunction) -> None:
         """Make the entry; raises `UsageError` naming the function."""
         version = found.declaration.options.get("version", "")
         known = self._entries.get(found.name, {}).get(version)
@@ -226,16 +226,16 @@ class PythonSource:
         self._problems.pop(found.origin, None)
 
 
-def _needs(found: Found) -> tuple[str, ...]:
+def _needs(found: FoundFunction) -> tuple[str, ...]:
     return tuple(found.declaration.options.get("needs", ()))
 
 
-def _entry(found: Found, source: str) -> _Entry:
+def _entry(found: FoundFunction, source: str) -> _Entry:
     tool, signature = _read_once(found, source)
     return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
 
 
-def _read_once(found: Found, source: str) -> tuple[Tool, Signature]:
+def _read_once(found: FoundFunction, source: str) -> tuple[Tool, Signature]:
     """Convert a function; a marked one, which cannot change, is converted once in a process.
 
     The result for a method does not depend on its object, unless it inherits its description.
@@ -253,7 +253,7 @@ def _read_once(found: Found, source: str) -> tuple[Tool, Signature]:
     return reading.tool, reading.signature
 
 
-def _read(found: Found, source: str) -> tuple[Tool, Signature]:
+def _read(found: FoundFunction, source: str) -> tuple[Tool, Signature]:
     options = found.declaration.options
     from .signature import read_signature  # loads pydantic: with the first function, not with the package
 

@@ -119,13 +119,13 @@ def test_every_answer_can_be_given_here(
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        (("perhaps",), 2, "there is no 'perhaps'"),
-        (("yes",), 2, "which one?"),
+        (("perhaps",), 2, "No such action 'perhaps'. Actions: list, show, watch, yes, "),
+        (("yes",), 2, "Missing argument 'ID'"),
         (("yes", "approval_0000"), 3, "'approval_0000'"),
         (("yes", "approval_a"), 3, "'approval_a'"),
-        (("comment", ID), 2, "what is the model told?"),
-        (("edit", ID), 2, "edit takes all arguments"),
-        (("yes", ID, "--args", "{}"), 2, "edit takes all arguments"),
+        (("comment", ID), 2, "approvals comment ID -m"),
+        (("edit", ID), 2, "Missing option '--args'"),
+        (("yes", ID, "--args", "{}"), 2, "No such option"),
         (("edit", ID, "--args", "{"), 2, "is not JSON"),
         (("edit", ID, "--args", "[]"), 2, "--args takes a JSON object"),
         (("yes", ID, "--hash", "0" * 64), 6, "another call than the one you were shown"),

@@ -27,6 +27,28 @@ def test_a_server_is_added_listed_and_removed_again(user: User) -> None:
     assert user.config.read_text() == "# mine\nmode: cautious # stay so\nservers: {}\n"
 
 
+def test_a_server_that_cannot_be_reached_is_added_and_reported_and_unchecked_ones_are_not_started(user: User) -> None:
+    gone = user.types("add", "gone", "--json", "--", "/nonexistent/program")
+    unchecked = user.reads("add", "notes", "--no-check", "--", sys.executable, NOTES_SERVER, "journal")
+    text = user.types("add", "more", "--no-check", "--", "/nonexistent/program")
+
+    assert (gone.exit_code, json.loads(gone.stdout)["tools"]) == (CODES["unavailable"].exit, 0)
+    assert json.loads(gone.stdout)["state"].startswith("failed: ")
+    assert "`toolcrib remove gone`" in gone.stderr
+    assert unchecked == {
+        "server": "notes",
+        "tools": 0,
+        "tokens": 0,
+        "state": "not checked",
+        "accepted": 0,
+        "file": str(user.config),
+        "tokenizer": "o200k",
+    }
+    assert (text.exit_code, text.stdout) == (0, f"added more to {user.config}: not checked\n")
+    assert "`toolcrib accept more`" in text.stderr
+    assert not (user.home / "journal").exists()
+
+
 def test_tools_are_listed_with_their_source_tokens_and_state(owner: User) -> None:
     tools = owner.reads("tools")
 
@@ -36,7 +58,8 @@ def test_tools_are_listed_with_their_source_tokens_and_state(owner: User) -> Non
         "notes__shout",
         "notes__fail",
     }
-    assert all(set(tool) == {"name", "aliases", "source", "category", "tokens", "state"} for tool in tools)
+    fields = {"name", "aliases", "source", "category", "tokens", "state", "tokenizer"}
+    assert all(set(tool) == fields for tool in tools)
     assert all(tool["tokens"] > 10 for tool in tools)
 
 
@@ -153,7 +176,7 @@ def test_a_changed_definition_is_withheld_until_it_is_accepted(owner: User) -> N
     before = {tool["name"]: tool["state"] for tool in owner.reads("tools")}
     refused = owner.types("call", "notes__search_notes", "query=a")
     shown = owner.reads("show", "notes/search_notes")
-    accepted = owner.reads("accept", "notes")
+    accepted = owner.reads("accept", "notes")["accepted"]
     after = owner.types("call", "notes__search_notes", "query=a")
 
     assert (before["notes__search_notes"], before["notes__fail"]) == ("quarantined", "ready")
@@ -206,7 +229,7 @@ def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
         (("add", "x", "--header", "A: b", "--", "prog"), "--header and --transport are for a URL"),
         (("add", "x", "--env", "Ab", "--", "prog"), "--env takes NAME=value"),
         (("remove", "x"), "has no server 'x'"),
-        (("log", "--outcome", "nope"), "'nope' is no outcome"),
+        (("log", "--outcome", "nope"), "'nope' is not an outcome"),
         (("log", "--since", "soon"), "--since takes 30m"),
         (("accept", "nobody"), "there is no server 'nobody'"),
         (("trust",), "there is no .toolcrib/config.yaml"),
@@ -231,6 +254,19 @@ def test_a_call_to_a_server_that_is_not_there_says_why(user: User) -> None:
     assert (dead.exit_code, later.exit_code) == (3, 3)
     assert "dead: cannot run: the command '/nonexistent' was not found" in dead.stderr
     assert "the environment variable NOPE is not set" in later.stderr
+
+
+def test_each_server_that_failed_is_one_line_with_its_last_output_and_what_to_do(user: User) -> None:
+    dies = "import sys; sys.exit('first line\\nno key in ~/.shop')"
+    servers = {"dies": {"command": sys.executable, "args": ["-c", dies]}, "gone": {"command": "/nonexistent"}}
+    user.has("servers.json", {"mcpServers": servers})
+
+    lines = user.types("tools", "--config", str(user.home / "servers.json")).stderr.splitlines()
+
+    assert sorted(lines) == [
+        "dies: exited with status 1 (stderr: no key in ~/.shop) (`toolcrib doctor` checks it)",
+        "gone: cannot run: the command '/nonexistent' was not found (`toolcrib doctor` checks it)",
+    ]
 
 
 def test_a_servers_withheld_tools_are_told_in_one_line(user: User) -> None:
@@ -274,7 +310,7 @@ def test_adding_a_server_does_not_accept_what_somebody_should_look_at(user: User
     added = user.reads("add", "notes", "--", sys.executable, NOTES_SERVER, "journal", words)
     states = {tool["name"]: tool["state"] for tool in user.reads("tools")}
     why = user.types("why", "notes__search_notes")
-    accepted = user.reads("accept", "notes")
+    accepted = user.reads("accept", "notes")["accepted"]
 
     assert (added["tools"], states["notes__search_notes"], "notes__fail" in states) == (4, "quarantined", True)
     assert "gives the model an order: 'Do not tell the user'" in why.stdout

@@ -13,7 +13,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.cli.serve_options import desk_overrides
-from toolcrib.config.claude_hooks import HOOK_SECONDS
+from toolcrib.config.claude_files import HOOK_SECONDS
 from toolcrib.errors import UsageError
 
 from .conftest import User

@@ -12,6 +12,18 @@ from toolcrib.errors import CODES
 from .conftest import User
 
 
+@pytest.fixture(scope="module")
+def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the help of the application (""), of each command and of each action (`results show`)."""
+    user = User(tmp_path_factory.mktemp("reader"))
+    texts = {name: user.types(*name.split(), "--help").stdout for name in ("", *COMMANDS)}
+    for group in COMMANDS:
+        listed = texts[group].partition("\nActions:\n")[2].splitlines()
+        for action in [line.split()[0] for line in listed if line.startswith("  ") and line[2:3].strip()]:
+            texts[f"{group} {action}"] = user.types(group, action, "--help").stdout
+    return texts
+
+
 def test_help_lists_every_command_and_exit_status(user: User) -> None:
     text = " ".join(user.types("--help").stdout.split())
 
@@ -19,11 +31,51 @@ def test_help_lists_every_command_and_exit_status(user: User) -> None:
     assert [code for code, info in CODES.items() if info.exit not in (1, 2) and code not in text] == []
 
 
-def test_every_command_explains_itself(user: User) -> None:
-    for name in COMMANDS:
-        result = user.types(name, "--help")
+def test_every_command_explains_itself(helps: dict[str, str]) -> None:
+    assert [name for name in COMMANDS if not helps[name].startswith("Usage: ")] == []
 
-        assert (result.exit_code, "Usage:" in result.stdout) == (0, True), name
+
+def test_every_action_has_a_help_with_its_own_options_only(helps: dict[str, str]) -> None:
+    options = {
+        name: {
+            line.split()[0].rstrip(",")
+            for line in text.partition("\nOptions:")[2].partition("\nActions:")[0].splitlines()
+            if line.startswith("  -")
+        }
+        for name, text in helps.items()
+    }
+    groups = {name.split()[0] for name in helps if " " in name}
+
+    assert {
+        "approvals",
+        "jobs",
+        "log",
+        "pending",
+        "plugin",
+        "policy",
+        "profile",
+        "results",
+        "secret",
+        "shadow",
+    } <= groups
+    assert {frozenset(options[name]) for name in groups} == {frozenset({"-h"})}
+    assert options["results show"] == {"--offset", "-n", "--raw", "--principal", "-c", "--json", "-h"}
+    assert options["results rm"] == {"--principal", "-c", "--json", "-h"}
+    assert options["policy import"] == {"--dry-run", "--trust", "--json", "-h"}
+
+
+def test_an_action_may_stand_behind_its_options_and_the_default_needs_no_name(user: User) -> None:
+    for group in ("approvals", "jobs", "log", "pending", "results", "secret"):
+        plain, named, behind = (
+            user.types(group, *words) for words in (["--json"], ["list", "--json"], ["--json", "list"])
+        )
+        assert (plain.exit_code, plain.stdout) == (0, "[]\n"), plain.output
+        assert named.stdout == behind.stdout == plain.stdout
+
+
+def test_every_help_fits_into_80_columns_and_lists_whole_sentences(helps: dict[str, str]) -> None:
+    assert [(name, line) for name, text in helps.items() for line in text.splitlines() if len(line) > 80] == []
+    assert [line for line in helps[""].splitlines() if line.endswith("...") and "[ARGS]" not in line] == []
 
 
 def test_the_version_is_an_option_too(user: User) -> None:

@@ -64,11 +64,29 @@ def test_calls_are_listed_with_what_their_session_is_about(owner: User) -> None:
     owner.types("call", "session_describe", "description=Look for notes")
     listed, rows = owner.types("log").stdout, owner.reads("log")
 
-    assert "SESSION" not in plain
-    assert "SESSION" in listed
+    assert "ABOUT" not in plain
+    assert "ABOUT" in listed
     assert [(row["tool"], row.get("session_description")) for row in rows] == [
         ("session_describe", "Look for notes"),
         ("notes__search_notes", None),
+    ]
+
+
+@pytest.mark.process
+def test_the_list_shows_and_filters_principal_and_session_in_text_as_in_json(owner: User) -> None:
+    owner.types("call", "notes__search_notes", "query=a")
+    owner.types("call", "notes__search_notes", "query=b")
+    first = owner.reads("log")[-1]
+
+    assert [row["seq"] for row in owner.reads("log", "--session", first["session"])] == [1]
+    assert [len(owner.reads("log", "--principal", name)) for name in (first["principal"], "ada")] == [2, 0]
+    header, line = owner.types("log", "--session", first["session"]).stdout.splitlines()
+    assert header.split() == [
+        *("TIME", "TOOL", "OUTCOME", "MS", "DECISION", "FROM", "CLIENT", "PRINCIPAL", "SESSION", "ARGUMENTS"),
+    ]
+    assert line.split()[2:] == [
+        *("notes__search_notes", "ok", f"{first['latency_ms']:.1f}", "allow", "cli", "local", first["session"]),
+        '{"query":"a"}',
     ]
 
 
@@ -136,10 +154,10 @@ def test_where_nothing_was_recorded_the_proof_is_empty_and_no_file_is_made(user:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("log", "notes__*", "x.jsonl"), "a file goes with `log verify FILE` or `log export FILE`"),
-        (("log", "--head", "1:ab"), "--head goes with `log verify`"),
+        (("log", "notes__*", "x.jsonl"), "(x.jsonl)"),
+        (("log", "--head", "1:ab"), "No such option: --head"),
         (("log", "verify", "--head", "1:ab"), "--head takes what `toolcrib log head` printed"),
-        (("log", "export", "--outcome", "ok"), "a part of a chain proves nothing"),
+        (("log", "export", "--outcome", "ok"), "No such option: --outcome"),
         (("log", "verify", "missing.jsonl"), "missing.jsonl cannot be read: No such file"),
         (("log", "export", "no/such/folder.jsonl"), "cannot be written: No such file"),
     ],

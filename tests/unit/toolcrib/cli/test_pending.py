@@ -12,7 +12,7 @@ import pytest
 from toolcrib.config import Settings, load
 from toolcrib.crib import Toolcrib
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib.workspace.pending import PendingWorkspace
+from toolcrib.workspace.pending_changes import PendingWorkspace
 from toolcrib.workspace.protected_names import Guard
 from toolcrib.workspace.shadow import shadow_of
 from unit.toolcrib.cli.conftest import User
@@ -63,7 +63,7 @@ def test_what_waits_is_listed_and_shown_as_a_diff(user: User, project: Path) -> 
     ]
     assert "PATH\n" in user.types("pending").stdout
     assert "-a\n+A\n" in user.types("pending", "diff", "a.txt").stdout
-    assert "+C" in user.types("pending", "show").stdout
+    assert "+C" in user.types("pending", "diff").stdout
 
 
 def test_a_file_is_accepted_by_its_path_from_here_or_from_the_workspace(

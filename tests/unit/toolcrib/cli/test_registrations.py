@@ -7,6 +7,7 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config import Directories, bare
+from toolcrib.registration import Registrations
 from unit.toolcrib.cli.conftest import User
 
 
@@ -21,13 +22,13 @@ async def registered(user: User, *names: str) -> None:
     settings = bare().with_values(directories=Directories.of({"HOME": str(user.home)}))
     async with Toolcrib(settings) as crib:
         for name in names:
-            await crib.registrations.register("shop", endpoint(name), persist=True, accept=False)
+            await crib.slice(Registrations).register("shop", endpoint(name), persist=True, accept=False)
 
 
 async def states(user: User) -> dict[str, str]:
     settings = bare().with_values(directories=Directories.of({"HOME": str(user.home)}))
     async with Toolcrib(settings) as crib:
-        return {one.name: one.state for one in crib.registrations.of("shop")}
+        return {one.name: one.state for one in crib.slice(Registrations).of("shop")}
 
 
 @pytest.mark.slow

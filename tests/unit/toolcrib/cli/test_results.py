@@ -52,11 +52,12 @@ def test_a_removed_result_is_gone(user: User) -> None:
     assert user.reads("results") == []
 
 
-def test_wrong_words_are_told_what_is_right(user: User) -> None:
-    for words, said in (
-        (["shwo"], "only list, show, search, rm"),
-        (["show"], "needs the id"),
-        (["list", "x", "y"], "search ID"),
+def test_wrong_words_end_with_the_nearest_action_or_the_missing_argument(user: User) -> None:
+    for words, message in (
+        (["shwo"], "Did you mean 'show'?"),
+        (["--json", "shwo"], "Did you mean 'show'?"),
+        (["show"], "Missing argument 'ID'"),
+        (["search", "x"], "Missing argument 'TEXT'"),
     ):
         result = user.types("results", *words)
-        assert (result.exit_code, said in result.stderr) == (2, True)
+        assert (result.exit_code, message in result.stderr) == (2, True), result.stderr

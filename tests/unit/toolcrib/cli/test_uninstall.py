@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rig import PATIENCE, Hearing
-from toolcrib.config.keyring import write_secret
+from toolcrib.config.secrets import write_secret
 
 from .conftest import TOOLCRIB, User
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from toolcrib.config import Directories
-from toolcrib.config.clients import CLIENTS, Places
-from toolcrib.config.discovery import Found, discover
-from toolcrib.config.rewriting import ChangedSince, connect, connections, disconnect, entries
+from toolcrib.config.clients import CLIENTS, FoundServer, Places, discover
+from toolcrib.config.connections import ChangedSince, connect, connections, disconnect, entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +241,7 @@ def test_files_of_a_project_are_marked_as_its_and_ours_are_left_out(tmp_path: Pa
 
     found = discover(places).servers
 
-    expected = Found(
+    expected = FoundServer(
         name="a",
         client=CLIENTS["claude-code"],
         file=places.project / ".mcp.json",

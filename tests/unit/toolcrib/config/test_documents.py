@@ -8,11 +8,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from toolcrib.config.edit_json import insert_json, remove_json
-from toolcrib.config.edit_toml import insert_toml, remove_toml
-from toolcrib.config.edit_yaml import insert_yaml, remove_yaml, set_yaml
-from toolcrib.config.files import parse_toml
-from toolcrib.config.jsonc import parse_json
+from toolcrib.config.edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml, set_yaml
+from toolcrib.config.files import parse_json, parse_toml
 from toolcrib.core.yaml_document import parse_yaml
 from toolcrib.errors import ConfigError
 
@@ -160,6 +157,18 @@ def test_a_table_is_put_at_the_end_of_toml_and_taken_out_with_its_inner_tables()
     assert insert_toml(before, ("m",), "t", ENTRY) == after
     assert remove_toml(after, ("m",), "t") == before
     assert remove_toml(before, ("m",), "a") == 'model = "x"\n\n\n# about z\n[z]\n'
+
+
+def test_a_table_of_toml_is_taken_out_of_a_file_with_its_own_line_ends() -> None:
+    before = '[m.a]\r\ncommand = "y"\r\n'
+
+    assert remove_toml(insert_toml(before, ("m",), "t", ENTRY), ("m",), "t") == before
+
+
+@pytest.mark.parametrize("text", ['m.a.command = "y"\n', '[m]\na = {command = "y"}\n'], ids=["dotted", "inline"])
+def test_a_table_of_toml_without_a_header_is_never_left_in_silence(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"f: m\.a: cannot be"):
+        remove_toml(text, ("m",), "a", "f")
 
 
 def test_text_that_only_looks_like_a_table_is_left_alone() -> None:

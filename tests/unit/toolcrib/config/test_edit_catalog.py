@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.config.edit_catalog import add_entry, entry_added, entry_switched, switch_entry
+from toolcrib.config.own_file import add_entry, entry_added, entry_switched, switch_entry
 from toolcrib.errors import ConfigError
 
 TEXT = """\

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import load
-from toolcrib.config.clients import Places
+from toolcrib.config.clients import Places, discover
 from toolcrib.config.directories import Directories
-from toolcrib.config.discovery import discover
-from toolcrib.config.expand import expand
-from toolcrib.config.keyring import read_secret, remove_secret, secret_names, write_secret
 from toolcrib.config.loading import specs_of
+from toolcrib.config.secrets import expand, read_secret, remove_secret, secret_names, write_secret
 from toolcrib.errors import ConfigError
 
 
@@ -65,6 +63,7 @@ def test_a_text_without_a_value_is_an_error_with_file_and_key(tmp_path: Path, te
     assert str(caught.value).startswith(f"mcp.json:3: servers.a.env.B: {message}")
 
 
+@pytest.mark.process
 def test_a_secret_is_kept_where_only_its_user_reads_it_and_is_forgotten_again(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
 

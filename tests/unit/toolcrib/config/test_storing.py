@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import Settings, load
-from toolcrib.config.storing import StoreSpec
+from toolcrib.config.sections import StoreSpec
 from toolcrib.errors import ConfigError
 from toolcrib.store.retention import Retention
 

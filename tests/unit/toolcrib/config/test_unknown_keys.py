@@ -14,7 +14,7 @@ from toolcrib.config.keys import KEYS
 from toolcrib.config.loading import servers_in
 from toolcrib.disclosure.profiles import build
 from toolcrib.errors import ConfigError
-from toolcrib.sources.workflows.spec import read_workflow
+from toolcrib.workflows.spec import read_workflow
 
 WRONG = "wrong_key"
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -56,6 +56,8 @@ EVERYTHING: Mapping[str, Any] = {
     "registration": {"accept": True},
     "host": "127.0.0.1",
     "port": 0,
+    "ready_timeout": 3,
+    "first_list_timeout": "2s",
     "no_prefix": False,
     "accept": True,
     "builtins": False,

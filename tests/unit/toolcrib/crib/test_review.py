@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +46,8 @@ async def crib_at(
 ) -> AsyncGenerator[Toolcrib]:
     """A crib that remembers, in front of one server whose description is in the file `words`."""
     (home / "server.py").write_text(SERVER)
-    settings = replace(
-        bare(), directories=Directories.of({"HOME": str(home)}), mode="autonomous", guard=guard, lock=lock
+    settings = bare().with_values(
+        directories=Directories.of({"HOME": str(home)}), mode="autonomous", guard=guard, lock=lock
     )
     args = [str(home / "server.py"), str(home / "words"), *([argument] if argument else [])]
     config: dict[str, Any] = {"mcpServers": {"s": {"command": sys.executable, "args": args}}}

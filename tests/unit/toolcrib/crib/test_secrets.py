@@ -16,7 +16,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.config import Directories, Settings, bare
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import WorkspaceSpec
 from toolcrib.core.context import Context, Output, Progress
 from toolcrib.core.permission import Answer
 from toolcrib.core.session import Limits
@@ -25,6 +25,7 @@ from toolcrib.errors import ToolFailure
 from toolcrib.plugin import tool
 from toolcrib.policy.asking.settings import ApprovalSettings
 from toolcrib.testing import RecordingApprover, RecordingPeer
+from toolcrib.workflows import Workflows
 
 RANDOM = random.Random(20261121)
 OWN = [f"own-{''.join(RANDOM.choices(string.ascii_letters + string.digits, k=24))}" for _ in range(10)]
@@ -152,7 +153,7 @@ async def test_what_waits_leaves_no_trace_either(tmp_path: Path) -> None:
     first, second, third = OWN[0], ISSUED[0], ISSUED[1]
     told: list[Any] = []
     async with crib_at(home, work) as crib, anyio.create_task_group() as group:
-        await crib.workflows.add("chain", {"input": {"text": "string"}, "steps": CHAIN})
+        await crib.slice(Workflows).add("chain", {"input": {"text": "string"}, "steps": CHAIN})
         group.start_soon(crib.session().call, "leak", {"text": first})
         asked = await anext(crib.approvals.watch())
         answer = Answer(verdict="edit", by=third, comment=second, arguments={"text": second})

@@ -15,6 +15,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from rig import PATIENCE
+from toolcrib.daemon.control import DaemonServer, DaemonStatus, Way, end, meetings, status_of
 from toolcrib.daemon.listener import LocalServer
 from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory
 from toolcrib.daemon.shim import Shim
@@ -39,13 +40,23 @@ class Echo:
     def __post_init__(self) -> None:
         self.server = LocalServer(
             self.meeting,
-            serve=self._serve,
+            serve=self.serve,
             serves=lambda hello: "1 echo",
             version="1",
             idle_seconds=self.idle_seconds,
+            control=self._control,
         )
 
-    async def _serve(self, hello: Hello, link: Link, received: bytes) -> None:
+    def _control(self, way: Way, pid: int) -> DaemonStatus:
+        if way == "stop":
+            self.server.stop()
+        return DaemonStatus(
+            pid=os.getpid(), since=1.0, version="1", key=KEY, configuration=("a.yaml",), options={"guard": "off"},
+            project="/", log="log", idle_seconds=self.idle_seconds, works=False, clients=tuple(self.server.clients),
+            servers=(DaemonServer(name="echo", kind="python", state="ready", tools=1, detail=""),),
+        )  # fmt: skip
+
+    async def serve(self, hello: Hello, link: Link, received: bytes) -> None:
         self.met.append(hello)
         self.came.set()
         chunk = received or await link.receive()
@@ -164,6 +175,86 @@ async def test_the_server_does_not_end_while_it_has_a_client(meeting: Meeting) -
         link.socket.close()
         with anyio.fail_after(PATIENCE):
             await ended.wait()
+
+
+async def test_the_status_of_a_daemon_names_its_clients_and_servers_whatever_its_configuration(
+    meeting: Meeting,
+) -> None:
+    echo = Echo(meeting)
+    async with running(echo):
+        link, _ = await greet(meeting)
+        async with link:
+            with anyio.fail_after(PATIENCE):
+                await echo.came.wait()
+            (place,) = meetings(meeting.directory)
+            status = await run_sync(status_of, place)
+
+    assert status is not None
+    (client,) = status.clients
+    assert (client.pid, client.cwd, client.profile, client.mode, client.way) == (1, "/", "flat", "cautious", "mcp")
+    assert replace(status, clients=()) == DaemonStatus(
+        pid=os.getpid(), since=1.0, version="1", key=KEY, configuration=("a.yaml",), options={"guard": "off"},
+        project="/", log="log", idle_seconds=60.0, works=False, clients=(),
+        servers=(DaemonServer(name="echo", kind="python", state="ready", tools=1, detail=""),),
+    )  # fmt: skip
+    assert echo.met == [HELLO]
+
+
+async def test_asking_for_the_status_does_not_keep_a_daemon_alive(meeting: Meeting) -> None:
+    ended = anyio.Event()
+
+    async def run() -> None:
+        await Echo(meeting, idle_seconds=0.3).server.run(listening.set)
+        ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        listening = anyio.Event()
+        tasks.start_soon(run)
+        await listening.wait()
+        with anyio.fail_after(PATIENCE):
+            while not ended.is_set():
+                await run_sync(status_of, meeting)
+
+    assert status_of(meeting) is None
+
+
+async def test_a_daemon_that_is_ended_is_gone_when_its_end_is_reported(meeting: Meeting) -> None:
+    echo = Echo(meeting)
+    held = meeting.lock()
+    assert held is not None
+
+    async def run() -> None:
+        await echo.server.run(listening.set)
+        os.close(held)
+
+    async with anyio.create_task_group() as tasks:
+        listening = anyio.Event()
+        tasks.start_soon(run)
+        await listening.wait()
+        status = await run_sync(end, meeting, PATIENCE)
+        freed = meeting.lock()
+        assert status is not None and status.clients == ()
+        assert freed is not None
+        os.close(freed)
+
+    assert end(meeting, PATIENCE) is None
+
+
+async def test_a_daemon_that_does_not_end_in_time_is_an_error_with_its_log(meeting: Meeting) -> None:
+    held = meeting.lock()
+    assert held is not None
+    async with running(Echo(meeting)):
+        with pytest.raises(UsageError, match="its log is log"):
+            await run_sync(end, meeting, 0.05)
+    os.close(held)
+
+
+async def test_a_daemon_of_a_version_without_status_is_an_error_with_its_process(meeting: Meeting) -> None:
+    echo = Echo(meeting)
+    echo.server = LocalServer(meeting, serve=echo.serve, serves=lambda hello: "", version="0", idle_seconds=60.0)
+    async with running(echo):
+        with pytest.raises(UsageError, match=f"process {os.getpid()}"):
+            await run_sync(status_of, meeting)
 
 
 async def test_the_socket_and_its_directory_are_for_this_user_only(meeting: Meeting) -> None:

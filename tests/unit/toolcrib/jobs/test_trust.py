@@ -13,6 +13,7 @@ from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
 from toolcrib.jobs.job import JobLimits
+from toolcrib.workflows import Workflows
 
 
 @tool(kind="read", traits=["untrusted"])
@@ -44,7 +45,7 @@ async def process(home: Path, *, work: bool) -> AsyncGenerator[Toolcrib]:
     jobs = JobLimits(engine="durable", work=work)
     async with Toolcrib(Settings.of(directories, builtins=False, jobs=jobs)) as crib:
         crib.add(fetch, look)
-        await crib.workflows.add("skim", SKIM)
+        await crib.slice(Workflows).add("skim", SKIM)
         yield crib
 
 

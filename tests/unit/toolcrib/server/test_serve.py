@@ -14,12 +14,15 @@ import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from rig import PATIENCE, ROOT, Hearing
+from toolcrib.cli.main import app
 from toolcrib.cli.serve_options import Options, read_options
 from unit.toolcrib.server.wire_client import call, initialize
 
@@ -29,6 +32,7 @@ PEERCRED = struct.Struct("3i")
 """Linux `struct ucred`: pid, uid, gid."""
 ENDED = (ConnectionError, FileNotFoundError, ProcessLookupError)
 """What whoever reaches for a daemon gets that ends by itself at that moment."""
+VERSION = version("toolcrib")
 SCRIPTED = ROOT / "tests" / "peers" / "scripted.py"
 
 
@@ -216,6 +220,46 @@ def test_a_daemon_told_to_stop_ends_with_its_servers_and_the_client_is_told(home
         home.wait_until_gone(home.started().pop())
 
 
+def test_the_daemon_commands_show_it_print_its_log_and_end_it_with_its_servers(home: Home) -> None:
+    shell = CliRunner(env=home.environment)
+    with home.client() as client:
+        client.greet()
+        client.text("s__echo", text="hi")
+        daemon = client.joined()
+        (status,) = json.loads(shell.invoke(app, ["daemon", "--json"]).stdout)
+        text = shell.invoke(app, ["daemon", "status", str(daemon)]).stdout
+        logged = [json.loads(line) for line in shell.invoke(app, ["daemon", "logs"]).stdout.splitlines()]
+        stopped = shell.invoke(app, ["daemon", "stop"])
+        assert client.process.wait(PATIENCE) == 7
+    home.wait_until_gone(daemon)
+    home.wait_until_gone(home.started().pop())
+    again = shell.invoke(app, ["daemon", "stop"])
+
+    assert (status["pid"], status["version"], status["configuration"]) == (daemon, VERSION, [str(home.config)])
+    assert [(one["pid"], one["cwd"], one["profile"]) for one in status["clients"]] == [
+        (client.process.pid, str(home.folder), "flat")
+    ]
+    assert ("s", "mcp", "ready", "") in [
+        (one["name"], one["kind"], one["state"], one["detail"]) for one in status["servers"]
+    ]
+    for fact in (
+        str(daemon),
+        VERSION,
+        str(home.config),
+        status["key"],
+        status["log"],
+        str(client.process.pid),
+        "ready",
+    ):
+        assert fact in text
+    assert f"process {client.process.pid} joined from {home.folder}" in [line["message"] for line in logged]
+    assert stopped.stdout == (
+        f"ended daemon {daemon}; clients: process {client.process.pid} ({home.folder}); "
+        f"servers: {', '.join(one['name'] for one in status['servers'])}\n"
+    )
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "no daemon runs\n")
+
+
 def test_after_a_killed_daemon_its_servers_are_gone_and_the_next_client_gets_a_new_one(home: Home) -> None:
     with home.client() as client:
         client.greet()
@@ -299,14 +343,37 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(home: Home) -> None:
 
 def test_over_http_the_url_a_snippet_and_the_servers_are_told_and_sigterm_ends_it_all(home: Home) -> None:
     with home.client_over_http(0) as process:
-        told = Hearing(process.stderr).until(b"tokens; the full list has")
+        hearing = Hearing(process.stderr)
+        told = hearing.until(b"tokens; the full list has")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
         home.wait_until_gone(home.started().pop())
+        end = hearing.rest()
 
     assert re.search(rb"toolcrib serves MCP at http://127\.0\.0\.1:\d+/mcp\n", told)
     assert b'{"mcpServers":{"toolcrib":{"type":"http","url":"http://127.0.0.1:' in told
     assert re.search(rb"^s +\d+ +[\d,]+ +ready", told, re.MULTILINE)
+    assert b"stopped by SIGTERM: 0 sessions, 0 running calls" in end
+    assert end.endswith(b"toolcrib ends, and with it its servers: s\n")
+
+
+def test_serve_at_a_terminal_tells_what_it_is_and_sigterm_tells_what_it_ended(home: Home) -> None:
+    ours, theirs = os.openpty()
+    command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--config", str(home.config), *home.options]
+    with subprocess.Popen(
+        command, env=home.environment, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=home.folder
+    ) as process:
+        hearing = Hearing(process.stderr)
+        told = hearing.until(b"joined the local daemon (process ")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == -signal.SIGTERM
+        end = hearing.rest()
+    os.close(ours)
+    os.close(theirs)
+
+    assert b"standard input is a terminal" in told
+    assert b"sources, " in told + end
+    assert b"ended by SIGTERM: this session; the local daemon goes on" in end
 
 
 def test_http_options_without_http_are_refused_with_the_reason(home: Home) -> None:

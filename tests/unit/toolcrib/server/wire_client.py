@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,8 @@ import anyio
 import httpx2
 
 from rig import PATIENCE
-from toolcrib.crib.registration import Registrations
 from toolcrib.mcp.server.backend import Backend
-from toolcrib.server.http import HttpOptions, serve_http
+from toolcrib.server.http import HttpOptions, MakeRoute, serve_http
 
 __all__ = ["ACCEPT", "CAPABLE", "META", "Site", "call", "events", "initialize", "modern", "serving"]
 
@@ -125,10 +124,8 @@ async def events(response: httpx2.Response) -> AsyncGenerator[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def serving(
-    desk: Backend, options: HttpOptions, registrations: Registrations | None = None
-) -> AsyncGenerator[Site]:
-    """Serve `desk` for as long as the context is open; with `registrations`, over REST too."""
+async def serving(backend: Backend, options: HttpOptions, routes: Iterable[MakeRoute] = ()) -> AsyncGenerator[Site]:
+    """Serve `backend` for as long as the context is open; with the `routes` of slices too."""
     stop, stopped, begun = anyio.Event(), anyio.Event(), anyio.Event()
     urls: list[str] = []
 
@@ -137,7 +134,7 @@ async def serving(
         begun.set()
 
     async def run() -> None:
-        await serve_http(desk, options, started=started, stop=stop, registrations=registrations)
+        await serve_http(backend, options, started=started, stop=stop, routes=routes)
         stopped.set()
 
     async with httpx2.AsyncClient(verify=False) as client, anyio.create_task_group() as tasks:

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from toolcrib.cli.log import Wanted, new_calls
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Decision
 from toolcrib.core.result import ToolResult
@@ -92,3 +94,46 @@ async def test_what_a_killed_store_leaves_beside_the_file_is_cleared_away_by_the
     assert (killed.returncode, len(leases)) == (-9, 2)
     assert ".live" in left
     assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
+
+
+async def test_calls_are_listed_by_client_with_or_without_its_version_and_after_a_number() -> None:
+    names = ("", "claude-code/2.1", "claude-code/2.2", "claude", "Zed/1")
+    async with Store.open(None) as store:
+        for number, name in enumerate(names):
+            store.calls.note(make_call(number).evolve(client_name=name), DONE)
+
+        async def numbers(**wanted: Any) -> list[int]:
+            return [row.seq for row in await store.calls.list(**wanted)]
+
+        rows = await store.calls.list()
+        found = [await numbers(client=name) for name in ("claude-code", "claude-code/2.1", "claude*", "nobody")]
+        later = await numbers(after=3)
+
+    assert [(row.origin, row.client) for row in reversed(rows)] == [("mcp", name) for name in names]
+    assert found == [[3, 2], [2], [4, 3, 2], []]
+    assert later == [5, 4]
+
+
+async def test_followed_calls_come_once_each_oldest_first() -> None:
+    async with Store.open(None) as store:
+        for number in range(3):
+            store.calls.note(make_call(number), DONE)
+        more = iter((range(3, 5), range(0), range(5, 6)))
+
+        async def wait() -> None:
+            for number in next(more):
+                store.calls.note(make_call(number), DONE)
+
+        wanted: Wanted = {
+            "tool": "git__*",
+            "outcome": "",
+            "principal": "ada",
+            "client": "",
+            "session": "s1",
+            "since": 0.0,
+        }
+        followed = new_calls(store.calls, wanted, 2, wait)
+        ids = [(await anext(followed)).id for _ in range(5)]
+        await followed.aclose()
+
+    assert ids == ["call-1", "call-2", "call-3", "call-4", "call-5"]

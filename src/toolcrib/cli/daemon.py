@@ -1,0 +1,191 @@
+"""`toolcrib daemon`: the local daemons that stdio clients share; status, end and log. POSIX only."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+
+import typer
+
+from ..config.loading import here
+from ..errors import UsageError
+from .actions import action_group
+from .options import AsJson
+from .output import Column, emit_json, escape, note, out, table
+
+if TYPE_CHECKING:  # `fcntl`, which these modules need, is POSIX only
+    from ..daemon.control import DaemonStatus
+    from ..daemon.rendezvous import Meeting
+
+__all__ = ["daemon", "follow", "print_logs", "show_status", "stop_daemons"]
+
+_CLIENTS: Final[tuple[Column, ...]] = (
+    ("CLIENT", ">"),
+    ("SINCE", "<"),
+    ("WAY", "<"),
+    ("PROFILE", "<"),
+    ("MODE", "<"),
+    ("FOLDER", "<"),
+)
+_SERVERS: Final[tuple[Column, ...]] = (
+    ("SERVER", "<"),
+    ("KIND", "<"),
+    ("STATE", "<"),
+    ("TOOLS", ">"),
+    ("DETAIL", "<"),
+)
+_FOLLOW_SECONDS: Final = 0.2
+"""Seconds between two looks at a file that is followed."""
+
+daemon = action_group(
+    "Show the local daemons that stdio clients share, end them, or print their logs.\n\n"
+    "A client of `toolcrib serve` starts the daemon of its configuration; it ends half a minute after its last client.",
+    default="status",
+)
+
+_Pids = Annotated[list[int] | None, typer.Argument(metavar="[PID …]", help="Process ids; all daemons without any.")]
+
+
+@daemon.command("status")
+def show_status(pids: _Pids = None, as_json: AsJson = False) -> None:
+    """Show each daemon: process, version, configuration, clients, and servers with their states."""
+    found = [status for _, status in _chosen(pids)]
+    if as_json:
+        emit_json([asdict(status) for status in found])
+        return
+    for place, status in enumerate(found):
+        if place:
+            out("")
+        _print(status)
+    if not found:
+        note("no daemon runs; a stdio client starts one")
+
+
+@daemon.command("stop")
+def stop_daemons(
+    pids: _Pids = None,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the end.", min=0.1)] = 15.0,
+    as_json: AsJson = False,
+) -> None:
+    """End daemons with the servers that they started, after running calls had a moment to end.
+
+    Sessions of connected clients end with it; a client that starts again gets a new daemon.
+    """
+    chosen = _chosen(pids)
+    from ..daemon.control import end  # POSIX only, as `_chosen` checks
+
+    ended = [status for meeting, _ in chosen if (status := end(meeting, wait)) is not None]
+    if as_json:
+        emit_json([asdict(status) for status in ended])
+        return
+    for status in ended:
+        clients = ", ".join(f"process {client.pid} ({client.cwd})" for client in status.clients) or "none"
+        servers = ", ".join(server.name for server in status.servers) or "none"
+        out(escape(f"ended daemon {status.pid}; clients: {clients}; servers: {servers}"))
+    if not ended:
+        note("no daemon runs")
+
+
+@daemon.command("logs")
+def print_logs(
+    pid: Annotated[int | None, typer.Argument(metavar="[PID]", help="A daemon; the newest log without it.")] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of lines from the end.", min=1)] = 100,
+    follow_it: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until interrupted.")] = False,
+) -> None:
+    """Print the end of a daemon's log: one JSON object a line."""
+    path = Path(_chosen([pid])[0][1].log) if pid is not None else _newest_log()
+    for line in follow(path, lines, once=not follow_it):
+        out(escape(line))
+        sys.stdout.flush()
+
+
+def follow(path: Path, lines: int, *, once: bool, wait: Callable[[float], None] = time.sleep) -> Generator[str]:
+    """Yield the last `lines` of a log, then new ones as they come; a file that was renamed is read to its end first."""
+    file = path.open("rb")
+    try:
+        yield from deque(_whole_lines(file), lines)
+        while not once:
+            wait(_FOLLOW_SECONDS)
+            yield from _whole_lines(file)
+            with suppress(FileNotFoundError):
+                if path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                    yield from _whole_lines(file)
+                    file.close()
+                    file = path.open("rb")
+                    yield from _whole_lines(file)
+    finally:
+        file.close()
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines from the place in `file`; leave one without an end for the next time."""
+    while (line := file.readline()).endswith(b"\n"):
+        yield line.decode(errors="replace").rstrip("\n")
+    file.seek(-len(line), os.SEEK_CUR)
+
+
+def _chosen(pids: list[int] | None) -> list[tuple[Meeting, DaemonStatus]]:
+    """Return the daemons of these process ids, all for none. Raises `UsageError` for an id of no daemon."""
+    if sys.platform == "win32":
+        raise UsageError("there is no local daemon on Windows: each client has servers of its own")
+    from ..daemon.control import meetings, status_of  # POSIX only: it needs `fcntl`
+
+    found: list[tuple[Meeting, DaemonStatus]] = []
+    for meeting in meetings(here().directories.runtime):
+        try:
+            status = status_of(meeting)
+        except UsageError as error:  # one that cannot be asked hides no others
+            note(str(error))
+            continue
+        if status is not None:
+            found.append((meeting, status))
+    known = {status.pid: (meeting, status) for meeting, status in found}
+    if unknown := [pid for pid in pids or () if pid not in known]:
+        there = ", ".join(map(str, known)) or "none"
+        raise UsageError(f"process {unknown[0]} is not a daemon of yours; daemons: {there}")
+    return [known[pid] for pid in pids] if pids else found
+
+
+def _newest_log() -> Path:
+    folder = here().directories.state
+    logs = sorted(folder.glob("daemon-*.log"), key=lambda path: path.stat().st_mtime)
+    if not logs:
+        raise UsageError(f"{folder} has no log of a daemon: no daemon has run yet")
+    if len(logs) > 1:
+        note(f"{logs[-1]} is the newest of {len(logs)} logs in its folder")
+    return logs[-1]
+
+
+def _print(status: DaemonStatus) -> None:
+    options = ", ".join(f"{name}: {value}" for name, value in status.options.items() if value is not None)
+    facts = {
+        "daemon": f"process {status.pid}, version {status.version}, since {_time(status.since)}",
+        "configuration": ", ".join(status.configuration) or "none",
+        "options": options,
+        "project": status.project,
+        "key": status.key,
+        "log": status.log,
+        "idle end": f"{status.idle_seconds:g} s after its last client{', once its jobs end' if status.works else ''}",
+    }
+    for name, value in facts.items():
+        if value:
+            out(f"{name + ':':<15}{escape(value)}")
+    out("")
+    table(
+        _CLIENTS,
+        ((str(one.pid), _time(one.since), one.way, one.profile, one.mode, one.cwd) for one in status.clients),
+    )
+    out("")
+    table(_SERVERS, ((one.name, one.kind, one.state, str(one.tools), one.detail) for one in status.servers))
+
+
+def _time(moment: float) -> str:
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,159 @@
+"""Status and end of running daemons, for the command line: one request to a daemon's socket, one JSON object back.
+
+A request is a `Hello` whose `way` is `status` or `stop`, of any configuration and version. POSIX only.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Self, cast, get_args
+
+from ..core.json import dumps, loads
+from ..errors import UsageError
+from .rendezvous import Hello, Meeting, Welcome
+
+__all__ = ["WAYS", "DaemonClient", "DaemonServer", "DaemonStatus", "Way", "end", "meetings", "status_of"]
+
+Way = Literal["status", "stop"]
+WAYS: Final[tuple[Way, ...]] = get_args(Way)
+
+_ANSWER_SECONDS: Final = 5.0
+_ANSWER_BYTES: Final = 4 * 1024 * 1024
+_RETRY_SECONDS: Final = 0.02
+_CHUNK: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonClient:
+    """One connected process. `since` is in seconds since 1970."""
+
+    pid: int
+    since: float
+    cwd: str
+    profile: str
+    mode: str
+    way: str
+    """See `Hello.way`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonServer:
+    """One source of tools and its state (`core.events.SourceState`)."""
+
+    name: str
+    kind: str
+    state: str
+    tools: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonStatus:
+    """What one daemon serves, and to which clients."""
+
+    pid: int
+    since: float
+    version: str
+    key: str
+    """Digest of the configuration; the socket's name is its beginning."""
+    configuration: tuple[str, ...]
+    """Files of the configuration, lowest precedence first."""
+    options: Mapping[str, Any]
+    """Options of the command line that change what is served."""
+    project: str
+    log: str
+    idle_seconds: float
+    works: bool
+    """Whether background jobs keep it alive without a client."""
+    clients: tuple[DaemonClient, ...]
+    servers: tuple[DaemonServer, ...]
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return dumps(asdict(self)) + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Read what `encode` wrote; raises `ValueError`, `TypeError` or `KeyError` for anything else."""
+        value = cast("dict[str, Any]", loads(line))
+        value["configuration"] = tuple(value["configuration"])
+        value["clients"] = tuple(DaemonClient(**client) for client in value["clients"])
+        value["servers"] = tuple(DaemonServer(**server) for server in value["servers"])
+        return cls(**value)
+
+
+def meetings(directory: Path) -> Sequence[Meeting]:
+    """Return the places in `directory` where daemons listen, or did: a killed daemon leaves its socket behind."""
+    return [Meeting(directory=directory, key=path.stem) for path in sorted(directory.glob("*.sock"))]
+
+
+def status_of(meeting: Meeting) -> DaemonStatus | None:
+    """Return the status of the daemon; None where no daemon listens.
+
+    Raises `UsageError` for a daemon that does not answer, or answers with something else: it has another version.
+    """
+    return _ask(meeting, "status")
+
+
+def end(meeting: Meeting, seconds: float) -> DaemonStatus | None:
+    """End the daemon and return what it served until then; None where no daemon listens.
+
+    Running calls get a moment to end. Raises `UsageError` when the daemon still lives after `seconds`.
+    """
+    status = _ask(meeting, "stop")
+    if status is None:
+        return None
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        lock = meeting.lock()
+        if lock is not None:
+            os.close(lock)
+            return status
+        time.sleep(_RETRY_SECONDS)
+    raise UsageError(f"the daemon (process {status.pid}) has not ended within {seconds:g} s; its log is {status.log}")
+
+
+def _ask(meeting: Meeting, way: Way) -> DaemonStatus | None:
+    link = meeting.connect()
+    if link is None:
+        return None
+    hello = Hello(key="", version="", profile="", mode="", cwd="", pid=os.getpid(), way=way)
+    with link:
+        link.settimeout(_ANSWER_SECONDS)
+        try:
+            link.sendall(hello.encode())
+            answer = _read_all(link)
+        except TimeoutError:
+            raise UsageError(f"the daemon at {meeting.socket} does not answer within {_ANSWER_SECONDS:g} s") from None
+        except ConnectionError:
+            answer = b""
+    if not answer:
+        return None  # it was on its way out
+    try:
+        return DaemonStatus.decode(answer)
+    except (ValueError, TypeError, KeyError):
+        raise UsageError(
+            f"the daemon at {meeting.socket}{_process(answer)} is of another version: end it by its id, "
+            "and start its clients again"
+        ) from None
+
+
+def _process(answer: bytes) -> str:
+    try:
+        return f" (process {Welcome.decode(answer).pid})"
+    except ValueError:
+        return ""
+
+
+def _read_all(link: socket.socket) -> bytes:
+    received = bytearray()
+    while chunk := link.recv(_CHUNK):
+        received += chunk
+        if len(received) > _ANSWER_BYTES:
+            raise ConnectionError("the answer has no end")
+    return bytes(received)

@@ -1,3 +1,0 @@
-"""Tools that are registered while everything runs: HTTP endpoints for one instance each."""
-
-__all__: list[str] = []

@@ -1,1 +1,0 @@
-"""Workflows: several tool calls as one tool, outputs feeding arguments."""

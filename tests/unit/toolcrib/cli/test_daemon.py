@@ -1,0 +1,52 @@
+"""`toolcrib daemon` where no daemon runs, and its logs; running daemons are in `server/test_serve.py`."""
+
+from pathlib import Path
+
+import pytest
+
+from toolcrib.cli.daemon import follow
+
+from .conftest import User
+
+
+def test_without_a_daemon_the_status_is_empty_and_nothing_is_ended(user: User) -> None:
+    status, stopped = user.types("daemon"), user.types("daemon", "stop")
+
+    assert (status.exit_code, stopped.exit_code, user.reads("daemon")) == (0, 0, [])
+    assert "no daemon runs" in status.stderr
+    assert "no daemon runs" in stopped.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("logs",), "no daemon has run yet"), (("stop", "1"), "process 1 is not a daemon of yours; daemons: none")],
+)
+def test_what_is_not_there_is_a_clear_error(user: User, words: tuple[str, ...], message: str) -> None:
+    result = user.types("daemon", *words)
+
+    assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+def test_the_end_of_the_newest_log_is_printed_without_control_characters(user: User) -> None:
+    user.has(".local/state/toolcrib/daemon-00.log", "one\ntwo\n\x1b[31mthree\n")
+
+    assert user.types("daemon", "logs", "-n", "2").stdout == "two\n\\x1b[31mthree\n"
+
+
+def test_a_followed_log_gives_whole_lines_and_goes_on_after_a_rollover(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("old\n")
+    steps = iter(("ha", "lf\n", None))
+
+    def wait(_: float) -> None:
+        text = next(steps)
+        with log.open("a") as file:
+            file.write(text or "last\n")
+        if text is None:
+            log.rename(tmp_path / "log.1")
+            log.write_text("first\n")
+
+    followed = follow(log, 10, once=False, wait=wait)
+
+    assert [next(followed) for _ in range(4)] == ["old", "half", "last", "first"]
+    followed.close()
