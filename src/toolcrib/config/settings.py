@@ -140,6 +140,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits.model_construct, metadata=_key(why=_LIMIT))
     approval_timeout: Number = field(default=120.0, metadata=_key(why=POLICY))
     """Seconds that an approver has; no answer is a no."""
+    approval_wait: Number = field(default=25.0, metadata=_key(why=POLICY))
+    """Seconds that a call waits for an answer from elsewhere, before it ends as `approval_pending`."""
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings.model_construct, metadata=_key(why=POLICY))
     jobs: JobLimits = field(default_factory=JobLimits.model_construct, metadata=_key(why=_LIMIT))
     workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec.model_construct, metadata=_key(why=_REACH))

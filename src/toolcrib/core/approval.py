@@ -18,12 +18,14 @@ from typing import Any, Final, Literal
 
 from .permission import Verdict
 
-__all__ = ["OPEN", "RESUMED", "Approval", "ApprovalState", "Settlement"]
+__all__ = ["HELD", "OPEN", "RESUMED", "Approval", "ApprovalState", "Settlement"]
 
 ApprovalState = Literal["pending", "approved", "denied", "expired", "cancelled", "used"]
 
 OPEN: Final[tuple[ApprovalState, ...]] = ("pending", "approved")
 """States that a later moment may change by itself."""
+HELD: Final = "held"
+"""Stands in place of a job's id: the call ended as `approval_pending`; the same call, made again, uses the answer."""
 RESUMED: Final = "resumed"
 """Stands in place of a job's id: the call is made while its caller waits for it."""
 
@@ -61,7 +63,8 @@ class Approval:
     gone: bool = False
     """The caller left: once it is approved it runs in the background or for who resumes it; its result waits here."""
     job: str = ""
-    """The id of that job; `RESUMED` where the caller that held the answer made the call itself."""
+    """The id of that job; `RESUMED` where the caller that held the answer made the call itself; `HELD` where the same
+    call, made again, uses the answer."""
     ran: str = ""
     """What came of it there: `ok` or an error code."""
 

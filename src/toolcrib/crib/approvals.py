@@ -32,6 +32,7 @@ from ..results.redact import Redactor
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
 from ..system.tasks import Background
+from .desktop_notifications import DesktopNotifier
 from .saved_calls import SavedCalls
 from .session_table import SessionTable
 from .views import Views
@@ -168,10 +169,18 @@ class ApprovalChannels:
         board: Board,
         saved_calls: SavedCalls,
         jobs: Jobs,
+        *,
+        is_shared: bool,
     ) -> None:
-        """Open nothing. `board` notifies of approvals that this process asks for or settles."""
+        """Open nothing. `board` notifies of approvals that this process asks for or settles.
+
+        `is_shared`: other processes, such as `toolcrib approvals`, can open the store.
+        """
         self._settings = settings.approvals
         self._timeout = settings.approval_timeout
+        self._wait = settings.approval_wait
+        self._is_shared = is_shared
+        self._desktop = DesktopNotifier(settings.environment) if self._settings.notify and is_shared else None
         self._store = store
         self._policy = policy
         self._redactor = redactor
@@ -184,6 +193,9 @@ class ApprovalChannels:
         ways = Ways(
             settings=self._settings,
             timeout=self._timeout,
+            wait=self._wait,
+            is_shared=self._is_shared,
+            notify=self._notify,
             board=self._board,
             redact=self._redactor.value,
             diff=_diff,
@@ -199,6 +211,12 @@ class ApprovalChannels:
 
             ways = replace(ways, channels=(hook,), settled=tell)
         return Approvals(self._policy, self._store.approvals, ways)
+
+    def _notify(self, asked: Approval) -> None:
+        """Announce a held call on the desktop, beside everything else."""
+        desktop = self._desktop
+        if desktop is not None:
+            self._tasks.spawn(lambda: desktop.show(asked))
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Begin to notify channels of settled questions, and to run what is approved for callers that left."""

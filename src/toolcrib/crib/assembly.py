@@ -134,7 +134,9 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
-    approval_channels = ApprovalChannels(settings, store, policy, redactor, board, saved_calls, jobs)
+    approval_channels = ApprovalChannels(
+        settings, store, policy, redactor, board, saved_calls, jobs, is_shared=home is not None
+    )
     when_gone = settings.approvals.when_gone
     deferred_calls = DeferredCalls(approvals, store.approvals, saved_calls, table, views, late=when_gone == "run")
 

@@ -48,6 +48,7 @@ EVERYTHING: Mapping[str, Any] = {
     "identities": {"ada": {"profile": "flat", "rules": {"deny": ["t"]}, "limits": {"calls_per_tool": {"t": 1}}}},
     "limits": {"calls_per_tool": {"t": 1}},
     "approval_timeout": 5,
+    "approval_wait": 5,
     "approvals": {"webhook": {"url": "https://h/hook"}},
     "jobs": {"retries": {"attempts": 2}},
     "tool_permissions": {"t": "ask"},
