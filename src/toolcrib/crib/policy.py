@@ -29,7 +29,14 @@ def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
         home=home,
     )
     broken = settings.broken_rules[0] if settings.broken_rules else ""
-    return Policy(layers, settings.modes, settings.tool_permissions, settings.untrusted, broken)
+    return Policy(
+        layers,
+        settings.modes,
+        settings.tool_permissions,
+        settings.untrusted,
+        broken,
+        behind_client=not settings.guard,
+    )
 
 
 def identified(settings: Settings, principal: str, disabled: Mapping[str, None]) -> Mapping[str, Any]:

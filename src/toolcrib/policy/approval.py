@@ -299,7 +299,7 @@ class Approvals:
 
     async def _ruled(self, case: _Case) -> bool:
         """Settle what needs no answer any more, or can have none; return whether that was so."""
-        now = self._policy.decide(case.call.target, case.call.arguments, case.call.session)
+        now = self._policy.decide_call(case.call)
         if case.stands and case.failure is not None:
             await self._left(case, stands=True)
             raise case.failure

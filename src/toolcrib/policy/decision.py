@@ -6,7 +6,9 @@
     3  the command cannot be taken back, or no sandbox holds it
     4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
     5  an `always` that was answered in this session, then `all`, `turn` and `idle`
-    6  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
+    6  behind a client (`guard: off`): a call through a meta-tool asks unless a rule `call_tool(name=…)` allows it, for the
+       client's own prompt named the meta-tool; `call_tool_readonly` with a tool that reads is excepted
+    7  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
 Where the session has read what strangers wrote, an allow that does not name the tool may become an ask (`taint`).
 What is allowed here still runs only with the `Grant` that the `approve` step mints.
@@ -21,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..core.arguments import effective_arguments
+from ..core.call import Call
 from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
@@ -42,6 +45,8 @@ __all__ = ["Policy", "approved_as"]
 _LOG: Final = logging.getLogger(__name__)
 _NONE: Final[Mapping[str, Effect]] = MappingProxyType({})
 _STRICTEST_FIRST: Final = ("deny", "ask", "allow")
+_CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
+"""Stands for a call through a meta-tool, in rules about such calls."""
 _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
 
 
@@ -55,11 +60,15 @@ class Policy:
         permissions: Mapping[str, Effect] = _NONE,
         taint: Taint | None = None,
         broken: str = "",
+        *,
+        behind_client: bool = False,
     ) -> None:
         """`modes` are those that a session may name; `permissions` those of single tools in every mode.
 
         `broken` says which rule could not be read: then only tools of this machine that read are not denied.
+        `behind_client`: MCP clients ask their users themselves, about the tools that they show by name.
         """
+        self._behind_client = behind_client
         self._rules = rules or Rules()
         self._modes = dict(modes)
         self._permissions = permissions
@@ -75,14 +84,29 @@ class Policy:
             raise UsageError(f"there is no mode {name!r}, only {', '.join(sorted(self._modes))}{meant}")
         return self._modes[name]
 
-    def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
+    def decide_call(self, call: Call) -> Decision:
+        """Return the decision on a resolved call, as `decide` does, by the way that it took to its tool."""
+        return self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
+
+    def _is_unshown(self, call: Call) -> bool:
+        """Whether the prompt of the client named a meta-tool, and so was no question about this tool."""
+        tool = call.target
+        is_asked = self._behind_client and call.route.verb and call.session.audience.is_client
+        if not is_asked or tool.approval == "never":
+            return False
+        return not (tool.kind == "read" and (call.options.only == "read" or is_local(tool)))
+
+    def decide(
+        self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unshown: bool = False
+    ) -> Decision:
         """Return the decision on this tool with these arguments. Never raises: what cannot be decided is denied.
 
         It is about the effective arguments (`core.arguments`): the same whether defaults are filled in already or not.
+        `is_unshown`: the client before us, which asks its user itself, has not shown the tool by its name.
         """
         try:
             arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
-            decision = self._decide(tool, arguments, session)
+            decision = self._decide(tool, arguments, session, is_unshown=is_unshown)
             if decision.effect == "allow" and session.taint.source:
                 return self.taint.asks(tool, arguments, session, decision) or decision
             return decision
@@ -98,19 +122,24 @@ class Policy:
         """Return what the session's mode says of single tools."""
         return self.mode(session.mode).tools
 
-    def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
+    def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unshown: bool) -> Decision:
         if self._broken and not (tool.kind == "read" and is_local(tool)):
             return Decision(effect="deny", rule=f"rules that cannot be read: {self._broken}")
         mode = self.mode(session.mode)
         ruled = self._ruled(tool, arguments, session, mode)
         if ruled is not None and ruled.effect == "deny":
             return ruled
-        return (
-            _insisted(tool, arguments, session, mode)
-            or ruled
-            or _answered(tool, session)
-            or _by_mode(tool, arguments, session, mode)
-        )
+        decided = _insisted(tool, arguments, session, mode) or ruled or _answered(tool, session)
+        if decided is not None:
+            return decided
+        usual = _by_mode(tool, arguments, session, mode)
+        return self._unshown(tool, session) if is_unshown and usual.effect == "allow" else usual
+
+    def _unshown(self, tool: Tool, session: SessionState) -> Decision:
+        """Return what the rules about calls through meta-tools say of `tool`; without one it is asked for."""
+        about = Rules(rule for rule in self._rules.of(session) if rule.text.partition("(")[0] == _CALL_TOOL.name)
+        default = f"call_tool: the client did not ask about {tool.name} by its name"
+        return about.decide(_CALL_TOOL, {"name": tool.name}) or Decision(effect="ask", rule=default)
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
         """Return the strictest of what the written rules and the permissions say; a written rule is named first."""

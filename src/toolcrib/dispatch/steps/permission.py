@@ -100,7 +100,7 @@ class Decide:
 
     async def __call__(self, call: Call) -> Call:
         """Return the call with its decision; raises `ToolFailure` when it is a deny."""
-        decision = self._policy.decide(call.target, call.arguments, call.session)
+        decision = self._policy.decide_call(call)
         if decision.effect == "deny":
             failure = ToolFailure(
                 "denied",

@@ -250,7 +250,7 @@ def test_a_definition_that_changed_is_used_and_reported_behind_connect_alone(use
 
 @pytest.mark.process
 def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, page: str) -> None:
-    user.has(".config/toolcrib/config.yaml", "approval_wait: 0\n")
+    user.has(".config/toolcrib/config.yaml", "approval_wait: 0.1\n")
     file = has_servers(user)
     user.types("connect", "cursor", "--replace")
     entry = entry_in(file)
@@ -272,7 +272,9 @@ def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, pag
 
 @pytest.mark.process
 def test_rules_of_the_user_hold_behind_connect(user: User) -> None:
-    user.has(".config/toolcrib/config.yaml", "approval_wait: 0\nrules: {deny: [echo__say], ask: [write__write_file]}\n")
+    user.has(
+        ".config/toolcrib/config.yaml", "approval_wait: 0.1\nrules: {deny: [echo__say], ask: [write__write_file]}\n"
+    )
     file = has_servers(user, ["echo", "write"])
     user.types("connect", "cursor", "--replace")
 
