@@ -6,8 +6,8 @@
     3  the command cannot be taken back, or no sandbox holds it
     4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
     5  an `always` that was answered in this session, then `all`, `turn` and `idle`
-    6  behind a client (`guard: off`): a call through a meta-tool asks unless a rule `call_tool(name=…)` allows it, for the
-       client's own prompt named the meta-tool; `call_tool_readonly` with a tool that reads is excepted
+    6  behind a client (`guard: off`): a call through a meta-tool asks unless a rule `call_tool(name=…)` allows it,
+       for the client's own prompt named the meta-tool; `call_tool_readonly` with a tool that reads is excepted
     7  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
 Where the session has read what strangers wrote, an allow that does not name the tool may become an ask (`taint`).
