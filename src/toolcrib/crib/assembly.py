@@ -204,6 +204,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             profile_of=profile_of,
             sources=parts.sources.get,
             policy=parts.policy,
+            is_unreviewed=parts.intake.is_unreviewed,
             approvals=parts.approval_channels.asker(stack),
             redactor=parts.redactor,
             limiter=Limiter(parts.artifacts, parts.redactor, pass_whole=parts.settings.results.pass_whole),

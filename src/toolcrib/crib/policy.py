@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..config import Settings
+from ..config.guard_switch import GuardSwitch
 from ..core.session import Scope, SessionState
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
@@ -36,6 +37,7 @@ def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
         settings.untrusted,
         broken,
         behind_client=not settings.guard,
+        **({} if settings.guard else {"is_strict": GuardSwitch(settings.directories).is_on}),
     )
 
 

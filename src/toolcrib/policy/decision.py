@@ -17,7 +17,7 @@ What is allowed here still runs only with the `Grant` that the `approve` step mi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
@@ -50,6 +50,10 @@ _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_t
 _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
 
 
+def _never() -> bool:
+    return False
+
+
 class Policy:
     """Who may do what. One for a crib; immutable, so that a decision depends on nothing but the call."""
 
@@ -62,17 +66,22 @@ class Policy:
         broken: str = "",
         *,
         behind_client: bool = False,
+        is_strict: Callable[[], bool] = _never,
     ) -> None:
         """`modes` are those that a session may name; `permissions` those of single tools in every mode.
 
         `broken` says which rule could not be read: then only tools of this machine that read are not denied.
-        `behind_client`: MCP clients ask their users themselves, about the tools that they show by name.
+        `behind_client`: MCP clients ask their users themselves, about the tools that they show by name; while
+        `is_strict`, decisions are nevertheless those of the mode `cautious`, and taint asks.
         """
+        self.is_strict = is_strict
+        """Whether the guard is switched on, at this moment, for a crib that was opened without it."""
         self._behind_client = behind_client
         self._rules = rules or Rules()
         self._modes = dict(modes)
         self._permissions = permissions
         self._broken = broken
+        self._asking_taint = (taint or Taint()).model_copy(update={"ask": True})
         self.taint = taint or Taint()
         """What untrusted content means; the steps that mark results ask it, too."""
 
@@ -92,7 +101,7 @@ class Policy:
         """Whether the prompt of the client named a meta-tool, and so was no question about this tool."""
         tool = call.target
         is_asked = self._behind_client and call.route.verb and call.session.audience.is_client
-        if not is_asked or tool.approval == "never":
+        if not is_asked or tool.approval == "never" or self.is_strict():
             return False
         return not (tool.kind == "read" and (call.options.only == "read" or is_local(tool)))
 
@@ -108,7 +117,8 @@ class Policy:
             arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
             decision = self._decide(tool, arguments, session, is_unshown=is_unshown)
             if decision.effect == "allow" and session.taint.source:
-                return self.taint.asks(tool, arguments, session, decision) or decision
+                taint = self._asking_taint if self.is_strict() else self.taint
+                return taint.asks(tool, arguments, session, decision) or decision
             return decision
         except Exception:  # noqa: BLE001 - the gate stays shut when it breaks
             _LOG.exception("the policy could not decide on %s", tool.name)
@@ -133,6 +143,9 @@ class Policy:
         if decided is not None:
             return decided
         usual = _by_mode(tool, arguments, session, mode)
+        if self.is_strict():
+            careful = _by_mode(tool, arguments, session, self.mode("cautious"))
+            usual = min(usual, careful, key=lambda said: _STRICTEST_FIRST.index(said.effect))
         return self._unshown(tool, session) if is_unshown and usual.effect == "allow" else usual
 
     def _unshown(self, tool: Tool, session: SessionState) -> Decision:

@@ -358,3 +358,20 @@ def test_what_a_client_allowed_asked_and_denied_is_carried_over_and_put_back(use
     assert held["content"][0]["text"].startswith("approval_pending:")
     assert (undone.exit_code, [file.read_text() for file in (cursor, claude, settings)]) == (0, before)
     assert "modes" not in user.config.read_text()
+
+
+@pytest.mark.process
+def test_the_guard_is_switched_for_a_daemon_that_runs(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "approval_wait: 0.1\n")
+    file = has_servers(user, ["write"])
+    user.types("connect", "cursor", "--replace")
+    target = str(user.home / "x")
+
+    with started(entry_in(file), user) as client:
+        results = list[Json]()
+        for action in ("off", "on", "off"):
+            user.types("guard", action)
+            results.append(client.calls("write__write_file", path=target, text=action))
+
+    assert [result["isError"] for result in results] == [False, True, False]
+    assert results[1]["content"][0]["text"].startswith("approval_pending:")
