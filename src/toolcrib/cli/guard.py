@@ -24,7 +24,7 @@ from ..core.tool import Annotations, Tool
 from ..crib import Toolcrib
 from ..errors import ConfigError, ToolcribError
 from .open_crib import AsJson
-from .output import Column, emit_json, note, out, table
+from .output import Column, emit_json, escape, note, out, table
 
 __all__ = ["SAMPLES", "Action", "guard"]
 
@@ -75,7 +75,7 @@ SAMPLES: Final = (
     Sample(what="a destructive tool, through call_tool", tool=_DROP, verb="call"),
     Sample(what="a tool that writes, after untrusted content", tool=_WRITE, tainted=True),
     Sample(
-        what="a read with a link, after untrusted and private content",
+        what="a read with a link, after untrusted and private data",
         tool=_LOOK,
         arguments={"url": "https://elsewhere.example/?data=1"},
         tainted=True,
@@ -129,8 +129,16 @@ def _status(switch: GuardSwitch, *, as_json: bool) -> None:
         out(f"{CLIENTS[entry['client']].title}: {entry['file']}, guard {entry['guard']}{mode}")
     if not entries_of:
         note("no client is connected; `toolcrib connect` does that")
-    table(_COLUMNS, ((row["call"], row["connected"]["outcome"], row["by_hand"]["outcome"]) for row in rows))
-    note("`toolcrib guard status --json` names what decides each")
+    marks: dict[str, str] = {}
+    """Of each rule that decides something, in the order of the table."""
+
+    def shown(outcome: Mapping[str, str]) -> str:
+        mark = marks.setdefault(outcome["rule"], f"[{len(marks) + 1}]")
+        return f"{outcome['outcome']} {mark}"
+
+    table(_COLUMNS, [(row["call"], shown(row["connected"]), shown(row["by_hand"])) for row in rows])
+    for rule, mark in marks.items():
+        out(escape(f"{mark} {rule}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from ..catalog.names import qualify
 from ..core.document_tree import Node
 from ..core.permission import Effect
 from ..core.yaml_document import parse_yaml
@@ -108,7 +109,7 @@ def entry_extras(entries: Mapping[str, Any], names: Names, *, allow: Sequence[st
             extras[key] = given[0][1]
             continue
         lists = ((ours, cast("list[Any]", value)) for ours, value in given if isinstance(value, list))
-        if tools := [f"{ours}__{tool}" for ours, listed in lists for tool in listed if tool != _ALL]:
+        if tools := [_declared(ours, tool) for ours, listed in lists for tool in listed if tool != _ALL]:
             extras[key] = tools
     for key in ("trust", "autoApproveAll", "default_tools_approval_mode"):
         values = [entry.get(key) for _, entry in moved]
@@ -119,7 +120,7 @@ def entry_extras(entries: Mapping[str, Any], names: Names, *, allow: Sequence[st
         tools: Any = entry.get("tools")
         for tool, said in cast("Mapping[str, Any]", tools).items() if isinstance(tools, Mapping) else ():
             mode: Any = cast("Mapping[str, Any]", said).get("approval_mode") if isinstance(said, Mapping) else None
-            modes |= {f"{ours}__{tool}": {"approval_mode": mode}} if mode else {}
+            modes |= {_declared(ours, tool): {"approval_mode": mode}} if mode else {}
     return extras | ({"tools": modes} if modes else {})
 
 
@@ -178,7 +179,7 @@ def carried_mode(permissions: Iterable[Permission], names: Names) -> tuple[dict[
     for one in permissions:
         if one.server not in names or (one.effect == "ask" and one.tool == _ALL):
             continue  # what nothing allows is asked about in any case
-        name = f"{names[one.server]}__{one.tool}"
+        name = f"{_claude_name(names[one.server])}__{one.tool}"
         text = name if one.effect == "deny" else f"call_tool(name={name})"
         try:
             parse_rule(one.effect, text)
@@ -283,7 +284,7 @@ def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
         for member in sorted(node.members, key=lambda one: -one.start):
             server = next((name for name in _longest_first(names) if member.key.startswith(f"{name}_")), "")
             if server:
-                new = f"{NAME}_{names[server]}__{member.key[len(server) + 1 :]}"
+                new = f"{NAME}_{_declared(names[server], member.key[len(server) + 1 :])}"
                 end = text.index(":", member.start)
                 key = text[member.start : end].rstrip()
                 after = after[: member.start] + json.dumps(new, ensure_ascii=False) + after[member.start + len(key) :]
@@ -335,7 +336,7 @@ def _meant(rule: str, servers: Iterable[str]) -> tuple[str, str] | None:
 def _renamed(rule: str, names: Names) -> str:
     """Return the rule as it means the same tool behind us; empty for one that is about none of the servers."""
     meant = _meant(rule, names)
-    return f"mcp__{NAME}__{_claude_name(names[meant[0]])}__{meant[1]}" if meant else ""
+    return f"mcp__{NAME}__{_declared(_claude_name(names[meant[0]]), meant[1])}" if meant else ""
 
 
 def _with_allow(text: str, rule: str, file: str) -> str:
@@ -350,6 +351,11 @@ def _with_allow(text: str, rule: str, file: str) -> str:
 
 def _longest_first(servers: Iterable[str]) -> list[str]:
     return sorted(servers, key=lambda name: -len(name))
+
+
+def _declared(ours: str, tool: str) -> str:
+    """Return the name under which we declare a tool; a pattern stays one."""
+    return f"{ours}__{tool}" if _ALL in tool else qualify(ours, tool)
 
 
 def _claude_name(name: str) -> str:

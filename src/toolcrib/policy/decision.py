@@ -34,7 +34,7 @@ from .destructive_commands import irrecoverable
 from .http_methods import kind_of
 from .modes import MODES, Mode, permitted
 from .rule_layers import Layers
-from .rules import Rule, Rules
+from .rules import Rule, Rules, names_of
 from .shell.command_tools import runs_shell
 from .shell.notebook_cells import as_cell
 from .shell.readonly_commands import looks_only
@@ -152,7 +152,10 @@ class Policy:
         """Return what the rules about calls through meta-tools say of `tool`; without one it is asked for."""
         about = Rules(rule for rule in self._rules.of(session) if rule.text.partition("(")[0] == _CALL_TOOL.name)
         default = f"call_tool: the client did not ask about {tool.name} by its name"
-        return about.decide(_CALL_TOOL, {"name": tool.name}) or Decision(effect="ask", rule=default)
+        said = [about.decide(_CALL_TOOL, {"name": name}) for name in sorted(names_of(tool))]
+        found = [decision for decision in said if decision is not None]
+        strictest = min(found, key=lambda decision: _STRICTEST_FIRST.index(decision.effect), default=None)
+        return strictest or Decision(effect="ask", rule=default)
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
         """Return the strictest of what the written rules and the permissions say; a written rule is named first."""

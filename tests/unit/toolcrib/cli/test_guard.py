@@ -52,7 +52,10 @@ def test_status_names_the_sources_of_decisions_and_the_entries_of_clients(user: 
     ]
     assert status["calls"][1]["connected"]["rule"].startswith("mode manual")
     assert shown.exit_code == 0
-    assert "a destructive tool, through call_tool" in shown.stdout
+    lines = shown.stdout.splitlines()
+    table = [line for line in lines if line.startswith("a destructive tool, through call_tool")]
+    assert [line.split()[5:] for line in table] == [["asks", "[3]", "asks", "[3]"]]
+    assert [line for line in lines if line.startswith("[3] mode manual: a destructive tool")]
 
 
 async def test_the_switch_holds_from_the_next_call_of_a_crib_that_is_open(user: User) -> None:
