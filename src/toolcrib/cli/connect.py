@@ -312,7 +312,7 @@ def _rewrite_settings(
     done: list[Path] = []
     settings = client_files(client, places, project=way.project)
     for file in settings:
-        added = allow if file == settings[1 if way.project else 0] else []
+        added: Sequence[str] = allow if file == settings[1 if way.project else 0] else ()
         before = _text_of(file)
         after = rename_claude_rules(before, names, allow=added, file=str(file)) if before or added else before
         if after != before:

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
 from ..config import Settings, load
 from ..config import files as disk
 from ..config.clients import CLIENTS, Client
-from ..config.discovery import is_ours
 from ..config.guard_switch import GuardSwitch
 from ..config.loading import here
 from ..config.rewriting import NAME, entries
@@ -26,7 +25,7 @@ from ..errors import ConfigError, ToolcribError
 from .open_crib import AsJson
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["SAMPLES", "Action", "guard"]
+__all__ = ["SAMPLES", "Action", "Sample", "guard"]
 
 
 class Action(StrEnum):
@@ -115,7 +114,7 @@ def _status(switch: GuardSwitch, *, as_json: bool) -> None:
     connected, by_hand = load((), {"guard": "off"}), load()
     sources = dict(_sources(switch, connected, by_hand))
     entries_of = list(_connected())
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"call": one.what, "connected": asdict(first), "by_hand": asdict(second)}
         for one, first, second in zip(SAMPLES, _outcomes(connected), _outcomes(by_hand), strict=True)
     ]
@@ -203,11 +202,15 @@ def _connected() -> Iterator[dict[str, str]]:
 def _words(client: Client, file: Path) -> list[str]:
     """Return the words of our entry in `file`; none where there is none, or it cannot be read."""
     try:
-        entry = entries(client, disk.read(file, limit=disk.FOREIGN_MAX_BYTES), str(file)).get(NAME)
+        entry: Any = entries(client, disk.read(file, limit=disk.FOREIGN_MAX_BYTES), str(file)).get(NAME)
     except (ConfigError, ToolcribError) as error:
         note(str(error))
         return []
-    if not isinstance(entry, Mapping) or not is_ours(entry):
+    if not isinstance(entry, Mapping):
         return []
-    given: list[Any] = [entry.get("command"), entry.get("cmd"), entry.get("args")]
-    return [str(word) for part in given for word in (part if isinstance(part, list) else [part]) if word]
+    said = cast("Mapping[str, Any]", entry)
+    words: list[Any] = []
+    for key in ("command", "cmd", "args"):
+        given: Any = said.get(key)
+        words += cast("list[Any]", given) if isinstance(given, list) else [given]
+    return [str(word) for word in words if word] if "serve" in words else []

@@ -39,6 +39,7 @@ from .rewriting import NAME, connection_of, entries, forget, restore
 
 __all__ = [
     "CALL_TOOL",
+    "Names",
     "Permission",
     "carried_mode",
     "client_files",
@@ -88,8 +89,8 @@ def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]
     if effect := _CODEX.get(str(entry.get("default_tools_approval_mode"))):
         found.append(Permission(effect, server, _ALL))
     tools: Any = entry.get("tools")
-    for name, value in cast("Mapping[str, Any]", tools).items() if isinstance(tools, Mapping) else ():
-        said: Any = cast("Mapping[str, Any]", value).get("approval_mode") if isinstance(value, Mapping) else None
+    for name, value in _mapping(tools).items():
+        said: Any = _mapping(value).get("approval_mode")
         if effect := _CODEX.get(str(said)):
             found.append(Permission(effect, server, str(name)))
     return found
@@ -118,8 +119,8 @@ def entry_extras(entries: Mapping[str, Any], names: Names, *, allow: Sequence[st
     modes: dict[str, Any] = {tool: {"approval_mode": "approve"} for tool in allow}
     for ours, entry in moved:
         tools: Any = entry.get("tools")
-        for tool, said in cast("Mapping[str, Any]", tools).items() if isinstance(tools, Mapping) else ():
-            mode: Any = cast("Mapping[str, Any]", said).get("approval_mode") if isinstance(said, Mapping) else None
+        for tool, said in _mapping(tools).items():
+            mode: Any = _mapping(said).get("approval_mode")
             modes |= {_declared(ours, tool): {"approval_mode": mode}} if mode else {}
     return extras | ({"tools": modes} if modes else {})
 
@@ -150,7 +151,7 @@ def client_permissions(
         entry: Any = raw.get(server)
         found += entry_permissions(server, cast("Mapping[str, Any]", entry)) if isinstance(entry, Mapping) else []
     asks = client.name not in _NEVER_ASKS
-    data = _data(content, file) if client.name in ("goose", "opencode") else {}
+    data: Mapping[str, Any] = _data(content, file) if client.name in ("goose", "opencode") else {}
     if client.name == "goose":
         asks = data.get("GOOSE_MODE") in _ASKING_GOOSE
     if client.name == "opencode":
@@ -158,7 +159,7 @@ def client_permissions(
     for settings in client_files(client, places, project=project):
         if settings.is_file():
             permissions = _data(files.read(settings, limit=files.FOREIGN_MAX_BYTES), settings).get("permissions")
-            given = cast("Mapping[str, Any]", permissions) if isinstance(permissions, Mapping) else {}
+            given = _mapping(permissions)
             asks = asks and given.get("defaultMode") != "bypassPermissions"
             found += _of_claude(given, servers)
     if not asks:
@@ -306,7 +307,7 @@ def _of_opencode(data: Mapping[str, Any], servers: Sequence[str]) -> list[Permis
     said: Any = data.get("permission")
     given = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {_ALL: said}
     switches: Any = data.get("tools")
-    off = cast("Mapping[str, Any]", switches) if isinstance(switches, Mapping) else {}
+    off = _mapping(switches)
     rules = [*given.items(), *((pattern, "deny") for pattern, is_on in off.items() if is_on is False)]
     found: list[Permission] = []
     for server in servers:
@@ -364,4 +365,11 @@ def _claude_name(name: str) -> str:
 
 def _data(content: bytes, file: Path) -> Mapping[str, Any]:
     data: Any = files.parse(content, str(file)).plain() if content.strip() else {}
-    return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+    return _mapping(data)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return `value`, nothing for what is no mapping."""
+    if not isinstance(value, Mapping):
+        return {}
+    return cast("Mapping[str, Any]", value)

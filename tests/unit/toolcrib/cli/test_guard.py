@@ -40,6 +40,10 @@ def test_status_names_the_sources_of_decisions_and_the_entries_of_clients(user: 
     user.has(".cursor/mcp.json", {"mcpServers": {"toolcrib": {"command": "/x/toolcrib", "args": ["serve"]}}})
     off = ["serve", "--profile", "flat", "--guard", "off", "--mode", "connected-gemini"]
     user.has(".gemini/settings.json", {"mcpServers": {"toolcrib": {"command": "/x/toolcrib", "args": off}}})
+    user.has(
+        ".config/goose/config.yaml",
+        "extensions:\n  toolcrib: {type: stdio, cmd: /x/toolcrib, args: [serve, --guard, 'off']}\n",
+    )
     user.types("guard", "on")
 
     status = user.reads("guard", "status")
@@ -49,6 +53,7 @@ def test_status_names_the_sources_of_decisions_and_the_entries_of_clients(user: 
     assert [(entry["client"], entry["guard"], entry["mode"]) for entry in status["entries"]] == [
         ("cursor", "on", ""),
         ("gemini", "off", "connected-gemini"),
+        ("goose", "off", ""),
     ]
     assert status["calls"][1]["connected"]["rule"].startswith("mode manual")
     assert shown.exit_code == 0

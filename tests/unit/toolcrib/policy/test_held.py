@@ -109,7 +109,7 @@ async def test_an_answer_within_the_wait_lets_the_call_run_and_its_client_hears_
             heard.append({"method": method, **params})
             has_heard.set()
 
-    granted = list[Call]()
+    granted, id = list[Call](), ""
     async with asking(is_shared=True) as approvals, anyio.create_task_group() as tasks:
 
         async def ask() -> None:
@@ -184,6 +184,7 @@ async def test_an_edit_of_a_held_call_runs_with_the_other_arguments() -> None:
 
 
 async def test_a_client_that_gives_up_while_its_call_waits_may_make_it_again() -> None:
+    id = ""
     async with asking(is_shared=True) as approvals:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(approvals.call, asked())
