@@ -38,6 +38,7 @@ from ..config.own import add_servers, read_servers
 from ..config.rewriting import NAME, connection_of, connections, entries, rewrite
 from ..config.rewriting import connect as write_connection
 from ..config.rewriting import disconnect as undo
+from ..config.shapes import RULES
 from ..core.json import canonical
 from ..core.tool import Tool
 from ..crib import Toolcrib
@@ -271,6 +272,8 @@ def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str
         return _Change(client=client, file=file, way=way, is_new=False)
     discovery = discover(places, [client])
     for problem in discovery.problems:
+        if way.replace and problem.hint == RULES:  # it is carried over below
+            continue
         note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
     found = [server for server in discovery.servers if server.file == file]
     names = _move(client, [server for server in found if server.scope != "local"], places) if way.replace else {}
