@@ -20,6 +20,7 @@ from ..config.claude_hooks import connect_hook, hook_file, is_connected
 from ..config.claude_rules import claude_files
 from ..config.client_permissions import (
     CALL_TOOL,
+    allow_in_gemini,
     carried_mode,
     client_files,
     client_permissions,
@@ -278,10 +279,12 @@ def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str
     found = [server for server in discovery.servers if server.file == file]
     names = _move(client, [server for server in found if server.scope != "local"], places) if way.replace else {}
     permissions = client_permissions(client, file, places, tuple(names), project=way.project)
-    mode, lost = carried_mode(permissions, names)
+    carried = [one for one in permissions if one.effect == "deny" or not way.guard]
+    settings = load((), {"guard": "on" if way.guard else "off"})
+    mode, lost = carried_mode(carried, names, extends=settings.mode)
     for rule in lost:
         note(f"{client.title}: not carried over, for no rule can say it: {rule}")
-    name = mode_of(client, project=way.project) if mode and not way.guard else ""
+    name = mode_of(client, project=way.project) if mode else ""
     if name:
         write_mode(config_files(places.directories, places.project)[0], name, mode)
     has_call_tool = "call" in load_profile(way.profile).verbs
@@ -289,6 +292,7 @@ def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str
     extras = entry_extras(there, names, allow=["call_tool"] if client.name == "codex" and has_call_tool else [])
 
     def rename(text: str) -> str:
+        text = allow_in_gemini(text, str(file)) if client.name == "gemini" else text
         return rename_opencode_keys(text, names, str(file)) if client.name == "opencode" and names else text
 
     entry = {**client.entry(command, args), **extras}
@@ -300,7 +304,7 @@ def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str
         is_new=True,
         before=tuple(found),
         moved=tuple(names),
-        rules=mode.get("rules", {}) if name else {},
+        rules=mode.get("rules", {}),
         rewritten=_rewrite_settings(client, places, names, way, allow=[CALL_TOOL] if has_call_tool else []),
     )
 

@@ -3,7 +3,7 @@
     Claude Code     `permissions` of its settings files: `mcp__server`, `mcp__server__*`, `mcp__server__tool`
     OpenCode        `permission` and `tools` beside the servers: `server_tool`, `server_*`, `*`
     Codex           `default_tools_approval_mode`, `tools.TOOL.approval_mode` in an entry
-    Gemini CLI      `trust` in an entry
+    Gemini CLI      `trust` in an entry, `mcp.allowed` and `mcp.excluded` beside the servers
     Cline, Kiro …   `autoApprove`, `autoApproveAll`; Roo: `alwaysAllow` in an entry
     Goose           `GOOSE_MODE`
 
@@ -41,6 +41,7 @@ __all__ = [
     "CALL_TOOL",
     "Names",
     "Permission",
+    "allow_in_gemini",
     "carried_mode",
     "client_files",
     "client_permissions",
@@ -151,11 +152,17 @@ def client_permissions(
         entry: Any = raw.get(server)
         found += entry_permissions(server, cast("Mapping[str, Any]", entry)) if isinstance(entry, Mapping) else []
     asks = client.name not in _NEVER_ASKS
-    data: Mapping[str, Any] = _data(content, file) if client.name in ("goose", "opencode") else {}
+    data: Mapping[str, Any] = _data(content, file) if client.name in ("gemini", "goose", "opencode") else {}
     if client.name == "goose":
         asks = data.get("GOOSE_MODE") in _ASKING_GOOSE
     if client.name == "opencode":
         found += _of_opencode(data, servers)
+    if client.name == "gemini":
+        listed = _mapping(data.get("mcp"))
+        allowed, excluded = listed.get("allowed"), listed.get("excluded")
+        off = set(cast("list[str]", excluded) if isinstance(excluded, list) else ())
+        off |= set(servers) - set(cast("list[str]", allowed)) if isinstance(allowed, list) else set()
+        found += [Permission("deny", server, _ALL) for server in servers if server in off]
     for settings in client_files(client, places, project=project):
         if settings.is_file():
             permissions = _data(files.read(settings, limit=files.FOREIGN_MAX_BYTES), settings).get("permissions")
@@ -173,7 +180,9 @@ def mode_of(client: Client, *, project: bool) -> str:
     return f"connected-{client.name}" + ("-project" if project else "")
 
 
-def carried_mode(permissions: Iterable[Permission], names: Names) -> tuple[dict[str, Any], list[str]]:
+def carried_mode(
+    permissions: Iterable[Permission], names: Names, *, extends: str = "autonomous"
+) -> tuple[dict[str, Any], list[str]]:
     """Return the mode that says the same of our tools, empty where nothing is to be said, and what cannot be said."""
     rules: dict[str, list[str]] = {}
     lost: list[str] = []
@@ -189,7 +198,7 @@ def carried_mode(permissions: Iterable[Permission], names: Names) -> tuple[dict[
             continue
         if text not in rules.setdefault(one.effect, []):
             rules[one.effect].append(text)
-    return ({"extends": "autonomous", "rules": rules} if rules else {}), lost
+    return ({"extends": extends, "rules": rules} if rules else {}), lost
 
 
 def write_mode(file: Path, name: str, mode: Mapping[str, Any]) -> None:
@@ -291,6 +300,16 @@ def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
                 after = after[: member.start] + json.dumps(new, ensure_ascii=False) + after[member.start + len(key) :]
         text = checked(text, after, (section,), file, lambda said: parse_json(said).plain())
     return text
+
+
+def allow_in_gemini(text: str, file: str = "") -> str:
+    """Return the settings of Gemini CLI with us among `mcp.allowed`, where that list says which servers it starts."""
+    listed = parse_json(text, file).find(("mcp", "allowed")) if text.strip() else None
+    if listed is None or listed.kind != "sequence" or NAME in [item.plain() for item in listed.items]:
+        return text
+    place = listed.start + 1
+    after = text[:place] + list_item_text(text, listed, NAME) + text[place:]
+    return checked(text, after, ("mcp",), file, lambda said: parse_json(said).plain())
 
 
 def _of_claude(permissions: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:

@@ -13,6 +13,8 @@ import pytest
 from toolcrib.config import Directories, bare
 from toolcrib.config.client_permissions import (
     CALL_TOOL,
+    Permission,
+    allow_in_gemini,
     carried_mode,
     client_permissions,
     disconnect_settings,
@@ -151,6 +153,16 @@ async def test_what_the_client_asked_about_before_is_still_asked_about_through_c
     assert by_name.error is None, "its own prompt was about this tool"
 
 
+def test_the_mode_extends_the_one_that_the_user_works_in() -> None:
+    denied = [Permission("deny", "db", "wipe"), Permission("ask", "db", "*")]
+
+    assert carried_mode(denied, NAMES, extends="manual") == (
+        {"extends": "manual", "rules": {"deny": ["db-cursor__wipe"]}},
+        [],
+    )
+    assert carried_mode([Permission("ask", "db", "*")], NAMES) == ({}, [])
+
+
 def test_an_entry_says_of_our_names_what_the_moved_entries_said_of_theirs() -> None:
     names = {"a": "a", "b": "b2"}
     both = {"trust": True, "autoApprove": ["x"]}
@@ -194,6 +206,20 @@ def test_the_permissions_of_opencode_get_the_new_names() -> None:
         '{"permission": {"*": "ask", "toolcrib_db-cursor__look": "allow", "dbx_look": "ask"},'
         ' "tools": {"toolcrib_db-cursor__*": false}} // mine\n'
     )
+
+
+@pytest.mark.parametrize("lists", [{"excluded": ["db"]}, {"allowed": ["other"]}, {"allowed": ["db"]}])
+def test_a_server_that_gemini_does_not_start_stays_off_and_we_are_started(tmp_path: Path, lists: Any) -> None:
+    where = places(tmp_path)
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({"mcpServers": {"db": RUN}, "mcp": lists}))
+
+    found = client_permissions(CLIENTS["gemini"], file, where, ["db"], project=False)
+    after = json.loads(allow_in_gemini(file.read_text()))
+
+    off = [Permission("deny", "db", "*")]
+    assert found == ([] if "db" in lists.get("allowed", []) else off)
+    assert after["mcp"] == ({"allowed": ["toolcrib", *lists["allowed"]]} if "allowed" in lists else lists)
 
 
 @pytest.mark.parametrize("changed", [False, True])
