@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 
 from ..config import Settings
-from ..core.approval import RESUMED, Approval
+from ..core.approval import HELD, RESUMED, Approval
 from ..core.json import loads, read_json
 from ..core.permission import Answer, Verdict
 from ..crib.approvals import ApprovalService
@@ -223,6 +223,8 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
     if approval.gone:
         job = "" if approval.job in ("", RESUMED) else f" (job {approval.job})"
         out(f"its caller left: it runs later, after a yes{job}")
+    if approval.job == HELD:
+        out("the call ended as approval_pending: after a yes the same call, made again, runs once")
     if result is not None:
         out(f"it came to:\n{escape(result['text'], lines=True)}")
 
