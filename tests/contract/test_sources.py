@@ -492,6 +492,7 @@ async def test_calls_of_every_kind_leave_the_same_record(subject: Subject, crib:
             "session": "s",
             "principal": "local",
             "origin": "library",
+            "client": "",
             "tool": name,
             "requested": name,
             "decision": "allow",

@@ -124,7 +124,9 @@ def test_what_a_source_has_beyond_the_contract_it_has_still_and_what_it_lacks_it
     assert (rich.files(), rich.groups, rich.features) == (["/x"], "groups", "features")
     assert [isinstance(rich, kind) for kind in (WithFiles, WithFeatures, WithSkills)] == [True] * 3
     assert [isinstance(plain, kind) for kind in (WithFiles, WithFeatures, WithSkills)] == [False] * 3
-    assert [hasattr(plain, name) for name in ("files", "features", "describe", "skill_entries", "groups")] == [False] * 5
+    assert [hasattr(plain, name) for name in ("files", "features", "describe", "skill_entries", "groups")] == [
+        False
+    ] * 5
 
 
 async def test_a_derived_source_is_mounted_and_its_tools_are_called_under_their_names_here() -> None:
