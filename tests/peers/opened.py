@@ -16,8 +16,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.access import Access
-from toolcrib.mcp.client.limits import McpLimits
-from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.source import Listing
 

@@ -323,6 +323,8 @@ def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) ->
             f"{change.client.title}: would put Toolcrib into {change.file}, profile {change.way.profile}, "
             f"guard {guard}{instead}"
         )
+    if any(change.moved for change in new):
+        out("a server that does not answer then stays in its client")
     if new:
         out(f"the entry would start {program.path}")
     if copied:
@@ -458,13 +460,32 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
 
 
 def _move(client: Client, found: Sequence[FoundServer], places: Places) -> tuple[str, ...]:
-    """Make sure that the servers `found` are in our configuration, reviewed as they are now; return their names."""
+    """Make sure that the servers `found` are in our configuration, reviewed as they are now.
+
+    Return the names of those that may leave the client: a new one that does not answer stays there, where it works or
+    fails as before, and a note says what there is to do.
+    """
     target = config_files(places.directories, places.project)[0]
-    rows = [row for row in candidates(found, read_servers(target)) if not row.known]
-    if rows:
-        add_servers(target, {row.name: row.found.value for row in rows})
-        specs, _ = specs_of([row.found.entry(row.name) for row in rows])
-        probes = probe(load(), specs, wait=_WAIT, accept=True)
-        ready = sum(1 for probed in probes.values() if probed.state == "ready")
-        note(f"{len(rows)} servers of {client.title} are in {target} now, {ready} of them answer")
-    return tuple(server.name for server in found)
+    rows = candidates(found, read_servers(target))
+    new = [row for row in rows if not row.known]
+    specs, problems = specs_of([row.found.entry(row.name) for row in new])
+    probes = probe(load(), specs, wait=_WAIT, accept=True)
+    answering = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
+    if answering:
+        add_servers(target, {row.name: row.found.value for row in answering})
+        note(f"{len(answering)} servers of {client.title} are in {target} now")
+    reasons = {problem.source: problem.message for problem in problems}
+    for row in new:
+        if row not in answering:
+            state = probes[row.name].state if row.name in probes else reasons.get(row.name, "it is switched off")
+            names = ", ".join(place.name for place in row.places)
+            note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
+    return tuple(place.name for row in rows if row.known or row in answering for place in row.places)
+
+
+def _to_do(client: Client, server: str, state: str) -> str:
+    """Return the one command line after which a server that stayed in the client can be moved, or has been."""
+    if state.startswith("needs_login"):
+        return f"`toolcrib import && toolcrib login {server}`"
+    again = f"`toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace`"
+    return f"once it answers there, {again}"

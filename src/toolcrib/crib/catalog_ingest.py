@@ -25,7 +25,7 @@ from ..core.server_features import NO_FEATURES
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.source import Amendment, Listing
-from ..store.pins import Pin
+from ..store.definitions import Pin
 from ..store.store import Store
 from ..system.tasks import Background
 from .listeners import Listeners

@@ -24,8 +24,7 @@ from ..core.permission import Answer, AnswersLater, ApprovalPending, Approver, D
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure
-from .asking.blanket_approvals import remember
-from .asking.notifications import Board
+from .asking.answers import Board, remember
 from .asking.questions import (
     binding,
     broken,

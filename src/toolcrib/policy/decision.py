@@ -25,15 +25,13 @@ from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
 from ..errors import UsageError
-from .asking.blanket_approvals import approved_as, covering
+from .asking.answers import approved_as, covering
 from .claude_names import is_local
 from .destructive_commands import irrecoverable
 from .http_methods import kind_of
 from .modes import MODES, Mode, permitted
-from .rule_layers import Layers
-from .rules import Rule, Rules
-from .shell.command_tools import runs_shell
-from .shell.notebook_cells import as_cell
+from .rules import Layers, Rule, Rules
+from .shell.command_tools import as_cell, runs_shell
 from .shell.readonly_commands import looks_only
 from .taint import Taint
 

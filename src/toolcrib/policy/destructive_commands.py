@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..core.tool import Tool
-from .shell.command_tools import runs_shell, scripts_of
+from .shell.command_tools import as_cell, runs_shell, scripts_of
 from .shell.grammar import read_script
-from .shell.notebook_cells import as_cell
-from .shell.script import Command, Script
-from .shell.words import HOLE, Word
+from .shell.script import HOLE, Command, Script, Word
 
 __all__ = ["irrecoverable", "irrecoverable_command"]
 

@@ -190,7 +190,7 @@ _KEY: Final = ".key"
 
 
 _MOST_WHOLE: Final = 16 * 1024 * 1024
-"""As much as is parsed of one message of a server (`mcp.client.limits.McpLimits.inline_bytes`)."""
+"""As much as is parsed of one message of a server (`mcp.client.spec.McpLimits.inline_bytes`)."""
 
 
 class Keeping(Section):

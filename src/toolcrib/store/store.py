@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,17 +17,15 @@ from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Transaction
 from .database import Database, OwnConnection
+from .definitions import Pins, RegistrationRows
 from .file_changes import Pending
-from .idempotency import Receipts, settle_receipts
+from .idempotency import Receipts, WorkflowRuns, settle_receipts
 from .jobs import JobRows
-from .pins import Pins
 from .records import RecordRows
-from .registrations import RegistrationRows
 from .retention import BATCH, Retention, drop_old
 from .sqlite import SqliteDatabase
 from .threads import Reader, Writer
 from .vault import Vault
-from .workflows import WorkflowRuns
 
 __all__ = ["CHECK_SECONDS", "Store", "database_at", "is_url"]
 
@@ -51,7 +48,9 @@ def database_at(place: Path | str | None) -> Database:
         scheme = place.partition(":")[0]
         raise UsageError(f"store: {scheme}:… is not a store; give postgresql://… or leave it out for a file of its own")
     try:
-        database: Database = import_module(".postgres", __package__).PostgresDatabase(place)
+        from .postgres import PostgresDatabase  # needs psycopg, of the extra `postgres`
+
+        database: Database = PostgresDatabase(place)
     except ModuleNotFoundError as error:
         raise UsageError("a store in PostgreSQL needs the extra `postgres`") from error
     except ImportError as error:  # psycopg is there and its C library is not

@@ -16,8 +16,8 @@ from ...core.sanitize import Icons, clean_text, cut
 from ...core.server_features import ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import METHOD_NOT_FOUND, RpcError, mapping
-from ..lines import Big
-from .limits import McpLimits
+from ..stdio import SpooledMessage
+from .spec import McpLimits
 from .transport import Reply
 
 __all__ = ["RawOffer", "build_offer", "list_offer"]
@@ -85,7 +85,7 @@ async def _pages(ask: _Ask, method: str, key: str, limits: McpLimits) -> list[An
     cursor: Any = None
     for _ in range(limits.pages):
         reply = await ask(method, {} if cursor is None else {"cursor": cursor})
-        if isinstance(reply, Big):
+        if isinstance(reply, SpooledMessage):
             reply.discard()
             raise ToolFailure("unavailable", f"a page of it has {reply.size} bytes, more than is taken")
         page = reply.get(key)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final, cast
 import orjson
 
 from ...core.result import SpooledResult
-from ..lines import Big
+from ..stdio import SpooledMessage
 
 __all__ = ["Spilled", "convert", "id_of_big"]
 
@@ -65,7 +65,7 @@ class _Layout:
     """Where that member's value begins."""
 
 
-def id_of_big(big: Big) -> int | str | None:
+def id_of_big(big: SpooledMessage) -> int | str | None:
     """Return the id of the request that `big` answers; None for anything but an answer."""
     with big.path.open("rb") as file:
         layout = _layout(file.read(_HEAD))
@@ -76,7 +76,7 @@ def id_of_big(big: Big) -> int | str | None:
     return layout.key if layout.member else None
 
 
-def convert(big: Big, folder: Path) -> Spilled:
+def convert(big: SpooledMessage, folder: Path) -> Spilled:
     """Turn `big` into an output file in `folder` and delete it. Blocking; raises `OSError` and `ValueError`."""
     try:
         with big.path.open("rb") as file:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from .words import Word
+from .script import Word
 
 __all__ = [
     "AROUND",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .grammar_nodes import GUIDES
-from .words import HOLE, Word
+from .script import HOLE, Word
 
 __all__ = ["Carried", "carried_by"]
 

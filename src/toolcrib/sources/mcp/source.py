@@ -26,21 +26,19 @@ from ...mcp.client.connection import Connection
 from ...mcp.client.feature_listing import list_offer
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import Client, Era
-from ...mcp.client.headers import header_paths, parameter_headers
 from ...mcp.client.http import HttpLink
-from ...mcp.client.limits import McpLimits
 from ...mcp.client.messages import LinkLost
 from ...mcp.client.results import of_error, of_reply, of_spilled
 from ...mcp.client.server_requests import RELAYED, Relay
-from ...mcp.client.session import RawListing, Session
-from ...mcp.client.spec import ServerSpec
+from ...mcp.client.session import RawListing, Session, needing_tasks
+from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.sse import SseLink
 from ...mcp.client.stdio import StdioLink
-from ...mcp.client.tasks import needing_tasks
 from ...mcp.client.transport import Link, Reply
+from ...mcp.headers import header_paths, parameter_headers
 from ...mcp.jsonrpc import RpcError
-from ...mcp.lines import Big
+from ...mcp.stdio import SpooledMessage
 from ...system.file_watch import POLL_SECONDS
 from ...system.reaper import shared_reaper
 from ...system.tasks import Background
@@ -222,16 +220,16 @@ class McpSource:
                 return await session.call(tool.local_name, arguments, context, headers)
             context = replace(context, meta={**context.meta, **span.meta})
             reply = await session.call(tool.local_name, arguments, context, headers)
-            if not isinstance(reply, Big) and reply.get("isError") is True:
+            if not isinstance(reply, SpooledMessage) and reply.get("isError") is True:
                 span.failed("tool_error")
             return reply
 
     async def _result(self, tool: Tool, reply: Reply) -> ToolResult:
-        if isinstance(reply, Big):
+        if isinstance(reply, SpooledMessage):
             return of_spilled(await self._spilled(reply))
         return of_reply(reply, self._spec, self._output(tool))
 
-    async def _spilled(self, big: Big) -> Any:
+    async def _spilled(self, big: SpooledMessage) -> Any:
         work = partial(convert, big, self._spill_dir)
         try:
             return await anyio.to_thread.run_sync(work, limiter=self._converting)

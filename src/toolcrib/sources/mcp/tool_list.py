@@ -20,10 +20,9 @@ from ...core.server_features import NO_FEATURES
 from ...core.tool import Annotations, Execution, Tool
 from ...mcp.client.feature_listing import build_offer
 from ...mcp.client.handshake import Era
-from ...mcp.client.headers import header_paths
-from ...mcp.client.limits import McpLimits
 from ...mcp.client.session import RawListing
-from ...mcp.client.spec import ServerSpec
+from ...mcp.client.spec import McpLimits, ServerSpec
+from ...mcp.headers import header_paths
 from ...mcp.jsonrpc import mapping
 from ..source import Listing
 

@@ -18,7 +18,8 @@ import pytest
 from rig import PATIENCE
 from toolcrib.core.json import MESSAGE_BYTES
 from toolcrib.mcp.server.service import Service, ServiceLimits
-from toolcrib.server.stdio import Link, converse, messages, serve_stdio
+from toolcrib.mcp.stdio import read_messages
+from toolcrib.server.stdio import Link, converse, serve_stdio
 from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import META, call, initialize
 
@@ -171,7 +172,7 @@ async def test_lines_are_given_whole_whatever_the_pieces_they_come_in() -> None:
 
     async with Link(theirs) as link, anyio.create_task_group() as tasks:
         tasks.start_soon(speak)
-        heard += [message async for message in messages(link)]
+        heard += [message async for message in read_messages(link.receive)]
 
     assert heard == [b'{"a":1}', b'{"b":"' + b"z" * 200_000 + b'"}', b'{"c":3}']
 

@@ -13,7 +13,7 @@ from peers.opened import open_source
 from peers.web import Request, WebPeer, event, web_peer
 from rig import PATIENCE
 from toolcrib.core.result import ToolResult
-from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.mcp.client.spec import McpLimits
 
 __all__: list[str] = []
 

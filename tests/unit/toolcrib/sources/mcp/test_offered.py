@@ -9,7 +9,7 @@ from toolcrib.core.sanitize import Icons
 from toolcrib.core.server_features import ServerFeatures
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.feature_listing import RawOffer, build_offer, list_offer
-from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.mcp.jsonrpc import METHOD_NOT_FOUND, RpcError
 
 __all__: list[str] = []

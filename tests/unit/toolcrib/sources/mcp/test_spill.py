@@ -6,17 +6,17 @@ import pytest
 
 from toolcrib.core.result import SpooledResult
 from toolcrib.mcp.client.spooled_result import convert, id_of_big
-from toolcrib.mcp.lines import Big
+from toolcrib.mcp.stdio import SpooledMessage
 
 __all__: list[str] = []
 
 MEGABYTE = 1024 * 1024
 
 
-def big(folder: Path, message: bytes) -> Big:
+def big(folder: Path, message: bytes) -> SpooledMessage:
     path = folder / "incoming"
     path.write_bytes(message)
-    return Big(path=path, size=len(message))
+    return SpooledMessage(path=path, size=len(message))
 
 
 def answer(content: Any, **more: Any) -> bytes:

@@ -13,7 +13,7 @@ from peers.journal import Journal
 from peers.opened import open_source
 from rig import PATIENCE
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
-from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.sources.source import Listing
 
 pytestmark = pytest.mark.process

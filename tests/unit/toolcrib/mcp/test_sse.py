@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.mcp.client.limits import McpLimits
-from toolcrib.mcp.lines import Big, Flood
-from toolcrib.mcp.sse_events import Event, EventReader
+from toolcrib.mcp.client.spec import McpLimits
+from toolcrib.mcp.sse import Event, EventReader
+from toolcrib.mcp.stdio import Flood, SpooledMessage
 
 __all__: list[str] = []
 
@@ -22,7 +22,9 @@ def test_events_are_the_same_however_the_bytes_arrive(tmp_path: Path, step: int)
 
     events = [event for at in range(0, len(stream), step) for event in reader.feed(stream[at : at + step])]
 
-    data = [event.data if isinstance(event.data, Big) else event.data.replace(b"\r", b"") for event in events]
+    data = [
+        event.data if isinstance(event.data, SpooledMessage) else event.data.replace(b"\r", b"") for event in events
+    ]
     assert [event.name for event in events] == ["message", "message", "endpoint"]
     assert data == [b"", b'{"a":\n 1}', b"/messages?x=1"]
     assert (reader.last_id, reader.retry) == ("2", 0.25)
@@ -34,7 +36,7 @@ def test_a_large_event_waits_on_disk(tmp_path: Path) -> None:
 
     (event,) = reader.feed(b"data: " + message + b"\n\n")
 
-    assert isinstance(event.data, Big)
+    assert isinstance(event.data, SpooledMessage)
     assert event.data.path.read_bytes().strip() == message
 
 

@@ -1,17 +1,78 @@
-"""The answer to one HTTP request: plain JSON, or an event stream once something must be sent before the result."""
+"""HTTP messages of the server: headers and refusals of requests; responses as JSON or as an event stream."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import anyio
 
 from ...errors import ToolFailure
+from ..jsonrpc import INVALID_REQUEST
+from ..sse import PING, encode_events
 from .exchange import Exchange
 
-__all__ = ["EventStream", "HttpExchange", "Pair", "Receive", "Send", "linger", "send_json", "send_status"]
+__all__ = [
+    "EventStream",
+    "Headers",
+    "HttpExchange",
+    "Pair",
+    "Receive",
+    "Refusal",
+    "Send",
+    "accepts_json_and_stream",
+    "accepts_stream",
+    "is_json",
+    "linger",
+    "send_json",
+    "send_status",
+]
+
+Headers = Mapping[bytes, bytes]
+"""By lower-case name."""
+
+
+class Refusal(Exception):
+    """A request that is turned away with an HTTP status. `code` is the JSON-RPC error code in the body."""
+
+    def __init__(
+        self, status: int, message: str, *, code: int = INVALID_REQUEST, headers: Iterable[tuple[bytes, bytes]] = ()
+    ):
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.headers = tuple(headers)
+
+
+@lru_cache(maxsize=256)
+def is_json(content_type: bytes) -> bool:
+    """Whether a body is declared to be JSON in UTF-8."""
+    media, *parameters = (part.strip().lower() for part in content_type.split(b";"))
+    charsets = [part for part in parameters if part.startswith(b"charset=")]
+    return media == b"application/json" and all(
+        part.strip(b'"') in (b"charset=utf-8", b'charset="utf-8') for part in charsets
+    )
+
+
+@lru_cache(maxsize=256)
+def _media_types(accept: bytes) -> frozenset[bytes]:
+    return frozenset(part.split(b";")[0].strip().lower() for part in accept.split(b","))
+
+
+def accepts_stream(accept: bytes) -> bool:
+    """Whether the client takes an event stream."""
+    return not _media_types(accept).isdisjoint((b"text/event-stream", b"text/*", b"*/*"))
+
+
+def accepts_json_and_stream(accept: bytes) -> bool:
+    """Whether the client takes both JSON and an event stream, as the transport asks of every POST."""
+    return accepts_stream(accept) and not _media_types(accept).isdisjoint(
+        (b"application/json", b"application/*", b"*/*")
+    )
+
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -98,7 +159,7 @@ class EventStream:
                     await self._wake.wait()
                 self._wake = anyio.Event()
                 if silence.cancelled_caught:
-                    await self._write(b": ping\n\n")
+                    await self._write(PING)
                 await self._flush()
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -110,9 +171,9 @@ class EventStream:
             # An empty chunk makes the server send the headers now.
             await self._write(b"")
         while self._waiting:
-            events = [b"event: message\ndata: %b\n\n" % message for message in self._waiting]
+            events = encode_events(self._waiting)
             self._waiting.clear()
-            await self._write(b"".join(events))
+            await self._write(events)
 
     async def _write(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,34 +1,43 @@
-"""Server-sent events, read by chunks: an event's data may be as large as any message and waits on disk like one."""
+"""Server-sent events, both sides. The data of a large event waits on disk, like any large message."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .client.limits import McpLimits
-from .lines import Big, Buffer, Flood, looks_like_message
+from .client.spec import McpLimits
+from .stdio import Flood, MessageBuffer, SpooledMessage, looks_like_message
 
-__all__ = ["Event", "EventReader"]
+__all__ = ["PING", "Event", "EventReader", "encode_events"]
+
+PING = b": ping\n\n"
+"""Comment that keeps a silent stream open."""
+
+
+def encode_events(messages: Iterable[bytes]) -> bytes:
+    """Return one `message` event for each message."""
+    return b"".join([b"event: message\ndata: %b\n\n" % message for message in messages])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event. `data` is empty for one that only sets the id."""
+    """One event. `data` is empty if it only sets the id."""
 
     name: str
-    data: bytes | Big
+    data: bytes | SpooledMessage
 
 
 class EventReader:
-    """Turns chunks into events. Lives as long as its stream; `close` removes what it left on disk."""
+    """Splits the chunks of one stream into events; `close` removes its file."""
 
     def __init__(self, limits: McpLimits, folder: Path) -> None:
         self.last_id = ""
-        """The id to resume after; empty when the server gave none."""
+        """Id of the last event, for resumption; empty if there is none."""
         self.retry: float | None = None
-        """Seconds that the server wants between two attempts to connect."""
+        """Reconnection delay that the server asked for, in seconds."""
         self._limits = limits
-        self._buffer = Buffer(limits, folder)
+        self._buffer = MessageBuffer(limits, folder)
         self._line = b""
         self._in_data = False
         self._checked = False
@@ -49,7 +58,7 @@ class EventReader:
         return done
 
     def close(self) -> None:
-        """Forget an unfinished event."""
+        """Drop an unfinished event."""
         self._buffer.discard()
 
     def _take(self, piece: bytes) -> None:
@@ -77,7 +86,9 @@ class EventReader:
             return
         if self._buffer.size:
             data = self._buffer.take()
-            done.append(Event(name=self._name or "message", data=data if isinstance(data, Big) else data.strip()))
+            done.append(
+                Event(name=self._name or "message", data=data if isinstance(data, SpooledMessage) else data.strip())
+            )
         self._name, self._checked = "", False
 
     def _set_field(self, line: bytes) -> None:

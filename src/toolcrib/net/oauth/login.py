@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, cast
 
-from .metadata import scopes_in
 from .spec import CLIENT_AUTHS, ClientAuth
 
-__all__ = ["NO_TOKENS", "Client", "Login", "Tokens", "login_of", "plain"]
+__all__ = [
+    "NO_TOKENS",
+    "Client",
+    "Login",
+    "Tokens",
+    "login_of",
+    "plain",
+    "scopes_in",
+]
+
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""RFC 6749, section 3.3."""
+_LONGEST_SCOPE: Final = 256
+_MOST_SCOPES: Final = 100
 
 _FORMAT: Final = 1
 
@@ -120,3 +133,9 @@ def _number(kept: Mapping[str, Any], name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} is not a number")
     return float(value)
+
+
+def scopes_in(text: str) -> tuple[str, ...]:
+    """Return the scopes of a list with spaces, each once; invalid ones are left out."""
+    words = (word for word in text.split() if len(word) <= _LONGEST_SCOPE and _SCOPE.fullmatch(word))
+    return tuple(dict.fromkeys(words))[:_MOST_SCOPES]

@@ -1,21 +1,68 @@
-"""Blanket approvals: answers that cover more than one call. They live in the session, and end with it.
-
-`always` and `never` cover one tool; `turn`, `idle` and `all` every call for which only the mode asks. None covers a
-tool that always asks, an irreversible command or a call for which a rule asks: the policy checks those first.
-"""
+"""Answers to approval questions: their delivery to the caller that waits, and blanket approvals of a session."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import anyio
+
+from ...core.approval import Approval
 from ...core.permission import Answer
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ..destructive_commands import irrecoverable
 
-__all__ = ["approved_as", "covering", "end_turn", "forget", "remember", "rest"]
+__all__ = ["Board", "approved_as", "covering", "end_turn", "forget", "remember", "rest"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Board:
+    """One for a crib, on its event loop."""
+
+    def __init__(self) -> None:
+        """Start without listeners."""
+        self._waiting: dict[str, anyio.Event] = {}
+        self._watchers: dict[object, Callable[[Approval], None]] = {}
+
+    def notify(self, approval: Approval) -> None:
+        """Wake the waiter for this approval, and notify all watchers. Never raises."""
+        if (event := self._waiting.get(approval.id)) is not None:
+            event.set()
+        for watcher in tuple(self._watchers.values()):
+            try:
+                watcher(approval)
+            except Exception:  # noqa: BLE001 - a failing watcher must not break the decision
+                _LOG.exception("a watcher of approvals broke")
+
+    def stir(self) -> None:
+        """Wake all waiters: an answer may cover more calls than its own."""
+        for event in self._waiting.values():
+            event.set()
+
+    async def wait(self, id: str, seconds: float) -> None:
+        """Return when `id` has changed, at the latest after `seconds`. One waiter for an id at a time."""
+        event = self._waiting[id] = anyio.Event()
+        try:
+            with anyio.move_on_after(seconds):
+                await event.wait()
+        finally:
+            if self._waiting.get(id) is event:
+                del self._waiting[id]
+
+    def watch(self, watcher: Callable[[Approval], None]) -> Callable[[], None]:
+        """Call `watcher` with every approval that is requested or settled here; returns the function that ends it."""
+        token = object()
+        self._watchers[token] = watcher
+
+        def stop() -> None:
+            self._watchers.pop(token, None)
+
+        return stop
+
 
 _WIDE: Final = ("all", "turn", "idle")
 

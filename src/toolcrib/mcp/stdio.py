@@ -1,8 +1,8 @@
-"""Line splitter: a stream of bytes into messages, in linear time and bounded memory.
+"""Framing of the stdio transport, both sides: a byte stream to messages, in linear time and bounded memory.
 
-A message is collected in memory up to a limit and on disk beyond it, so that a result of hundreds of megabytes costs
-no more memory than a small one. Writing to disk happens on the event loop: one 64 KiB write to the page cache costs
-some 20 microseconds.
+The client keeps a long message in memory up to a limit and on disk beyond it, so that a result of hundreds of megabytes
+costs no more memory than a small one. It writes to disk on the event loop: one 64 KiB write to the page cache takes
+about 20 microseconds. The server refuses a long message and reads on.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .client.limits import McpLimits
+from ..core.json import MESSAGE_BYTES
+from .client.spec import McpLimits
 
-__all__ = ["Big", "Buffer", "Flood", "LineReader", "looks_like_message"]
+__all__ = ["Flood", "LineReader", "MessageBuffer", "SpooledMessage", "looks_like_message", "read_messages"]
 
 _HEAD: Final = 256
-"""Bytes that say whether a message begins as one."""
+"""First bytes of a message, enough to recognise JSON-RPC."""
 
 _START: Final = re.compile(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
 
 
 class Flood(Exception):
-    """The far end sends what cannot be a message, or one that is too large; the connection has to go."""
+    """The peer sent data that is not a message, or a message that is too large; the connection must close."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Big:
-    """A message too large to parse, on disk. Its receiver deletes it."""
+class SpooledMessage:
+    """Message on disk, too large to parse. Its receiver deletes it."""
 
     path: Path
     size: int
@@ -40,8 +42,8 @@ class Big:
         self.path.unlink(missing_ok=True)
 
 
-class Buffer:
-    """One message while it arrives. Lives as long as its connection; `take` empties it for the next one."""
+class MessageBuffer:
+    """Incoming message of one connection; `take` empties the buffer for the next message."""
 
     def __init__(self, limits: McpLimits, folder: Path) -> None:
         self._limits = limits
@@ -54,7 +56,7 @@ class Buffer:
         self.size = 0
 
     def append(self, piece: bytes) -> None:
-        """Add bytes; raises `Flood` beyond the largest message that is taken."""
+        """Add bytes. Raises `Flood` above the size limit."""
         self.size += len(piece)
         if self.size > self._limits.spill_bytes:
             raise Flood(f"sent a message above {self._limits.spill_bytes} bytes")
@@ -69,8 +71,8 @@ class Buffer:
         """Return the first bytes of the message."""
         return self._head
 
-    def take(self) -> bytes | Big:
-        """Return the message and be empty again: in memory when it may be parsed, on disk otherwise."""
+    def take(self) -> bytes | SpooledMessage:
+        """Return the message and empty the buffer: bytes if it may be parsed, else the file."""
         size, self.size, self._head = self.size, 0, b""
         if self._path is None:
             text = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
@@ -80,13 +82,13 @@ class Buffer:
         os.close(self._file)
         path, self._path = self._path, None
         if size > self._limits.inline_bytes:
-            return Big(path=path, size=size)
+            return SpooledMessage(path=path, size=size)
         text = path.read_bytes()
         path.unlink()
         return text
 
     def discard(self) -> None:
-        """Forget what was collected."""
+        """Drop the collected bytes."""
         self._pieces, self._held, self._head, self.size = [], 0, b"", 0
         if self._path is not None:
             os.close(self._file)
@@ -105,19 +107,19 @@ class Buffer:
 
 
 class LineReader:
-    """Turns chunks into lines. Lines that cannot be a message are counted and dropped while they are short."""
+    """Splits chunks into lines. Short lines that are not messages are dropped and counted."""
 
     def __init__(self, limits: McpLimits, folder: Path) -> None:
         self._limits = limits
-        self._buffer = Buffer(limits, folder)
+        self._buffer = MessageBuffer(limits, folder)
         self._checked = False
         self.noise = 0
-        """Lines dropped so far."""
+        """Number of dropped lines."""
 
-    def feed(self, data: bytes) -> list[bytes | Big]:
+    def feed(self, data: bytes) -> list[bytes | SpooledMessage]:
         """Return the messages that `data` completes, oldest first; raises `Flood`."""
         first, *rest = data.split(b"\n")
-        done: list[bytes | Big] = []
+        done: list[bytes | SpooledMessage] = []
         if not rest:
             self._grow(first)
             return done
@@ -136,7 +138,7 @@ class LineReader:
         return done
 
     def close(self) -> None:
-        """Forget an unfinished line."""
+        """Drop an unfinished line."""
         self._buffer.discard()
 
     def _grow(self, piece: bytes) -> None:
@@ -147,8 +149,8 @@ class LineReader:
                 raise Flood(f"sent {self._limits.noise_bytes} bytes that are not a JSON-RPC message")
             self._checked = True
 
-    def _finish(self, line: bytes | Big, done: list[bytes | Big]) -> None:
-        if isinstance(line, Big):
+    def _finish(self, line: bytes | SpooledMessage, done: list[bytes | SpooledMessage]) -> None:
+        if isinstance(line, SpooledMessage):
             done.append(line)
             return
         start = line[:64].lstrip()[:1] or line.lstrip()[:1]
@@ -161,5 +163,32 @@ class LineReader:
 
 
 def looks_like_message(head: bytes) -> bool:
-    """Whether a text begins as a JSON-RPC object does."""
+    """Whether a text begins like a JSON-RPC object."""
     return _START.match(head) is not None
+
+
+async def read_messages(receive: Callable[[], Awaitable[bytes]], received: bytes = b"") -> AsyncIterator[bytes | None]:
+    """Yield the lines of a client, without line ends and blank lines; None for a line above `MESSAGE_BYTES`.
+
+    `received` arrived before. Ends when `receive` returns no bytes.
+    """
+    parts: list[bytes] = []
+    size = 0
+    chunk = received or await receive()
+    while chunk:
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            parts.append(line)
+            size += len(line)
+            message = b"".join(parts).strip() if size <= MESSAGE_BYTES else None
+            parts, size = [], 0
+            if message != b"":
+                yield message
+        size += len(rest)
+        if size <= MESSAGE_BYTES:
+            parts.append(rest)
+        else:
+            parts.clear()
+        chunk = await receive()
+    if message := b"".join(parts).strip():
+        yield message

@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.mcp.client.limits import McpLimits
-from toolcrib.mcp.lines import Big, Flood, LineReader
+from toolcrib.mcp.client.spec import McpLimits
+from toolcrib.mcp.stdio import Flood, LineReader, SpooledMessage
 
 __all__: list[str] = []
 
 SMALL = McpLimits(noise_bytes=100, memory_bytes=1000, inline_bytes=5000, spill_bytes=20_000)
 
 
-def read(reader: LineReader, data: bytes, step: int) -> list[bytes | Big]:
+def read(reader: LineReader, data: bytes, step: int) -> list[bytes | SpooledMessage]:
     return [line for start in range(0, len(data), step) for line in reader.feed(data[start : start + step])]
 
 
@@ -39,7 +39,7 @@ def test_a_line_above_the_inline_limit_stays_on_disk_for_nobody_else_to_read(tmp
 
     (big,) = read(reader, line + b"\n", 64)
 
-    assert isinstance(big, Big)
+    assert isinstance(big, SpooledMessage)
     assert (big.size, big.path.read_bytes()) == (len(line), line)
     assert (big.path.stat().st_mode & 0o777, big.path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
@@ -70,6 +70,6 @@ def test_reading_is_linear(tmp_path: Path) -> None:
         reader.feed(chunk)
     (big,) = reader.feed(b'"}\n')
 
-    assert isinstance(big, Big)
+    assert isinstance(big, SpooledMessage)
     assert big.size > 40 * 1024 * 1024
     assert os.times().user - began < 0.5
