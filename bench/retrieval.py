@@ -33,7 +33,7 @@ from fastmcp.server.transforms.search import BM25SearchTransform
 from fastmcp.tools.base import Tool
 from indexes import Fts5Index, TantivyIndex
 
-from toolcrib.catalog.embedding.embedder import open_meanings
+from toolcrib.catalog.embedding import open_meanings
 from toolcrib.catalog.index import Entry, Index
 
 __all__ = ["build_fastmcp", "build_hybrid", "build_lexical"]

@@ -28,7 +28,7 @@ from toolcrib.core.permission import Decision
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
-from toolcrib.store.pins import Pin
+from toolcrib.store.definitions import Pin
 from toolcrib.store.store import Store
 
 ROUNDS, COMMITS, CALLS, AT_ONCE, READS = 5, 200, 3000, 64, 500

@@ -32,9 +32,8 @@ from .conversation import Conversation
 from .events import AgentEvent, CallEnded, Concluding, Finished, Outcome, Requesting, Stopped, Used
 from .history import calls_of, finished_part, text_of, tokens_of
 from .limits import AgentLimits, UsageLimits
-from .model_requests import Requests, describe_error
-from .tool_calls import Calls
-from .tool_definitions import ToolDefinitions
+from .model_tools import Calls, ToolDefinitions
+from .models import Requests, describe_error
 
 __all__ = ["Prompt", "Run", "Setup", "Tell"]
 

@@ -1,31 +1,209 @@
-"""Agent in a session: its prompt, its tools, and its sub-agents."""
+"""Agent in a session: its prompt, its tools, its sub-agents, and the questions that the session asks.
+
+A sub-agent has its own activation and tool runtime, and never more rights than its parent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+import secrets
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
+import anyio
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
 from toolcrib.core.context import Context
+from toolcrib.core.elicitation import Clarification, Elicitor
+from toolcrib.core.permission import Answer, Approver, Effect, Question
 from toolcrib.core.result import ToolResult
+from toolcrib.core.session import SessionState
+from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
+from toolcrib.crib.plans import end_planning
 from toolcrib.errors import ToolFailure
 
-from .child_sessions import child_of, follow, readable, tell_parent
-from .events import AgentEvent, OfAgent, Outcome
+from .events import AgentEvent, Answered, Asked, Clarified, Clarifying, OfAgent, Outcome
 from .limits import AgentLimits, UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .models import is_paid
 from .prompts import Facts, compose, text_of
-from .questions import asks_user, listening
-from .tools import ASK, CREW, DELEGATE, NEEDS, SPAWN
+from .tools import ASK, CREW, DELEGATE, NEEDS, SOURCE, SPAWN
 
-__all__ = ["AgentContext", "add_agent_tools", "prompt_of", "start_run"]
+__all__ = [
+    "AgentContext",
+    "add_agent_tools",
+    "asks_user",
+    "child_of",
+    "follow",
+    "listening",
+    "prompt_of",
+    "readable",
+    "start_run",
+    "tell_parent",
+]
+
+
+def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bool = True) -> Session:
+    """Open a session that works for `parent`: the same principal, files, rules, mode and scope, or less.
+
+    `only` cuts the scope down to these catalog names; without `may_ask` what must be asked is denied. What the child
+    calls is counted in its parent's budgets. Answers that were wide in the parent are not in the child; `never` is.
+    """
+    state = parent.state
+    scope = only
+    for names in (state.scope.allowed, state.scope.exact):
+        if names is not None:
+            scope = frozenset(names) if scope is None else scope & frozenset(names)
+    child = parent.sibling(
+        key=f"{state.key}/{secrets.token_hex(4)}",
+        principal=state.principal,
+        instance=state.instance,
+        profile=state.profile,
+        mode=state.mode,
+        rules=_rules(state),
+        approver=state.approvals.approver if may_ask else None,
+        elicitor=state.elicitor if may_ask else None,
+        allowed_tools=scope,
+        context=state.defaults,
+        contexts=state.scope.contexts,
+        versions=state.scope.versions,
+        user=state.user,
+        available=state.scope.available,
+        cwd=state.files.cwd,
+        workspace=None,
+        task=state.files.task,
+        shadow=False,
+        grows=state.audience.grows,
+        for_client=False,
+    )
+    _share(state, child.state)
+    return child
+
+
+def _share(state: SessionState, child: SessionState) -> None:
+    """Give the child what no option sets: its parent's files as they are, its budgets, and what limits it."""
+    if not state.scope.planning:
+        end_planning(child)
+    child.files.workspace = state.files.workspace
+    child.scope.provided = state.scope.provided.difference(NEEDS.values())
+    child.limits = state.limits
+    child.usage.calls, child.usage.tokens, child.usage.rates = state.usage.calls, state.usage.tokens, state.usage.rates
+    child.scope.disabled = state.scope.disabled
+    child.approvals.remembered.update(
+        (key, effect) for key, effect in state.approvals.remembered.items() if effect == "deny"
+    )
+    child.taint.source, child.taint.private_read_by = state.taint.source, state.taint.private_read_by
+    child.taint.links.update(state.taint.links)
+
+
+def follow(parent: Session, child: Session) -> None:
+    """Keep the child in its parent's current mode: a change of mode applies to all work in progress."""
+    if child.mode == parent.mode:
+        return
+    child.mode = parent.mode
+    child.state.files.workspace = parent.state.files.workspace
+    if not parent.state.scope.planning:
+        end_planning(child.state)
+
+
+def tell_parent(parent: Session, child: Session) -> None:
+    """Let the parent be as careful as its child has to be: the child's answer may repeat what it has read."""
+    ours, theirs = parent.state, child.state
+    is_news = theirs.taint.source and not ours.taint.source
+    ours.taint.source = ours.taint.source or theirs.taint.source
+    ours.taint.private_read_by = ours.taint.private_read_by or theirs.taint.private_read_by
+    ours.approvals.remembered.update(
+        (key, effect) for key, effect in theirs.approvals.remembered.items() if effect == "deny"
+    )
+    if is_news:  # answers that were to hold for the session were given without knowing
+        for key in [key for key, effect in ours.approvals.remembered.items() if effect == "allow"]:
+            del ours.approvals.remembered[key]
+
+
+def readable(parent: Session) -> frozenset[str]:
+    """Return the catalog names of the parent's tools that only read, need no approval and are vouched for."""
+    return frozenset(tool.name for tool in parent.scene.offered() if _only_reads(tool, parent.state))
+
+
+def _only_reads(tool: Tool, state: SessionState) -> bool:
+    is_said = tool.kind == "read" and tool.approval != "always" and tool.origin not in state.treat_as_write
+    return is_said and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
+
+
+def _rules(state: SessionState) -> dict[Effect, list[str]]:
+    rules: dict[Effect, list[str]] = {}
+    for effect, texts in state.rules:
+        rules.setdefault(effect, []).extend(texts)
+    return rules
+
+
+@contextmanager
+def listening(session: Session, tell: Callable[[AgentEvent], None]) -> Generator[None]:
+    """Tell of the questions of `session` until the block ends."""
+    state, turn = session.state, anyio.Lock()
+    approver, elicitor = state.approvals.approver, state.elicitor
+    heard = _ObservedApprover(approver, tell, turn) if approver is not None else None
+    asked = _clarifying(elicitor, tell, turn) if elicitor is not None else None
+    state.approvals.approver, state.elicitor = heard, asked
+    try:
+        yield
+    finally:
+        if state.approvals.approver is heard:
+            state.approvals.approver = approver
+        if state.elicitor is asked:
+            state.elicitor = elicitor
+
+
+def asks_user(session: Session) -> bool:
+    """True if tools of the session can ask its user a question."""
+    return session.state.elicitor is not None or hasattr(session.state.approvals.approver, "clarify")
+
+
+class _ObservedApprover:
+    """Approver that reports its questions as events. Other attributes (`reaches`, `clarify`) pass through."""
+
+    def __init__(self, approver: Approver, tell: Callable[[AgentEvent], None], turn: anyio.Lock) -> None:
+        self._approver = approver
+        self._tell = tell
+        self._turn = turn
+
+    async def __call__(self, question: Question) -> Answer:
+        """Ask, and tell of it."""
+        async with self._turn:
+            self._tell(Asked(question=question))
+            try:
+                answer = await self._approver(question)
+            except BaseException:
+                self._tell(Answered(question=question, answer=None))
+                raise
+            self._tell(Answered(question=question, answer=answer))
+            return answer
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the approver has beside its answer."""
+        found = getattr(self._approver, name)
+        return _clarifying(found, self._tell, self._turn) if name == "clarify" else found
+
+
+def _clarifying(
+    elicitor: Elicitor, tell: Callable[[AgentEvent], None], turn: anyio.Lock
+) -> Callable[[Clarification], Awaitable[str | None]]:
+    async def clarify(asked: Clarification) -> str | None:
+        answer: str | None = None
+        async with turn:
+            tell(Clarifying(clarification=asked))
+            try:
+                answer = await elicitor(asked)
+            finally:
+                tell(Clarified(clarification=asked, answer=answer))
+        return answer
+
+    return clarify
+
 
 _SPAWNED: Final = (
     "You work for another agent, which sees your last answer and nothing else: put everything it needs in there, with"

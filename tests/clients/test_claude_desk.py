@@ -1,4 +1,4 @@
-"""Toolcrib as the approval desk of the real Claude Code: by its hook, and as its permission-prompt tool.
+"""Toolcrib as the approval gate of the real Claude Code: by its hook, and as its permission-prompt tool.
 
 The model is aimock: what it is told to do stands in `CASES`, and what Claude Code told it stands in its journal.
 """
@@ -42,13 +42,13 @@ CONFIG = {
 WAYS = ("hook", "dialog", "prompt")
 """Before every use of a tool, in place of Claude Code's dialog, and as its permission-prompt tool."""
 _REPEATED = [pytest.param(way, marks=pytest.mark.full_size) for way in WAYS[1:]]
-by_the_hook = pytest.mark.parametrize("desk", ["hook", *_REPEATED], indirect=True)
+by_the_hook = pytest.mark.parametrize("claude", ["hook", *_REPEATED], indirect=True)
 """The other ways differ in the form of their answer: a denial and a yes prove each; `--full-size` runs all of them."""
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class ClaudeCode:
     """A user whose Claude Code asks Toolcrib."""
 
     home: Path
@@ -169,91 +169,91 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-def _desk(home: Path, model: str, way: str, config: dict[str, Any], *options: str) -> Desk:
-    desk = Desk(home=home, model=model, way=way)
-    desk.project.mkdir()
-    (desk.project / "kept.txt").touch()
+def _claude_code(home: Path, model: str, way: str, config: dict[str, Any], *options: str) -> ClaudeCode:
+    claude = ClaudeCode(home=home, model=model, way=way)
+    claude.project.mkdir()
+    (claude.project / "kept.txt").touch()
     (home / "run").mkdir(mode=0o700)
     own = home / ".config" / "toolcrib"
     own.mkdir(parents=True)
     (own / "config.yaml").write_text(json.dumps(config))
-    desk.toolcrib("connect", "claude", "--approvals", "--command", TOOLCRIB, *options)
+    claude.toolcrib("connect", "claude", "--approvals", "--command", TOOLCRIB, *options)
     settings = home / ".claude" / "settings.json"
     if way == "prompt":
         settings.unlink()
     elif way == "dialog":
         hooks = json.loads(settings.read_text())["hooks"]
         settings.write_text(json.dumps({"hooks": {"PermissionRequest": hooks["PreToolUse"]}}))
-    return desk
+    return claude
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def desk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: str) -> Desk:
-    return _desk(tmp_path_factory.mktemp(request.param), model, request.param, CONFIG)
+def claude(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: str) -> ClaudeCode:
+    return _claude_code(tmp_path_factory.mktemp(request.param), model, request.param, CONFIG)
 
 
 @pytest.fixture(params=["hook", *_REPEATED])
-def hasty(request: pytest.FixtureRequest, tmp_path: Path, model: str) -> Desk:
+def hasty(request: pytest.FixtureRequest, tmp_path: Path, model: str) -> ClaudeCode:
     """Where nobody has time to answer."""
-    return _desk(tmp_path, model, request.param, {**CONFIG, "approvals": {"timeout": 1}})
+    return _claude_code(tmp_path, model, request.param, {**CONFIG, "approvals": {"timeout": 1}})
 
 
 @pytest.mark.timeout(900)
 @by_the_hook
-def test_what_a_rule_allows_runs_and_nobody_is_asked(desk: Desk) -> None:
-    desk.runs("allowed")
+def test_what_a_rule_allows_runs_and_nobody_is_asked(claude: ClaudeCode) -> None:
+    claude.runs("allowed")
 
-    assert (desk.project / "allowed.txt").exists()
-    [row] = [row for row in json.loads(desk.toolcrib("log", "--json")) if "allowed.txt" in row["arguments"]]
+    assert (claude.project / "allowed.txt").exists()
+    [row] = [row for row in json.loads(claude.toolcrib("log", "--json")) if "allowed.txt" in row["arguments"]]
     assert (row["tool"], row["origin"], row["decision"], row["outcome"]) == ("Bash", "claude", "allow", "ok")
     assert row["rule"].startswith("allow Bash(touch:*)")
 
 
 @pytest.mark.timeout(900)
-def test_what_a_rule_denies_does_not_run_and_the_model_reads_why(desk: Desk) -> None:
-    desk.runs("denied")
+def test_what_a_rule_denies_does_not_run_and_the_model_reads_why(claude: ClaudeCode) -> None:
+    claude.runs("denied")
 
-    assert (desk.project / "kept.txt").exists()
-    assert "Bash is denied by deny Bash(rm:*)" in desk.told("denied")
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("desk", ["hook"], indirect=True)
-def test_a_rule_that_denies_holds_where_claude_code_would_not_ask(desk: Desk) -> None:
-    desk.runs("bypassed", "--allowedTools", "Bash")
-
-    assert (desk.project / "kept.txt").exists()
-    assert "Bash is denied by deny Bash(rm:*)" in desk.told("bypassed")
+    assert (claude.project / "kept.txt").exists()
+    assert "Bash is denied by deny Bash(rm:*)" in claude.told("denied")
 
 
 @pytest.mark.timeout(900)
-async def test_what_is_asked_about_runs_once_somebody_says_yes_elsewhere(desk: Desk) -> None:
-    asked = await desk.answers("asked", "yes")
+@pytest.mark.parametrize("claude", ["hook"], indirect=True)
+def test_a_rule_that_denies_holds_where_claude_code_would_not_ask(claude: ClaudeCode) -> None:
+    claude.runs("bypassed", "--allowedTools", "Bash")
+
+    assert (claude.project / "kept.txt").exists()
+    assert "Bash is denied by deny Bash(rm:*)" in claude.told("bypassed")
+
+
+@pytest.mark.timeout(900)
+async def test_what_is_asked_about_runs_once_somebody_says_yes_elsewhere(claude: ClaudeCode) -> None:
+    asked = await claude.answers("asked", "yes")
 
     assert (asked["tool"], json.loads(asked["arguments"])["command"]) == ("Bash", "mkdir asked")
-    await eventually((desk.project / "asked").is_dir)
+    await eventually((claude.project / "asked").is_dir)
 
 
 @pytest.mark.timeout(900)
 @by_the_hook
-async def test_an_edited_command_runs_instead(desk: Desk) -> None:
-    await desk.answers("edited", "edit", "--args", '{"command": "mkdir right"}')
+async def test_an_edited_command_runs_instead(claude: ClaudeCode) -> None:
+    await claude.answers("edited", "edit", "--args", '{"command": "mkdir right"}')
 
-    assert (desk.project / "right").is_dir()
-    assert not (desk.project / "wrong").exists()
+    assert (claude.project / "right").is_dir()
+    assert not (claude.project / "wrong").exists()
 
 
 @pytest.mark.timeout(900)
 @by_the_hook
-async def test_a_comment_reaches_the_model_and_nothing_runs(desk: Desk) -> None:
-    await desk.answers("commented", "comment", "-m", "use the scratch folder instead")
+async def test_a_comment_reaches_the_model_and_nothing_runs(claude: ClaudeCode) -> None:
+    await claude.answers("commented", "comment", "-m", "use the scratch folder instead")
 
-    assert not (desk.project / "commented").exists()
-    assert "use the scratch folder instead" in desk.told("commented")
+    assert not (claude.project / "commented").exists()
+    assert "use the scratch folder instead" in claude.told("commented")
 
 
 @pytest.mark.timeout(900)
-def test_silence_is_a_no(hasty: Desk) -> None:
+def test_silence_is_a_no(hasty: ClaudeCode) -> None:
     hasty.runs("silent")
 
     assert not (hasty.project / "silent").exists()
@@ -267,9 +267,9 @@ def test_disconnect_puts_the_settings_back(tmp_path: Path, model: str) -> None:
     before = b'{\n  "hooks": {\n    "PreToolUse": [\n      {"matcher": "X", "hooks": []}\n    ]\n  }\n}\n'
     settings.write_bytes(before)
 
-    desk = _desk(tmp_path, model, "hook", CONFIG)
+    claude = _claude_code(tmp_path, model, "hook", CONFIG)
     hooks = json.loads(settings.read_text())["hooks"]["PreToolUse"]
-    desk.toolcrib("disconnect", "claude")
+    claude.toolcrib("disconnect", "claude")
 
     assert [hook["matcher"] for hook in hooks] == ["*", "X"]
     assert settings.read_bytes() == before

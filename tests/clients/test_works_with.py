@@ -107,7 +107,7 @@ def _outcome(runs: Runs, name: str, transport: str, part: str) -> str:
     if "tool_output" not in told or path not in told:
         return _instead(said)
     assert ran(there.home).count(path) == 1
-    by = there.desk.approver(path)
+    by = there.watcher.approver(path)
     assert (by == USER) == (part == ATTENDED), by
     return ""
 

@@ -23,7 +23,7 @@ from clients.models import ChatModel, Conversation, ResponsesModel, chat_model, 
 from clients.script import UNATTENDED, config, printed
 from rig import PATIENCE, Hearing, free_port, node_env, serving
 
-__all__ = ["CONNECTED", "TOOLCRIB", "TRANSPORTS", "Desk", "World", "world"]
+__all__ = ["CONNECTED", "TOOLCRIB", "TRANSPORTS", "ApprovalWatcher", "World", "world"]
 
 TOOLCRIB: Final = str(Path(sys.executable).with_name("toolcrib"))
 TRANSPORTS: Final = ("stdio", "http")
@@ -36,7 +36,7 @@ _GRACE_SECONDS: Final = 3.0
 Row = Mapping[str, Any]
 
 
-class Desk:
+class ApprovalWatcher:
     """Somebody in another terminal: watches what is asked, and says yes where nobody is at the client."""
 
     def __init__(self, env: Mapping[str, str], cwd: Path) -> None:
@@ -45,7 +45,7 @@ class Desk:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> ApprovalWatcher:
         """Begin to watch."""
         command = [TOOLCRIB, "approvals", "watch", "--json"]
         quiet = subprocess.DEVNULL
@@ -108,7 +108,7 @@ class World:
     """The identity of the ledger's long result."""
     chat: ChatModel
     responses: ResponsesModel
-    desk: Desk
+    watcher: ApprovalWatcher
 
     @property
     def project(self) -> Path:
@@ -143,7 +143,7 @@ def world(transport: str, home: Path, chats: Script, codex: Script) -> Generator
             artifact=artifact,
             chat=stack.enter_context(chat_model(home / "model", chats(transport, artifact))),
             responses=stack.enter_context(responses_model(codex(transport, artifact))),
-            desk=stack.enter_context(Desk(env, home / "project")),
+            watcher=stack.enter_context(ApprovalWatcher(env, home / "project")),
         )
 
 

@@ -20,8 +20,7 @@ from toolcrib.core.schema.example import example
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.access import Access
 from toolcrib.mcp.auth.login_store import FileLogins
-from toolcrib.mcp.client.limits import McpLimits
-from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.net.oauth.flow import Person
 from toolcrib.net.oauth.spec import OAuthSpec
 from toolcrib.sources.mcp.source import McpSource

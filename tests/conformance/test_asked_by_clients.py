@@ -22,14 +22,14 @@ from toolcrib.core.approval import Approval, Settlement
 from toolcrib.store.store import Store
 
 Mode = Literal["legacy", "2026-07-28"]
-Reply = Callable[["Desk", str, Mapping[str, Any]], Awaitable[dict[str, Any] | None]]
+Reply = Callable[["Gateway", str, Mapping[str, Any]], Awaitable[dict[str, Any] | None]]
 """Answers a question: gets its message and its form, returns the content of an accepted form, or None to decline."""
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class Gateway:
     """A served Toolcrib and the store behind it, as another process sees it."""
 
     home: Home
@@ -74,14 +74,14 @@ class Desk:
 
 
 @asynccontextmanager
-async def serving(folder: Path, **told: Any) -> AsyncGenerator[Desk]:
+async def serving(folder: Path, **told: Any) -> AsyncGenerator[Gateway]:
     home = Home(folder=folder)
     config = Path(home.config)
     config.write_text(json.dumps(json.loads(config.read_text()) | told))
     command = [TOOLCRIB, "serve", "--config", str(config), "--http", "--port", "0"]
     async with await anyio.open_process(command, env=home.environ, cwd=folder) as process:
         try:
-            yield Desk(home=home, url=await _announced(process))
+            yield Gateway(home=home, url=await _announced(process))
         finally:
             process.terminate()
 
@@ -98,7 +98,7 @@ async def _announced(process: anyio.abc.Process) -> str:
 
 
 def saying(**content: Any) -> Reply:
-    async def reply(desk: Desk, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def reply(gateway: Gateway, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
         return content or None
 
     return reply
@@ -113,15 +113,15 @@ def told(result: mcp_types.CallToolResult) -> tuple[str, str]:
 @ERAS
 async def test_what_the_user_answers_is_what_happens(tmp_path: Path, mode: Mode) -> None:
     by = "the client's user"
-    async with serving(tmp_path) as desk:
-        yes = await desk.call(mode, saying(decision="yes"), "yes")
-        no = await desk.call(mode, saying(decision="no"), "no")
-        declined = await desk.call(mode, saying(), "declined")
-        comment = await desk.call(mode, saying(decision="comment", comment="use staging"), "comment")
-        edit = await desk.call(mode, saying(decision="edit", arguments='{"path": "edited"}'), "edit")
-        denied = await desk.call(mode, saying(decision="edit", arguments='{"path": "/etc/passwd"}'), "denied")
-        broken = await desk.call(mode, saying(decision="edit", arguments='{"path": 7}'), "broken")
-        found = [(row.state, row.verdict, row.by) for row in await desk.approvals()][::-1]
+    async with serving(tmp_path) as gateway:
+        yes = await gateway.call(mode, saying(decision="yes"), "yes")
+        no = await gateway.call(mode, saying(decision="no"), "no")
+        declined = await gateway.call(mode, saying(), "declined")
+        comment = await gateway.call(mode, saying(decision="comment", comment="use staging"), "comment")
+        edit = await gateway.call(mode, saying(decision="edit", arguments='{"path": "edited"}'), "edit")
+        denied = await gateway.call(mode, saying(decision="edit", arguments='{"path": "/etc/passwd"}'), "denied")
+        broken = await gateway.call(mode, saying(decision="edit", arguments='{"path": 7}'), "broken")
+        found = [(row.state, row.verdict, row.by) for row in await gateway.approvals()][::-1]
 
     assert (yes.is_error, edit.is_error) == (False, False)
     assert told(no) == told(declined) == ("denied", f"{by} refused t__erase")
@@ -129,7 +129,7 @@ async def test_what_the_user_answers_is_what_happens(tmp_path: Path, mode: Mode)
     for refused in (denied, broken):
         assert told(refused)[0] == "denied"
         assert f"{by} changed the arguments of t__erase, and it cannot run with them" in told(refused)[1]
-    assert desk.ran == ["yes", "edited"]
+    assert gateway.ran == ["yes", "edited"]
     no_answer: list[tuple[str, str, str]] = [("denied", "no", by)] * 2
     edits = [("used", "edit", by), ("denied", "edit", by), ("denied", "edit", by)]
     assert found == [("used", "yes", by), *no_answer, ("denied", "comment", by), *edits]
@@ -139,13 +139,13 @@ async def test_what_the_user_answers_is_what_happens(tmp_path: Path, mode: Mode)
 async def test_the_user_sees_the_real_tool_its_arguments_the_rule_and_the_call(tmp_path: Path, mode: Mode) -> None:
     messages = list[str]()
 
-    async def reply(desk: Desk, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def reply(gateway: Gateway, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
         messages.append(message)
         return {"decision": "no"}
 
-    async with serving(tmp_path) as desk:
-        await desk.call(mode, reply, "a\u202eb")
-        (asked,) = await desk.approvals()
+    async with serving(tmp_path) as gateway:
+        await gateway.call(mode, reply, "a\u202eb")
+        (asked,) = await gateway.approvals()
 
     (message,) = messages
     assert message == (
@@ -157,15 +157,15 @@ async def test_the_user_sees_the_real_tool_its_arguments_the_rule_and_the_call(t
 
 @ERAS
 async def test_silence_is_a_no_and_an_answer_that_comes_too_late_changes_nothing(tmp_path: Path, mode: Mode) -> None:
-    async def late(desk: Desk, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
-        await desk.until("expired")
+    async def late(gateway: Gateway, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+        await gateway.until("expired")
         return {"decision": "yes"}
 
-    async with serving(tmp_path, approvals={"timeout": 1}) as desk:
-        result = await desk.call(mode, late)
+    async with serving(tmp_path, approvals={"timeout": 1}) as gateway:
+        result = await gateway.call(mode, late)
 
     assert told(result)[0] == "denied" and "within 1 s" in told(result)[1]
-    assert desk.ran == []
+    assert gateway.ran == []
 
 
 @ERAS
@@ -173,16 +173,16 @@ async def test_silence_is_a_no_and_an_answer_that_comes_too_late_changes_nothing
 async def test_an_answer_at_the_desk_is_first_and_the_clients_own_changes_nothing(
     tmp_path: Path, mode: Mode, state: Literal["approved", "denied"]
 ) -> None:
-    async def second(desk: Desk, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def second(gateway: Gateway, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
         verdict = "yes" if state == "approved" else "no"
-        await desk.settle(Settlement(state=state, verdict=verdict, by="Ada"))
-        await desk.until("used" if state == "approved" else "denied")
+        await gateway.settle(Settlement(state=state, verdict=verdict, by="Ada"))
+        await gateway.until("used" if state == "approved" else "denied")
         return {"decision": "no" if state == "approved" else "yes"}
 
-    async with serving(tmp_path) as desk:
-        result = await desk.call(mode, second)
+    async with serving(tmp_path) as gateway:
+        result = await gateway.call(mode, second)
 
-    assert desk.ran == (["a"] if state == "approved" else [])
+    assert gateway.ran == (["a"] if state == "approved" else [])
     assert result.is_error == (state == "denied")
     if state == "denied":
         assert told(result) == ("denied", "Ada refused t__erase")
@@ -192,14 +192,14 @@ async def test_an_answer_at_the_desk_is_first_and_the_clients_own_changes_nothin
 async def test_a_client_that_cannot_ask_waits_for_the_desk_where_the_server_says_so(tmp_path: Path, mode: Mode) -> None:
     results = list[mcp_types.CallToolResult]()
 
-    async def call(desk: Desk) -> None:
-        async with Client(f"{desk.url}/flat", mode=mode) as client:
+    async def call(gateway: Gateway) -> None:
+        async with Client(f"{gateway.url}/flat", mode=mode) as client:
             results.append(await client.call_tool("t__erase", {"path": "a"}))
 
-    async with serving(tmp_path, approvals={"wait": True}) as desk, anyio.create_task_group() as group:
-        group.start_soon(call, desk)
-        await desk.until("pending")
-        await desk.settle(Settlement(state="approved", verdict="yes", by="Ada"))
+    async with serving(tmp_path, approvals={"wait": True}) as gateway, anyio.create_task_group() as group:
+        group.start_soon(call, gateway)
+        await gateway.until("pending")
+        await gateway.settle(Settlement(state="approved", verdict="yes", by="Ada"))
 
     assert [result.is_error for result in results] == [False]
-    assert desk.ran == ["a"]
+    assert gateway.ran == ["a"]

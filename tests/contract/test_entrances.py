@@ -96,7 +96,7 @@ async def wait() -> str:
 
 
 @dataclass
-class Desk:
+class RefusingApprover:
     """Refuses everything, and counts what it was asked."""
 
     asked: list[str] = field(default_factory=list[str])
@@ -106,98 +106,100 @@ class Desk:
         return Answer(verdict="no")
 
 
-Entrance = Callable[[Toolcrib, Desk, str, Mapping[str, Any]], Awaitable[bool]]
+Entrance = Callable[[Toolcrib, RefusingApprover, str, Mapping[str, Any]], Awaitable[bool]]
 """Makes one call, and says whether it ran."""
 
 
-def session_of(crib: Toolcrib, desk: Desk, profile: str = "flat") -> Session:
-    return crib.session(profile=profile, approver=desk, key="entrance")
+def session_of(crib: Toolcrib, approver: RefusingApprover, profile: str = "flat") -> Session:
+    return crib.session(profile=profile, approver=approver, key="entrance")
 
 
-async def library(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    return not (await session_of(crib, desk).call(name, given)).is_error
+async def library(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, approver).call(name, given)).is_error
 
 
-async def many(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    _, result = await session_of(crib, desk).call_many([("nothing_like_it", {}), (name, given)])
+async def many(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    _, result = await session_of(crib, approver).call_many([("nothing_like_it", {}), (name, given)])
     return not result.is_error
 
 
-async def other_spelling(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    return not (await session_of(crib, desk).call(name.upper(), given)).is_error
+async def other_spelling(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, approver).call(name.upper(), given)).is_error
 
 
-async def as_text(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    return not (await session_of(crib, desk).call(name, json.dumps(given))).is_error
+async def as_text(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, approver).call(name, json.dumps(given))).is_error
 
 
-async def by_verb(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    session = session_of(crib, desk, "adaptive")
+async def by_verb(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, approver, "adaptive")
     return not (await session.call("call_tool", {"name": name, "arguments": dict(given)})).is_error
 
 
-async def by_exec(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    session = session_of(crib, desk, "gateway")
+async def by_exec(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, approver, "gateway")
     op = session.op_of(crib.catalog.tools[name])
     return not (await session.call("tool_exec", {"op": op, "args": dict(given)})).is_error
 
 
-async def by_batch(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    session = session_of(crib, desk, "gateway")
+async def by_batch(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, approver, "gateway")
     op = session.op_of(crib.catalog.tools[name])
     result = await session.call("tool_batch", {"ops": [{"type": "exec", "op": op, "args": dict(given)}]})
     [one] = result.structured_content["results"]
     return bool(one["ok"])
 
 
-async def as_job(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    return not (await session_of(crib, desk).call(name, given, background=True)).is_error
+async def as_job(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, approver).call(name, given, background=True)).is_error
 
 
-async def started_by_model(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    session = session_of(crib, desk)
+async def started_by_model(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, approver)
     told = await session.call("start_background_task", {"tool_name": name, "arguments": dict(given)})
     return not told.is_error
 
 
-async def inside_a_verb(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    session = session_of(crib, desk, "adaptive")
+async def inside_a_verb(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, approver, "adaptive")
     inner = {"tool_name": name, "arguments": dict(given)}
     return not (await session.call("call_tool", {"name": "start_background_task", "arguments": inner})).is_error
 
 
-async def as_a_step(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+async def as_a_step(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
     await crib.slice(Workflows).add("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
-    return not (await session_of(crib, desk).call("errand", {})).is_error
+    return not (await session_of(crib, approver).call("errand", {})).is_error
 
 
-async def as_a_step_of_a_job(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+async def as_a_step_of_a_job(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
     await crib.slice(Workflows).add("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
-    told = await session_of(crib, desk).call("errand", {}, background=True)
+    told = await session_of(crib, approver).call("errand", {}, background=True)
     if told.is_error:
         return False
     return not (await crib.jobs.result(told.meta["job"], "local", PATIENCE)).is_error
 
 
-async def described(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    return not (await session_of(crib, desk).call(name, given, dry_run=True)).is_error
+async def described(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, approver).call(name, given, dry_run=True)).is_error
 
 
-async def by_alias(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    return not (await session_of(crib, desk).call({"pay": "transfer"}[name], given)).is_error
+async def by_alias(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, approver).call({"pay": "transfer"}[name], given)).is_error
 
 
-async def made_again(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    session = session_of(crib, desk)
+async def made_again(crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, approver)
     call = Call(id=crib.calls.next_id(), name=name, arguments=dict(given), session=session.state)
     return not (await crib.saved_calls.make(SavedCall.of(call.evolve(tool=crib.catalog.tools[name])))).is_error
 
 
-async def over_mcp(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any], *, era: Way, profile: str) -> bool:
+async def over_mcp(
+    crib: Toolcrib, approver: RefusingApprover, name: str, given: Mapping[str, Any], *, era: Way, profile: str
+) -> bool:
     async with at(crib, profile, era, "cautious") as seat:
         reply = await seat.use(name, dict(given))
     if "needs approval" in reply.text:  # this client cannot be asked, and the answer says so
-        desk.asked.append(name)
+        approver.asked.append(name)
     return not reply.is_error
 
 
@@ -246,10 +248,10 @@ async def test_every_entrance_decides_as_the_table_says(rules: str, entrance: En
     met: dict[str, str] = {}
     async with opened(RULES[rules]) as crib:
         for label, (name, given) in CALLS.items():
-            desk = Desk()
+            approver = RefusingApprover()
             with anyio.fail_after(PATIENCE):
-                ran = await entrance(crib, desk, name, given)
-            met[label] = "allow" if ran else "ask" if desk.asked else "deny"
+                ran = await entrance(crib, approver, name, given)
+            met[label] = "allow" if ran else "ask" if approver.asked else "deny"
 
     assert met == {label: WORDS[letter] for label, letter in zip(CALLS, EXPECTED[rules], strict=True)}
 
@@ -262,19 +264,19 @@ OTHERS = ("change", "errand", "get", "shell", "start_background_task", "view")
 @pytest.mark.parametrize("why", ["denied", "disabled", "not_in_scope"])
 async def test_what_may_not_run_runs_at_no_entrance_and_nobody_is_asked_for_it(why: str, entrance: Entrance) -> None:
     rules: Mapping[Effect, list[str]] = {"deny": ["pay"]} if why == "denied" else {}
-    desk = Desk()
+    approver = RefusingApprover()
     async with opened(rules, OTHERS if why == "not_in_scope" else None) as crib:
         if why == "disabled":
             crib.tools.disable("pay")
         with anyio.fail_after(PATIENCE):
-            ran = await entrance(crib, desk, "pay", PAYMENT)
+            ran = await entrance(crib, approver, "pay", PAYMENT)
         outcomes = {row.outcome for row in await crib.store.calls.list() if row.tool.lower() != "tool_batch"}
 
-    assert (ran, desk.asked, why in outcomes, "ok" in outcomes) == (False, [], True, False)
+    assert (ran, approver.asked, why in outcomes, "ok" in outcomes) == (False, [], True, False)
 
 
 @pytest.mark.parametrize("entrance", SIDE_DOORS.values(), ids=SIDE_DOORS)
 async def test_what_may_run_is_reached_by_a_side_door_too(entrance: Entrance) -> None:
     async with opened({"allow": ["*"]}) as crib:
         with anyio.fail_after(PATIENCE):
-            assert await entrance(crib, Desk(), "pay", PAYMENT)
+            assert await entrance(crib, RefusingApprover(), "pay", PAYMENT)

@@ -43,7 +43,7 @@ from toolcrib.registration.rest import RestApi
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.stdio import Link, converse
-from unit.toolcrib.server.fake_desk import FakeDesk, FakeSession
+from unit.toolcrib.server.fake_backend import FakeBackend, FakeSession
 from unit.toolcrib.server.wire_client import META, Site, call, initialize, serving
 
 __all__: list[str] = []
@@ -657,7 +657,7 @@ async def _unsent(message: bytes) -> Mapping[str, Any]:
 # The guard, and anything else that JSON can hold
 
 
-class BrokenDesk(FakeDesk):
+class BrokenDesk(FakeBackend):
     """Fails where no message should make it fail."""
 
     is_ready = True
@@ -676,10 +676,10 @@ class BrokenDesk(FakeDesk):
 async def test_an_unexpected_exception_is_an_internal_error_that_tells_nothing_of_the_inside(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk = BrokenDesk()
-    async with serving(desk, HttpOptions(profile="flat")) as site:
+    backend = BrokenDesk()
+    async with serving(backend, HttpOptions(profile="flat")) as site:
         broken = await site.post(initialize(), path="/broken")
-        desk.is_ready = False
+        backend.is_ready = False
         watched = await site.client.get(site.url.replace("/mcp", "/readyz"))
         assert (await site.post(initialize())).status_code == 200
 
@@ -762,7 +762,7 @@ def test_odd_messages_never_end_a_connection(
                 answered.set()
 
         async with (
-            Service(FakeDesk(), profile="flat", mode="cautious") as service,
+            Service(FakeBackend(), profile="flat", mode="cautious") as service,
             Connection(service, send) as connection,
         ):
             await connection.feed(json.dumps(initialize()).encode())

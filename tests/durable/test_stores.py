@@ -19,8 +19,8 @@ from toolcrib.core.session import SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.store.calls import CallRow
 from toolcrib.store.chain import COLUMNS, Transaction, Verification
+from toolcrib.store.definitions import Pin
 from toolcrib.store.idempotency import Conflict, Fresh, Replay
-from toolcrib.store.pins import Pin
 from toolcrib.store.store import Store
 
 # The record of calls

@@ -14,7 +14,7 @@ from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.file_changes import PendingChange, PendingKey, PendingSet
 from toolcrib.core.saved_call import SavedCall, SavedSession
 from toolcrib.errors import ToolFailure
-from toolcrib.store.registrations import RegistrationRow
+from toolcrib.store.definitions import RegistrationRow
 from toolcrib.store.store import Store
 
 NOW = 1_000_000.0

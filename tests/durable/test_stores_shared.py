@@ -14,7 +14,7 @@ from durable.places import DONE, Place, everywhere, has_table, make_call, run_ca
 from rig import eventually
 from toolcrib.errors import UsageError
 from toolcrib.store.database import packaged_migrations
-from toolcrib.store.pins import Pin
+from toolcrib.store.definitions import Pin
 from toolcrib.store.postgres import PostgresDatabase
 from toolcrib.store.sqlite import SqliteDatabase
 

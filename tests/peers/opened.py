@@ -16,8 +16,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.access import Access
-from toolcrib.mcp.client.limits import McpLimits
-from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.source import Listing
 
@@ -86,7 +85,7 @@ async def open_source(
         spec,
         environment={**os.environ, "OUR_TOKEN": "ours alone"},
         cache_dir=folder / "cache" if cache else None,
-        spill_dir=folder / "spill",
+        spill_dir=folder / "spooled",
         limits=limits,
         access=access,
     )

@@ -22,7 +22,7 @@ from Xlib.display import Display
 
 from rig.pipes import Hearing
 
-__all__ = ["SIZE", "Desk", "desk", "needs_bus", "needs_tesseract", "needs_x_server", "portal"]
+__all__ = ["SIZE", "Desktop", "desktop", "needs_bus", "needs_tesseract", "needs_x_server", "portal"]
 
 SIZE: Final = (640, 480)
 _SERVER: Final = shutil.which("Xvfb")
@@ -40,7 +40,7 @@ needs_tesseract: Final = pytest.mark.skipif(shutil.which("tesseract") is None, r
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class Desktop:
     """One X server, and our own connection to it as a program that has windows."""
 
     name: str
@@ -78,7 +78,7 @@ class Desk:
 
 
 @contextmanager
-def desk() -> Generator[Desk]:
+def desktop() -> Generator[Desktop]:
     """Start a server of `SIZE` pixels under a free name, and end it with the block."""
     assert _SERVER is not None
     reading, writing = os.pipe()
@@ -92,7 +92,7 @@ def desk() -> Generator[Desk]:
             raise RuntimeError(f"Xvfb ended with status {server.wait(timeout=60)} before it had a display")
         display = Display(name)
         try:
-            yield Desk(name=name, display=display)
+            yield Desktop(name=name, display=display)
         finally:
             display.close()
     finally:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from ..core.events import Problem
-from ..core.server_features import NOTHING, Offer
+from ..core.server_features import NO_FEATURES, ServerFeatures
 from ..errors import ToolFailure
 from . import names as naming
 
@@ -39,7 +39,7 @@ class Place:
 @dataclass(slots=True)
 class _Layer:
     prefix: bool
-    offer: Offer = NOTHING
+    features: ServerFeatures = NO_FEATURES
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names in use → the source's own."""
 
@@ -61,50 +61,50 @@ class FeatureRegistry:
         """Give `source` its place in the order; again is harmless. `prefix` as for its tools."""
         self._layers.setdefault(source, _Layer(prefix=prefix))
 
-    def put(self, source: str, offer: Offer) -> bool:
-        """Replace what `source` offers; return whether anything changed."""
+    def put(self, source: str, features: ServerFeatures) -> bool:
+        """Replace what `source` all_features; return whether anything changed."""
         self.declare(source, prefix=True)
         layer = self._layers[source]
-        if layer.offer == offer:
+        if layer.features == features:
             return False
-        layer.offer = offer
+        layer.features = features
         self._settle()
         self.version += 1
         return True
 
     def remove(self, source: str) -> bool:
         """Forget `source`; return whether anything changed."""
-        changed = source in self._layers and self.put(source, NOTHING)
+        changed = source in self._layers and self.put(source, NO_FEATURES)
         self._layers.pop(source, None)
         return changed
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Sources that have resources or prompts."""
-        return tuple(name for name, layer in self._layers.items() if not layer.offer.is_empty)
+        return tuple(name for name, layer in self._layers.items() if not layer.features.is_empty)
 
     @property
     def has_resources(self) -> bool:
         """Whether any source serves resources."""
-        return any(layer.offer.reads for layer in self._layers.values())
+        return any(layer.features.reads for layer in self._layers.values())
 
     @property
     def has_prompts(self) -> bool:
         """Whether any source has prompts."""
         return bool(self._prompts)
 
-    def offer(self, admits: Callable[[str], bool]) -> Offer:
-        """Return what those sources offer that `admits` lets through, by the names in use."""
+    def features(self, admits: Callable[[str], bool]) -> ServerFeatures:
+        """Return what those sources features that `admits` lets through, by the names in use."""
         layers = [(name, layer) for name, layer in self._layers.items() if admits(name)]
-        return Offer(
+        return ServerFeatures(
             resources=tuple(
-                self._shown(name, entry, "uri") for name, layer in layers for entry in layer.offer.resources
+                self._shown(name, entry, "uri") for name, layer in layers for entry in layer.features.resources
             ),
             templates=tuple(
-                self._shown(name, entry, "uriTemplate") for name, layer in layers for entry in layer.offer.templates
+                self._shown(name, entry, "uriTemplate") for name, layer in layers for entry in layer.features.templates
             ),
             prompts=tuple(prompt for name, layer in layers for prompt in self._prompts_of(name, layer)),
-            reads=any(layer.offer.reads for _, layer in layers),
+            reads=any(layer.features.reads for _, layer in layers),
         )
 
     def resource(self, uri: str, admits: Callable[[str], bool]) -> Place:
@@ -113,7 +113,7 @@ class FeatureRegistry:
         An unlisted URI goes to the only source that serves resources; with several sources no source is asked, nor for
         a URI that names an unknown source.
         """
-        readers = [name for name, layer in self._layers.items() if layer.offer.reads and admits(name)]
+        readers = [name for name, layer in self._layers.items() if layer.features.reads and admits(name)]
         if uri.startswith(_SCHEME):
             owner, _, rest = uri.removeprefix(_SCHEME).partition("/")
             if (source := unquote(owner)) in readers and rest:
@@ -134,7 +134,7 @@ class FeatureRegistry:
     def template(self, template: str, admits: Callable[[str], bool]) -> Place:
         """Return the owner of that URI template, or failing that of the resource. Raises `ToolFailure("not_found")`."""
         for name, layer in self._layers.items():
-            for entry in layer.offer.templates if admits(name) else ():
+            for entry in layer.features.templates if admits(name) else ():
                 if self._named(name, str(entry["uriTemplate"]), "uriTemplate") == template:
                     return Place(source=name, name=str(entry["uriTemplate"]))
         return self.resource(template, admits)
@@ -162,32 +162,32 @@ class FeatureRegistry:
         return prefixed(source, uri) if is_ours or uri in self._shared[key] else uri
 
     def _prompts_of(self, source: str, layer: _Layer) -> Iterable[Mapping[str, Any]]:
-        by_local = {str(entry["name"]): entry for entry in layer.offer.prompts}
+        by_local = {str(entry["name"]): entry for entry in layer.features.prompts}
         for name, local in layer.prompts.items():
             if self._prompts[name].source == source:
                 yield by_local[local] if name == local else {**by_local[local], "name": name}
 
     def _listing(self, uri: str, readers: Iterable[str]) -> list[str]:
-        return [name for name in readers if any(entry["uri"] == uri for entry in self._layers[name].offer.resources)]
+        return [name for name in readers if any(entry["uri"] == uri for entry in self._layers[name].features.resources)]
 
     def _templated(self, uri: str, readers: Iterable[str]) -> list[str]:
         return [
             name
             for name in readers
-            if any(matches(str(entry["uriTemplate"]), uri) for entry in self._layers[name].offer.templates)
+            if any(matches(str(entry["uriTemplate"]), uri) for entry in self._layers[name].features.templates)
         ]
 
     def _settle(self) -> None:
         """Find out anew which names several sources have."""
-        offers = [layer.offer for layer in self._layers.values()]
+        all_features = [layer.features for layer in self._layers.values()]
         self._shared = {
-            "uri": _twice(entry["uri"] for offer in offers for entry in offer.resources),
-            "uriTemplate": _twice(entry["uriTemplate"] for offer in offers for entry in offer.templates),
+            "uri": _twice(entry["uri"] for features in all_features for entry in features.resources),
+            "uriTemplate": _twice(entry["uriTemplate"] for features in all_features for entry in features.templates),
         }
         self._prompts, problems = {}, list[Problem]()
         for source, layer in self._layers.items():
             names: dict[str, str] = {}
-            for entry in layer.offer.prompts:
+            for entry in layer.features.prompts:
                 local = str(entry["name"])
                 name = naming.qualify(source, local, prefix=True) if layer.prefix else local
                 if name in self._prompts:

@@ -12,7 +12,8 @@ from typing import Final, cast
 
 import anyio
 
-from ..server.stdio import Link, messages
+from ..mcp.stdio import read_messages
+from ..server.stdio import Link
 from .approve_tool import APPROVE, NOT_FOR_MODELS, is_ours
 from .gate import PLAN, ClaudeCodeGate, ClaudeUse, Ruling
 from .hook_messages import EVENTS, HookRequest, hook_answer
@@ -56,7 +57,7 @@ async def serve_hook(gate: ClaudeCodeGate, link: Link, received: bytes = b"") ->
 
     Raises `ValueError` or `TypeError` for an invalid request: the hook then finds the connection closed, and denies.
     """
-    async for line in messages(link, received):
+    async for line in read_messages(link.receive, received):
         request = HookRequest.decode(line or b"")
         async with anyio.create_task_group() as tasks:
 

@@ -21,8 +21,8 @@ from ..core.permission import Answer, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
-from ..policy.asking.confirmation import confirmation_word
-from ..policy.asking.notifications import Board
+from ..policy.asking.answers import Board
+from ..policy.asking.questions import confirmation_word
 from ..results.redact import Redactor
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of

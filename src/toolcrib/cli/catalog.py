@@ -74,7 +74,7 @@ def tools(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0
 
     listed = run(main)
     if as_json:
-        emit_json([_row(tool) for tool in listed])
+        emit_json([_row(tool) | {"tokenizer": tokenizer().name} for tool in listed])
         return
     counter = tokenizer()
     table(

@@ -130,7 +130,9 @@ def compare(
     if svg is not None:
         _write(svg, chart(rows))
     if as_json:
-        emit_json({"tokenizer": counter.name, "queries": count, "profiles": [row.to_json() for row in rows]})
+        source = str(queries) if queries else "summaries"
+        shown = [row.to_json() for row in rows]
+        emit_json({"tokenizer": counter.name, "queries": count, "source": source, "profiles": shown})
         return
     table(_COLUMNS, ((*_cells(row, counter.shown),) for row in rows))
     source = f"{queries}" if queries else "the tools' own summaries"

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -88,10 +88,34 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     request = HookRequest(event=event, project=str(project), mode=settings.policy.mode, unanswered=options.unanswered)
     link = _joined(settings, files, overrides, project)
     if link is None:
-        said: str = _module("toolcrib.cli.desk").decide_here(settings, request, until - time.monotonic())
+        said: str = _decide_here(settings, request, until - time.monotonic())
         return said
     with link:
         return _asked(link, request, until)
+
+
+def _decide_here(settings: Settings, request: HookRequest, seconds: float) -> str:
+    """Decide in this process: the question is in the store as always, lasting answers are not stored.
+
+    Raises `UsageError` when there is no answer within `seconds`.
+    """
+    # The whole library: only without a daemon, which answers in a fraction of the time.
+    import anyio
+
+    from ..claude_code.gate import gate_of
+    from ..claude_code.hook import answer_hook
+    from ..crib import Toolcrib
+    from ..sources.settings import SourceSettings
+    from .open_crib import run
+
+    async def main() -> str:
+        bare = replace(settings, sources=SourceSettings.model_construct(builtins=False))
+        with anyio.move_on_after(seconds):
+            async with Toolcrib(bare) as crib:
+                return await answer_hook(gate_of(crib), request)
+        raise UsageError("no answer in time")
+
+    return run(main)
 
 
 def _joined(
@@ -100,13 +124,14 @@ def _joined(
     """Return a connection to the local daemon; None where there can be none. Raises `UsageError`."""
     if sys.platform == "win32":
         return None
-    joining = _module("toolcrib.cli.serve_stdio")
+    from .serve_stdio import Manners, shim_of  # POSIX only
+
     try:
-        shim = joining.shim_of(settings, files, overrides, joining.Manners(way="hook", project=project))
+        shim = shim_of(settings, files, overrides, Manners(way="hook", project=project))
     except UsageError:
         return None
     link, _ = shim.join()
-    return cast("socket.socket", link)
+    return link
 
 
 def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
@@ -143,8 +168,3 @@ def _read(arguments: Sequence[str]) -> HookOptions | None:
     if unanswered not in ("deny", "ask") or not seconds.replace(".", "", 1).isdecimal():
         return None
     return HookOptions(tuple(files), said.get("mode", ""), unanswered, float(seconds))
-
-
-def _module(name: str) -> Any:
-    """Load what only some uses need: this must be quick."""
-    return import_module(name)

@@ -53,8 +53,10 @@ def lock(
         kept = {name: source for name, source in before.sources.items() if name not in sources}
         found = Lock(sources={**kept, **found.sources})
     changes = [escape(change, lines=True) for change in compare(before, found)]
+    tools = sum(len(source.tools) for source in found.sources.values())
     if as_json:
-        emit_json({"file": str(place), "changes": changes})
+        counts = {"tools": tools, "sources": len(found.sources), "written": not check}
+        emit_json({"file": str(place), "changes": changes, **counts})
     for change in () if as_json else changes:
         out(change)
     if check:
@@ -63,7 +65,6 @@ def lock(
         note(f"everything is as {place} says")
         return
     disk.write(place, write_lock(found))
-    tools = sum(len(source.tools) for source in found.sources.values())
     note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
     if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")

@@ -28,7 +28,7 @@ from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, note, out, table
 
-__all__ = ["export_log", "list_calls", "log", "new_calls", "print_head", "verify_log"]
+__all__ = ["Wanted", "export_log", "list_calls", "log", "new_calls", "print_head", "verify_log"]
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def list_calls(
     """List the calls that were made, newest first."""
     if outcome and outcome not in (*CODES, "ok", "error", "input_required"):
         raise UsageError(f"{outcome!r} is not an outcome; there are ok, error, input_required, {', '.join(CODES)}")
-    wanted = _Wanted(
+    wanted = Wanted(
         tool=tool, outcome=outcome, principal=principal, client=client, session=session, since=_moment(since)
     )
     settings = settings_of(config)
@@ -100,7 +100,7 @@ def list_calls(
         _show(rows, as_json=as_json)
 
 
-class _Wanted(TypedDict):
+class Wanted(TypedDict):
     """The calls to list: arguments of `Calls.list`."""
 
     tool: str
@@ -112,7 +112,7 @@ class _Wanted(TypedDict):
 
 
 async def new_calls(
-    calls: Calls, wanted: _Wanted, limit: int, wait: Callable[[], Awaitable[None]]
+    calls: Calls, wanted: Wanted, limit: int, wait: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[CallRow]:
     """Yield the newest `limit` calls, oldest first, then new ones; `wait` is called where there are none."""
     found = await calls.list(**wanted, limit=limit)
@@ -127,7 +127,7 @@ async def new_calls(
             await wait()
 
 
-async def _print_new(settings: Settings, wanted: _Wanted, limit: int, *, as_json: bool) -> None:
+async def _print_new(settings: Settings, wanted: Wanted, limit: int, *, as_json: bool) -> None:
     """Print one line a call until interrupted; a store that does not exist yet is waited for."""
 
     async def wait() -> None:

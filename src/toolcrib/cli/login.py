@@ -18,10 +18,10 @@ from ..crib.storage import logins_in, open_store
 from ..errors import ToolFailure, UsageError
 from ..mcp.auth.access import Access
 from ..mcp.auth.login_store import Logins, login_key
-from ..mcp.auth.probe import knock
+from ..mcp.client.http_session import probe_auth_challenge
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
-from ..net.oauth.metadata import scopes_in
+from ..net.oauth.login import scopes_in
 from ..net.oauth.spec import OAuthSpec
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, note, out
@@ -58,7 +58,7 @@ def login(
         person = Person(show=_shown(settings.environment, browser=browser), seconds=limit)
         access = Access(spec.name, spec.url, oauth, logins, person=person)
         try:
-            challenge = await knock(spec, version("toolcrib"))
+            challenge = await probe_auth_challenge(spec, version("toolcrib"))
             try:
                 made = await access.log_in(challenge, scopes)
             except ToolFailure as failure:
@@ -76,7 +76,11 @@ def login(
     _tell(server, issuer, probed, _where(logins, spec, oauth), as_json=as_json)
 
 
-def logout(server: Annotated[str, typer.Argument(help="The server's name here.")], config: ConfigFiles = None) -> None:
+def logout(
+    server: Annotated[str, typer.Argument(help="The server's name here.")],
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
     """Forget the login to a server, and tell its authorization server that the tokens are no longer wanted."""
     settings = settings_of(config)
     spec, oauth = _remote(settings, server)
@@ -88,7 +92,11 @@ def logout(server: Annotated[str, typer.Argument(help="The server's name here.")
         finally:
             await access.aclose()
 
-    out(f"logged out of {server}" if run(main) else f"there was no login to {server}")
+    had_login = run(main)
+    if as_json:
+        emit_json({"server": server, "had_login": had_login})
+    else:
+        out(f"logged out of {server}" if had_login else f"there was no login to {server}")
 
 
 def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:

@@ -92,8 +92,13 @@ async def patience(doing: Callable[[], str]) -> AsyncGenerator[None]:
 
 def report(crib: Toolcrib) -> None:
     """Tell on standard error what could not be taken or is not known yet, one line each; a server's tools in one."""
-    for _, text in summaries(crib.problems):
-        note(text)
+    failed = {state.source: state.detail for state in crib.tools.sources if state.state in ("failed", "stale")}
+    for problem, text in summaries(crib.problems):
+        is_down = problem.code == "unavailable" and not problem.tool and not problem.hint
+        if is_down and (detail := failed.get(problem.source)):
+            # The state has the server's last output, which the problem, that models read too, has not.
+            text = f"{problem.source}: {detail} (`toolcrib doctor` checks it)"
+        note(" ".join(text.split()))
     for state in crib.tools.sources:
         if state.state == "connecting":
             note(f"{state.source}: has not answered yet; --wait gives it more seconds")

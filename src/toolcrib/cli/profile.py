@@ -118,7 +118,7 @@ def _given(target: str) -> GivenProfile | None:
 
 def _list(listed: list[Listed], *, as_json: bool) -> None:
     if as_json:
-        emit_json([asdict(one) for one in listed])
+        emit_json([asdict(one) | {"tokenizer": tokenizer().name} for one in listed])
         return
     counter = tokenizer()
     table(

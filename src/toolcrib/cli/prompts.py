@@ -13,7 +13,7 @@ import anyio
 
 from ..core.json import read_json
 from ..core.permission import Answer, Question, Verdict
-from ..policy.asking.confirmation import confirmation_word
+from ..policy.asking.questions import confirmation_word
 from ..policy.http_methods import kind_of
 from .keyboard import Plain
 from .output import note

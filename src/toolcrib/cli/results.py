@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -50,7 +50,7 @@ def list_results(
     settings = settings_of(config)
     kept = run(lambda: _open(settings).recent(principal, limit))
     if as_json:
-        emit_json([{name: value for name, value in asdict(one).items() if name != "owner"} for one in kept])
+        emit_json([_as_json(one, settings.results.keep) for one in kept])
     elif kept:
         table(_COLUMNS, [_row(one, settings.results.keep) for one in kept])
     else:
@@ -115,6 +115,15 @@ def _name(id: str) -> str:
     return id.removeprefix(URI_PREFIX)
 
 
+def _as_json(one: Artifact, keep: float) -> dict[str, Any]:
+    fields = {name: value for name, value in asdict(one).items() if name != "owner"}
+    return fields | {"kept_until": _kept_until(one, keep)}
+
+
+def _kept_until(one: Artifact, keep: float) -> float:
+    return min(one.created + keep, time.time() + keep)
+
+
 def _row(one: Artifact, keep: float) -> list[str]:
-    until = datetime.fromtimestamp(min(one.created + keep, time.time() + keep)).strftime("%Y-%m-%d %H:%M")
+    until = datetime.fromtimestamp(_kept_until(one, keep)).strftime("%Y-%m-%d %H:%M")
     return [one.id, str(one.size), until, one.trust, one.source or "-", one.mime_type]

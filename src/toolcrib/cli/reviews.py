@@ -46,7 +46,7 @@ def accept(
 
     accepted, changes = run(main)
     if as_json:
-        emit_json(changes if show else accepted)
+        emit_json({"accepted": accepted, "changes": {name: diffs for name, diffs in changes.items() if diffs}})
         return
     for server, diffs in changes.items():
         for tool, diff in diffs.items():
@@ -106,6 +106,7 @@ def trust(
         list[Path] | None, typer.Argument(help="Catalogs and folders of skills; without any, .toolcrib/ itself.")
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show what the files say.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Confirm .toolcrib/ of this project, or the catalogs and skills named, exactly as they are now.
 
@@ -120,14 +121,22 @@ def trust(
         found = [(path, disk.read(path)) for path in (*project, *profiles) if path.is_file()]
     if not found:
         raise UsageError("there is no .toolcrib/config.yaml, local.yaml or profiles/ here or in a folder above")
-    for path, content in found:
-        out(f"# {escape(str(path))}")
-        said = disk.read(path)
-        out(escape(disk.decode(said, str(path)).rstrip(), lines=True))
-        if said != content:  # of a skill, whose every file is confirmed
-            out(f"# its files: {escape(content.decode())}")
+    read = {path: disk.read(path) for path, _ in found}
+    texts = {path: disk.decode(content, str(path)) for path, content in read.items()}
+    # Of a skill every file is confirmed, by its digest; of any other file, what it says.
+    digests = {path: content.decode() for path, content in found if content != read[path]}
     if not show:
         Trust(places.directories).confirm(found)
+    if as_json:
+        shown = [{"path": str(path), "text": texts[path], "files": digests.get(path, "")} for path, _ in found]
+        emit_json({"confirmed": not show, "files": shown})
+        return
+    for path, _ in found:
+        out(f"# {escape(str(path))}")
+        out(escape(texts[path].rstrip(), lines=True))
+        if path in digests:
+            out(f"# its files: {escape(digests[path])}")
+    if not show:
         out(f"confirmed: {', '.join(escape(_short(path)) for path, _ in found)}")
 
 

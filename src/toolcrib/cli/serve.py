@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -73,20 +72,20 @@ def serve(
         **({"host": host, "port": port, "token": token} if http else {}),
     }
     if http:
-        _module("toolcrib.cli.serve_process").over_http(load(config or (), overrides), log_level)
+        from .serve_process import over_http  # loads the whole server, which the shim does not need
+
+        over_http(load(config or (), overrides), log_level)
     elif no_daemon or sys.platform == "win32":
         settings = load(config or (), desk_overrides(overrides) if desk else overrides)
-        _module("toolcrib.cli.serve_process").over_stdio(settings, log_level, *take_stdio(), desk=desk)
+        from .serve_process import over_stdio  # as above
+
+        over_stdio(settings, log_level, *take_stdio(), desk=desk)
     else:
         files = [str(file) for file in config or ()]
-        join = _module("toolcrib.cli.serve_stdio").join
+        from .serve_stdio import join  # only for clients of the local daemon
+
         manners = {} if daemon_idle is None else {"idle_seconds": daemon_idle}
         status = join(files, overrides, log_level=log_level, desk=desk, **manners)
         sys.stderr.flush()
         # The relay's other thread still waits for the client, and nothing here is worth waiting for it.
         os._exit(status)
-
-
-def _module(name: str) -> Any:
-    """Load what the chosen way needs and the others do not: serving in this process loads the world."""
-    return import_module(name)

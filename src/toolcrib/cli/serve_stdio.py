@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
@@ -111,8 +110,9 @@ def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, An
 
 
 def _serve_here(settings: Settings, log_level: str, *, desk: bool) -> None:
-    serving: Any = import_module("toolcrib.cli.serve_process")
-    serving.over_stdio(settings, log_level, *take_stdio(), desk=desk)
+    from .serve_process import over_stdio  # loads the whole server: rarely needed, a client waits for the shim
+
+    over_stdio(settings, log_level, *take_stdio(), desk=desk)
 
 
 def _say(text: str) -> None:

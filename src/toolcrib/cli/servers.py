@@ -95,6 +95,7 @@ def add(
 def remove(
     name: Annotated[str, typer.Argument(help="The server's name here.")],
     project: _InProject = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove a server or an API from your configuration."""
     target = _target(project)
@@ -104,7 +105,10 @@ def remove(
     written = remove_server(target, name) if name in servers else remove_api(target, name)
     if project:
         Trust(here().directories).confirm([(target, written)])
-    out(f"removed {name} from {target}")
+    if as_json:
+        emit_json({"server": name, "file": str(target)})
+    else:
+        out(escape(f"removed {name} from {target}"))
 
 
 def _add_api(new: NewApi, target: Path, *, project: bool) -> tuple[str, OpenApiSpec]:

@@ -410,7 +410,7 @@ def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: lis
 
 
 def _settings(values: dict[str, Any], surroundings: _Surroundings) -> Settings:
-    masked = [value for value in (*values.pop("redact", ()), values.get("token"), values.get("admin_token")) if value]
+    masked: list[str] = [*values.pop("redact", ()), values.get("token", ""), values.get("admin_token", "")]
     masked += surroundings.secrets
     masked += [text for value in values.values() for text in secret_texts(value)]
     for spec in values["servers"]:

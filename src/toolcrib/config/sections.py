@@ -17,8 +17,7 @@ from pydantic_core import PydanticCustomError
 from ..core.events import Problem
 from ..core.settings import CLIENTS, Count, Flag, Port, Section, Text, Texts, a_list_of, expected, setting
 from ..errors import UsageError
-from ..net.egress_hosts import host_pattern, private_host
-from ..net.guard import host_rule
+from ..net.guard import host_pattern, host_rule, private_host
 from ..store.store import is_url
 from ..telemetry.sdk import TelemetryOptions
 from .secrets import MIN_LENGTH, secret_values

@@ -11,11 +11,11 @@ __all__ = ["Signal"]
 
 
 class Signal:
-    """Whether the work of a call is still wanted. Lives as long as the call.
+    """Abort signal of a call. Lives as long as the call.
 
     An `async` tool is cancelled at its next pause and needs no signal. A function in a thread cannot be stopped: it
-    polls `aborted`, which any thread may do. What outlives the call (a process, a worker) can wait for `wait`, which
-    belongs to the event loop.
+    polls `aborted`, which any thread may do. Work that outlives the call (a process, a worker) can wait for `wait`,
+    which belongs to the event loop.
     """
 
     __slots__ = ("_deadline", "_event", "_outliving", "_over", "_reason", "is_starting")
@@ -41,7 +41,7 @@ class Signal:
         return self._reason or ("timeout" if self.aborted else "")
 
     async def wait(self) -> None:
-        """Return when the signal is given; never for a call that ends by itself."""
+        """Return when the signal is given; never for a call that ends normally."""
         if self._event is None:
             self._event = anyio.Event()
         if self._reason:
@@ -69,7 +69,7 @@ class Signal:
         return end
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once no work goes on any more: now, or when the last of it has ended."""
+        """Call `callback` once all work has ended: now, or with the end of the last one."""
         if self._outliving:
             self._over.append(callback)
         else:

@@ -1,13 +1,13 @@
-"""An approval: the stored question whether one call may run, what was answered, and what became of it.
+"""Approval: the stored question whether one call may run, its answer, and the outcome.
 
     pending ──► approved ──► used          the call ran, or is about to
-              │            └──────► expired       not used in time
-              ├──► denied                         the approver refused
-              ├──► expired                        no answer in time
-              └──► cancelled                      the caller left first, or no approver was available
+       │            └──────► expired       not used in time
+       ├──► denied                         the approver refused
+       ├──► expired                        no answer in time
+       └──► cancelled                      the caller left first, or no approver was available
 
-Every arrow is taken once, by one of those who try. An approval is for one call: of this definition of the tool, with
-these arguments, by this principal.
+Every transition happens once, for the first of concurrent attempts. An approval is for one call: of this definition of
+the tool, with these arguments, by this principal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["OPEN", "RESUMED", "Approval", "ApprovalState", "Settlement"]
 ApprovalState = Literal["pending", "approved", "denied", "expired", "cancelled", "used"]
 
 OPEN: Final[tuple[ApprovalState, ...]] = ("pending", "approved")
-"""States that a later moment may change by itself."""
+"""States that change with time alone."""
 RESUMED: Final = "resumed"
 """Marker in place of a job's id: the call is made while its caller waits for it."""
 
@@ -46,20 +46,20 @@ class Approval:
     hash: str
     """Over definition, canonical arguments and principal: an answer holds for this hash only."""
     arguments: str
-    """The validated arguments as JSON: whole, secrets masked, what cannot be seen written as escapes."""
+    """The validated arguments as JSON: whole, secrets masked, invisible characters escaped."""
     rule: str
     """The reason for asking."""
     created: float
     expires: float
     state: ApprovalState = "pending"
     diff: str = ""
-    """For a call that edits a file: a unified diff of what would change, escaped and masked like the arguments."""
+    """For a call that edits a file: a unified diff of the change, escaped and masked like the arguments."""
     verdict: Verdict | Literal[""] = ""
     by: str = ""
     comment: str = ""
     decided: float | None = None
     gone: bool = False
-    """The caller left: once it is approved it runs in the background or for who resumes it; its result waits here."""
+    """Whether the caller left: once approved, the call runs in the background or by `Session.resume`."""
     job: str = ""
     """The id of that job; `RESUMED` where the caller that held the answer made the call itself."""
     ran: str = ""

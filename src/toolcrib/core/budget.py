@@ -38,7 +38,7 @@ class Budgets(Section):
     identity: Budget = Budget.model_construct()
     """Of one principal on one day (UTC), over all its sessions; remembered in the store."""
     tools: Mapping[str, Budget] = setting({})
-    """Of one conversation, by a tool's name or a pattern with `*`, whose tools share it then."""
+    """Of one conversation, by a tool's name or a pattern with `*`, whose tools share the budget."""
 
 
 NO_BUDGETS: Final = Budgets.model_construct()
@@ -77,7 +77,10 @@ class Loops:
         return cls(**{key: value for key, value in given.items() if value is not None})
 
     def found(self, recent: deque[bytes], call: bytes) -> str:
-        """Return how `call` after `recent` goes in circles, in words for the model; empty when it does not."""
+        """Return the repetition that `call` after `recent` would complete, in words for the model.
+
+        Empty without one.
+        """
         seen = [*recent, call][-self.window :]
         if self.same is not None and seen.count(call) >= self.same:
             return f"the same call with the same arguments was asked for {seen.count(call)} times"
@@ -94,7 +97,7 @@ NO_LOOPS: Final = Loops()
 
 
 class Bucket:
-    """The calls that a rate has left: full at first, and filled up evenly. `now` is any clock that never goes back."""
+    """The calls left under a rate: full at first, and refilled evenly. `now` is any monotonic clock."""
 
     __slots__ = ("_filled", "_level")
 
@@ -104,7 +107,7 @@ class Bucket:
         self._filled = now
 
     def wait(self, rate: int, now: float) -> float:
-        """Return the seconds until there is a call left; 0.0 when there is one now."""
+        """Return the seconds until a call is left; 0.0 if one is left now."""
         self._level = min(float(rate), self._level + max(0.0, now - self._filled) * rate / _MINUTE)
         self._filled = now
         return 0.0 if self._level >= 1 else (1 - self._level) * _MINUTE / rate

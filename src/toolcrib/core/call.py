@@ -31,7 +31,7 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Client:
-    """The far end of a call: where its messages go, and what came with the request."""
+    """Client of a call: the receiver of its messages, and the metadata of its request."""
 
     peer: Peer | None = None
     progress_token: str | int | None = None
@@ -55,7 +55,7 @@ class Options:
     background: bool = False
     """Answer at once and let the work go on."""
     takes_task: bool = False
-    """The caller can follow a job by its id without a tool of ours: it may be answered with one."""
+    """Whether the caller can follow a job by its id without our tools: it may then be answered with one."""
     job_seconds: float | None = None
     """Time limit of a call that may go on in the background, in place of the session's limits."""
     idempotency_key: str = ""
@@ -160,7 +160,7 @@ class Call:
 
     @property
     def display_arguments(self) -> Any:
-        """The arguments as they are shown and recorded: canonical, with a reference where a kept output stands."""
+        """The arguments for display and records: canonical, with references in place of artifacts."""
         display = self.arguments
         for reference in self.references:
             display = _replaced(display, reference.path, reference.display)

@@ -1,4 +1,4 @@
-"""Context of a running tool: what it may know and do besides its arguments.
+"""Context of a running tool: the caller, the session's settings, and services.
 
 A `Context` lives as long as one call. Function tools receive it by annotating a parameter with `Context`; sources
 receive it with every call.
@@ -37,11 +37,11 @@ class Peer(Protocol):
         ...
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification that belongs to this call; dropped silently once the client is gone."""
+        """Send a notification that belongs to this call; dropped silently once the client has left."""
         ...
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask the client something; raises `ToolFailure` when it cannot, will not, or is gone."""
+        """Send a request to the client; raises `ToolFailure` when it cannot, will not, or has left."""
         ...
 
 
@@ -115,7 +115,7 @@ class Context:
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context values of the session, for arguments that a tool declares `explicit`."""
     user: str = ""
-    """Whom the conversation serves; no right hangs on it."""
+    """User of the conversation; it carries no rights."""
     deadline: float = float("inf")
     """On the clock of `time.monotonic`."""
     peer: Peer | None = None

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "Member", "Node", "Path", "unique", "without"]
 
 MAX_BYTES = 1 << 20
-"""Largest configuration file of ours that is read (security.md T18)."""
+"""Maximum size of a configuration file (security.md T18)."""
 
 MAX_DEPTH = 64
 """Deepest nesting of any document."""
@@ -121,7 +121,7 @@ class Member:
 
 
 def unique(members: Sequence[Member], file: str) -> tuple[Member, ...]:
-    """Return `members`; raises `ConfigError` when a key stands twice (one of the two would be lost silently)."""
+    """Return `members`; raises `ConfigError` for a duplicate key (one of the two would be lost silently)."""
     seen: dict[str, Member] = {}
     for member in members:
         first = seen.setdefault(member.key, member)

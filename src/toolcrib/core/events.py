@@ -10,7 +10,7 @@ __all__ = ["CallFinished", "CatalogChanged", "Event", "Problem", "SourceState"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that could not be loaded, with its reason; everything beside it goes on working."""
+    """Something that could not be loaded, with its reason; everything else continues to work."""
 
     source: str
     code: str

@@ -306,10 +306,10 @@ class Configuration(Protocol):
         ...
 
     async def update(self, key: str, value: str | float | bool) -> Setting:
-        """Write a setting into the user's file, comments kept; return it as it will be.
+        """Write a setting into the user's file, keeping comments; return its new state.
 
-        Raises `ToolFailure`: `denied` for what only the user changes, `invalid_arguments` for a value that it cannot
-        have, `tool_error` where the file cannot be changed, `unavailable` without such a file.
+        Raises `ToolFailure`: `denied` for a setting that only the user changes, `invalid_arguments` for an invalid
+        value, `tool_error` if the file cannot be changed, `unavailable` without such a file.
         """
         ...
 
@@ -326,7 +326,7 @@ class Insight(Protocol):
         ...
 
     async def usage(self) -> Mapping[str, Any]:
-        """Return calls and estimated tokens, of the session by tool, and what its budgets leave."""
+        """Return calls and estimated tokens of the session, by tool, and the rest of its budgets."""
         ...
 
     async def events(self, *, limit: int, tool: str = "", outcome: str = "") -> list[Mapping[str, Any]]:
@@ -342,7 +342,7 @@ class Host(Protocol):
     """Services of the crib for running tools."""
 
     def configuration(self, owner: str) -> Configuration:
-        """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
+        """Return the configuration. Raises `ToolFailure("denied")` unless `owner` runs the crib."""
         ...
 
     def insight(self, owner: str, session: str) -> Insight:

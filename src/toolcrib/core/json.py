@@ -104,7 +104,7 @@ def _default(value: object) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Return compact UTF-8 JSON. Raises `TypeError` for what JSON cannot hold (NaN becomes null)."""
+    """Return compact UTF-8 JSON. Raises `TypeError` for unsupported values (NaN becomes null)."""
     return orjson.dumps(value, default=_default)
 
 
@@ -119,10 +119,10 @@ def loads(text: bytes | str) -> Any:
 
 
 def read_json(text: bytes | str, *, limit: int = MESSAGE_BYTES, strict: bool = False) -> Any:
-    """Parse JSON from outside, of at most `limit` bytes (characters of a `str`) and `MAX_DEPTH` levels.
+    """Parse external JSON of at most `limit` bytes (characters of a `str`) and `MAX_DEPTH` levels.
 
-    `strict` also refuses what two readers could take differently: duplicate keys, and integers beyond 64 bits, which
-    this one would round. Raises `ValueError`: `JsonTooDeep`, `JsonTooLarge`, `JsonError`, or the parser's own.
+    `strict` also refuses ambiguous JSON: duplicate keys, and integers beyond 64 bits, which this parser would round.
+    Raises `ValueError`: `JsonTooDeep`, `JsonTooLarge`, `JsonError`, or the parser's own.
 
     The check of the depth is linear: nothing for a short text, a count of brackets for a medium one, one pass of the
     writer for the rest. Measured: 0.1 µs for 200 bytes, 1 µs for 1 KB, 7 µs for 10 KB, where parsing takes 7 µs.

@@ -30,7 +30,7 @@ class Decision:
 
     effect: Effect
     rule: str
-    """The deciding rule or mode, in words to look up: `deny git__push (config)`, `mode cautious: a write asks`."""
+    """The deciding rule or mode, for display: `deny git__push (config)`, `mode cautious: a write asks`."""
     named: bool = field(default=False, compare=False)
     """Whether an allow names this very tool, and no pattern or kind: it holds where untrusted content was read, too."""
 
@@ -45,11 +45,11 @@ class Question:
     decision: Decision
     principal: str
     diff: str = ""
-    """For a call that edits a file: a unified diff of what would change."""
+    """For a call that edits a file: a unified diff of the change."""
     approval: str = ""
-    """The id of the stored question, for those who answer elsewhere."""
+    """The id of the stored question, for answers from elsewhere."""
     shown: str = ""
-    """The arguments for a person: JSON, whole, secrets masked, what cannot be seen written as escapes."""
+    """The arguments for a person: JSON, whole, secrets masked, invisible characters escaped."""
     hash: str = ""
     """Hash that binds the answer: tool, definition, arguments and principal."""
     expires: float | None = None

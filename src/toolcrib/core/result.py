@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ..errors import ToolFailure
 from .json import encodable
 
-__all__ = ["Spill", "ToolError", "ToolResult", "Trust"]
+__all__ = ["SpooledResult", "ToolError", "ToolResult", "Trust"]
 
 Trust = Literal["local", "reviewed", "untrusted"]
 """Origin of a result's text: this machine and its operator; a source that they vouch for; strangers."""
@@ -40,7 +40,7 @@ class ToolError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spill:
+class SpooledResult:
     """An output too large for memory, on disk and still raw. The `limit` step turns it into an artifact and deletes it.
 
     `path` holds the text itself (UTF-8) or, when `mime_type` is application/json, the raw `result` object as the
@@ -64,7 +64,7 @@ class ToolResult:
     error: ToolError | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """For callers, never for the model: latency, the rule that decided, the artifact, the call id."""
-    spill: Spill | None = None
+    spooled: SpooledResult | None = None
     input_required: Mapping[str, Any] | None = None
     """MCP 2026-07-28: the tool asks for input first (`inputRequests`, `requestState`); neither success nor failure."""
 
@@ -81,9 +81,8 @@ class ToolResult:
     @classmethod
     def of_failure(cls, failure: ToolFailure) -> ToolResult:
         """Build the error result for `failure`."""
-        message, hint, details = encodable(
-            [failure.message, failure.hint, failure.details]
-        )  # it may repeat the caller's text
+        # the failure may repeat the caller's text
+        message, hint, details = encodable([failure.message, failure.hint, failure.details])
         text = f"{failure.code}: {message}"
         if hint:
             text = f"{text}\n{hint}"

@@ -42,7 +42,7 @@ class Command:
     folders: tuple[Path, ...]
     """Writable folders; guarded files in them (`.git/hooks`, `.git/config`) stay read-only."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Beside the harmless part of ours, which is all that it gets otherwise."""
+    """Variables beside the harmless part of our environment, which every command gets."""
     readable: tuple[Path, ...] = ()
     """Readable paths beside the programs of the machine."""
     read_only: bool = False
@@ -84,7 +84,7 @@ class Running(Protocol):
         ...
 
     async def read(self) -> tuple[Literal["stdout", "stderr"], bytes] | None:
-        """Return the next output, as soon as there is some; None when there will be none. A terminal has stdout."""
+        """Return the next output once available; None at the end. A terminal has stdout only."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -126,10 +126,10 @@ class Sandbox(Protocol):
 
 
 class Outlet(Protocol):
-    """Stands between commands and the network."""
+    """Egress service: it connects commands with permitted destinations."""
 
     async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
-        """Serve what connects to `listener`, a socket inside of a sandbox, until it is cancelled.
+        """Serve connections to `listener`, a socket inside of a sandbox, until it is cancelled.
 
         Only destinations in `reach` can be connected to; each refusal is reported, in words for the model.
         """

@@ -73,7 +73,7 @@ class SavedSession:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the session of what `dataclasses.asdict` made of it, and JSON of that."""
+        """Return the session from the form of `dataclasses.asdict`, or JSON of that."""
         given: dict[str, Any] = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         for name in ("allowed", "exact", "contexts", "disabled", "roots"):
             if given.get(name) is not None:
@@ -145,7 +145,7 @@ class SavedCall:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the call of what `to_json` gave; keys that a newer Toolcrib wrote are left out."""
+        """Return the call from the form of `to_json`; keys of a newer Toolcrib are left out."""
         given: dict[str, Any] = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         given["session"] = SavedSession.from_json(values["session"])
         return cls(**given)

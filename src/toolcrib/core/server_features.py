@@ -9,12 +9,12 @@ from typing import Any, Final, Protocol, runtime_checkable
 from .context import Context
 from .result import ToolResult
 
-__all__ = ["EMPTY_ROLE", "NOTHING", "ROLE", "Offer", "Offering", "Offers", "WithSkills"]
+__all__ = ["EMPTY_ROLE", "NO_FEATURES", "ROLE", "FeatureReader", "ServerFeatures", "WithFeatures", "WithSkills"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """Everything that one source offers now beside tools, or all sources together. Frozen; a later one replaces it."""
+class ServerFeatures:
+    """Resources and prompts of one source, or of all sources. Frozen; a change makes a new one."""
 
     resources: tuple[Mapping[str, Any], ...] = ()
     templates: tuple[Mapping[str, Any], ...] = ()
@@ -28,17 +28,17 @@ class Offer:
         return not (self.reads or self.prompts)
 
 
-NOTHING: Final = Offer()
+NO_FEATURES: Final = ServerFeatures()
 
 
 ROLE = "io.toolcrib/role"
 """Key in the `_meta` of a content block of a prompt: its role."""
 EMPTY_ROLE = ""
-"""The role of a block that only announces whose words follow; not a message of the prompt."""
+"""The role of a block that only announces the next speaker; not a message of the prompt."""
 
 
-class Offers(Protocol):
-    """Asked by the names that the source gave. Lives as long as the source."""
+class FeatureReader(Protocol):
+    """Reader of a source's resources and prompts, by the source's own names. Lives as long as the source."""
 
     on_update: Callable[[str], None]
     """Called with each watched resource that changed; the crib sets it."""
@@ -74,15 +74,15 @@ class WithSkills(Protocol):
     """A source of skills."""
 
     def skill_entries(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what `skills/list` of the MCP skills extension answers with."""
+        """Return the entries for `skills/list` of the MCP skills extension."""
         ...
 
 
 @runtime_checkable
-class Offering(Protocol):
-    """A source that has offers."""
+class WithFeatures(Protocol):
+    """A source that has resources or prompts."""
 
     @property
-    def offers(self) -> Offers:
-        """Whom to ask."""
+    def features(self) -> FeatureReader:
+        """Reader of its resources and prompts."""
         ...

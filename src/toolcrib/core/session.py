@@ -204,7 +204,7 @@ class Audience:
     """Reader of the tool list and of the results."""
 
     grows: bool = True
-    """Whether the tool list may grow as the session activates tools; False over MCP, whose list must stand still."""
+    """Whether the tool list may grow as the session activates tools; False over MCP, whose list is fixed."""
     is_client: bool = False
     """Whether an MCP client reads the results: a host with limits of its own."""
 
@@ -263,7 +263,7 @@ class SessionState:
         return cast("_State", state)
 
     def includes(self, name: str) -> bool:
-        """Whether the name is in scope: whether this session may know of such a tool at all."""
+        """Whether the name is in scope: whether this session may learn of such a tool at all."""
         scope = self.scope
         return (scope.allowed is None or name in scope.allowed) and (scope.exact is None or name in scope.exact)
 

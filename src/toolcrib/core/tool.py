@@ -40,7 +40,7 @@ CapabilityType = Literal["TOOL", "SKILL", "CODE"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """The record of one capability, without what `Tool` has a word for (tags, level, schema)."""
+    """The record of one capability, without the fields of `Tool` itself (tags, level, schema)."""
 
     type: CapabilityType = "TOOL"
     subtype: str = ""
@@ -65,7 +65,7 @@ class Capability:
     """Arguments that a session's context never fills: left out, they mean something of their own."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what differs from a plain tool, as JSON."""
+        """Return the differences from a plain tool, as JSON."""
         if self is PLAIN:
             return {}
         return {
@@ -173,7 +173,7 @@ class VersionInfo:
     replaced_by: str = ""
     """The name of the tool to use instead."""
     migrations: Mapping[str, Migrates] = field(default_factory=dict[str, Migrates])
-    """By older version, what makes its arguments those of this one; see `core.versions`."""
+    """Migrations of arguments by older version; see `core.versions`."""
     older: tuple[Tool, ...] = ()
     """The other versions under its name, the next best first; they have none themselves."""
 
@@ -184,7 +184,7 @@ class VersionInfo:
 
     @property
     def is_told(self) -> bool:
-        """Whether there is more than a version."""
+        """Whether there are fields besides the version."""
         return bool(self.deprecated or self.migrations or self.older)
 
 
@@ -205,7 +205,7 @@ class Execution:
     A dotted name reaches into an argument, through lists too: `operations.path`.
     """
     background_after: float | None = None
-    """Seconds after which a call goes on in the background; None never does."""
+    """Seconds after which a call continues in the background; None never does."""
     streaming: bool = False
     """True: yields its result in pieces."""
 
@@ -243,8 +243,8 @@ EVERY_SESSION: Final = Availability()
 class Tool:
     """One callable capability. Lives as long as a catalog that holds it; never changes.
 
-    `name` is unique in a catalog and fits every model API (see `catalog.names`); `local_name` is what its source
-    calls it. Schemas are JSON Schema 2020-12 as the source gave them and must not be mutated.
+    `name` is unique in a catalog and valid for every model API (see `catalog.names`); `local_name` is the source's own
+    name. Schemas are JSON Schema 2020-12 as the source gave them and must not be mutated.
     """
 
     name: str
@@ -319,7 +319,7 @@ class Tool:
 
     @property
     def migrations(self) -> Mapping[str, Migrates]:
-        """By older version, what makes its arguments those of this one."""
+        """Migrations of arguments by older version."""
         return self.version_info.migrations
 
     @property

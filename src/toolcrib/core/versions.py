@@ -97,7 +97,7 @@ def _read(where: str, raw: Any, known: Mapping[str, Any]) -> Migration:
 
 
 def order(version: str) -> tuple[Any, ...]:
-    """Return what sorts versions as people read them: 1.9 before 1.10, 2.0rc1 before 2.0, which is 2 as well."""
+    """Return a sort key for versions in the usual order: 1.9 before 1.10, 2.0rc1 before 2.0, which equals 2."""
     release, rest = cast("re.Match[str]", _RELEASE.match(version.lower().partition("+")[0])).groups()
     numbers = [int(part) for part in _PARTS.findall(release or "")]
     while numbers and not numbers[-1]:

@@ -101,7 +101,7 @@ class Workspace(Protocol):
         ...
 
     async def read_many(self, paths: Sequence[str], *, limit: int | None = None) -> Sequence[bytes | ToolFailure]:
-        """Return what `read` returns or raises for each path, in their order: cheaper for many small files."""
+        """Return the content or the error for each path, in their order: cheaper than `read` for many small files."""
         ...
 
     async def write(self, path: str, content: bytes) -> Written:
@@ -113,7 +113,7 @@ class Workspace(Protocol):
         ...
 
     async def remove(self, path: str, *, recursive: bool = False) -> Sequence[Written]:
-        """Take a file, or a folder, away; a folder with something in it needs `recursive`."""
+        """Remove a file, or a folder; a folder with content needs `recursive`."""
         ...
 
     async def move(self, source: str, target: str) -> Written:

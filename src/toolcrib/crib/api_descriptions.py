@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -76,11 +75,12 @@ class ApiShelf:
 
     async def fetch(self, url: str) -> bytes:
         """Return the description at a URL; 64 MiB at most."""
-        fetching = import_module("..sources.openapi.description", __package__)
-        if not fetching.is_url(url):
+        from ..sources.openapi.description import fetch, is_url  # slow to load: few cribs fetch descriptions
+
+        if not is_url(url):
             raise ToolFailure("invalid_arguments", f"{url!r} is no web address")
         try:
-            return cast("bytes", await fetching.fetch(url, Guard.for_tools(self._private_hosts)))
+            return await fetch(url, Guard.for_tools(self._private_hosts))
         except UsageError as error:
             raise ToolFailure("tool_error", str(error)) from error
 
@@ -161,11 +161,12 @@ class ApiShelf:
 
     async def _start(self, file: Path, place: ApiPlace) -> _Opened:
         document = await anyio.to_thread.run_sync(self._read, file, place.name)
-        made = import_module("..sources.openapi.source", __package__).OpenApiSource
+        from ..sources.openapi.source import OpenApiSource  # as above
+
         auth = tuple(map(_auth, place.auth))
         settings = ApiSettings(base_url=place.base_url, auth=auth, private_hosts=self._private_hosts)
         listed: list[Any] = []
-        source = made(file.stem, document.root, settings=settings, cache_dir=self._scratch)
+        source = OpenApiSource(file.stem, document.root, settings=settings, cache_dir=self._scratch)
         try:
             await source.open(listed.append)
             await source.ready()

@@ -24,8 +24,7 @@ from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals, Ways, settlement_of
-from ..policy.asking.blanket_approvals import remember
-from ..policy.asking.notifications import Board
+from ..policy.asking.answers import Board, remember
 from ..policy.asking.questions import diff_of, refused
 from ..policy.decision import Policy
 from ..results.redact import Redactor

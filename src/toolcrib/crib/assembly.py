@@ -16,7 +16,7 @@ from ..dispatch.budgets import Spending
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps
 from ..jobs.job import Jobs
-from ..policy.asking.notifications import Board
+from ..policy.asking.answers import Board
 from ..policy.decision import Policy
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter

@@ -19,7 +19,7 @@ from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.content import Enrich, Enricher
 from ..errors import ToolFailure, UsageError
 from ..jobs.job import Job
-from ..policy.asking.blanket_approvals import rest
+from ..policy.asking.answers import rest
 from ..store.store import Store
 from .listeners import Listeners
 from .session_table import Runtimes, SessionTable

@@ -21,11 +21,11 @@ from ..catalog.registry import Registry
 from ..catalog.resources import FeatureRegistry
 from ..core.events import CatalogChanged, Problem
 from ..core.hidden_characters import escape
-from ..core.server_features import NOTHING
+from ..core.server_features import NO_FEATURES
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.source import Amendment, Listing
-from ..store.pins import Pin
+from ..store.definitions import Pin
 from ..store.store import Store
 from ..system.tasks import Background
 from .listeners import Listeners
@@ -215,7 +215,7 @@ class Intake:
         self._change(
             lambda: self._registry.put(source, outcome.tools, problems=problems, withheld=outcome.withheld, about=about)
         )
-        self._shelve(self.shelf.put(source, listing.offer if is_reviewed else NOTHING))
+        self._shelve(self.shelf.put(source, listing.features if is_reviewed else NO_FEATURES))
 
     def amend(self, source: str, change: Amendment) -> None:
         """Take what came and went of a trusted source: at the price of the change, not of all its tools."""

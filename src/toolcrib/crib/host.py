@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
@@ -38,6 +37,10 @@ from .storage import Folders
 from .text_meaning import Meaning, mixed
 from .tools import ToolRegistry
 from .views import Views
+
+if TYPE_CHECKING:
+    from ..net.client import WebClient
+    from .api_descriptions import ApiShelf
 
 __all__ = ["Collection", "Hosting", "InsightParts", "SessionInsight"]
 
@@ -335,7 +338,7 @@ class Hosting:
         self._mask = redactor.value
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
-        self._apis: Any = None
+        self._apis: ApiShelf | None = None
         self._work: Background | None = None
         self._starting = anyio.Lock()
         self._is_filling = False
@@ -373,10 +376,10 @@ class Hosting:
     def apis(self) -> Apis:
         """HTTP APIs by their descriptions. What they need is loaded now: most cribs have none."""
         if self._apis is None:
-            self._apis = import_module("toolcrib.crib.api_descriptions").ApiShelf(
-                self._folders.for_tools, self._private
-            )
-        return cast("Apis", self._apis)
+            from .api_descriptions import ApiShelf  # slow to load: few cribs have API descriptions
+
+            self._apis = ApiShelf(self._folders.for_tools, self._private)
+        return self._apis
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -440,7 +443,7 @@ class _GuardedWeb:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._client: Any = None
+        self._client: WebClient | None = None
 
     async def send(
         self,
@@ -452,11 +455,12 @@ class _GuardedWeb:
         seconds: float = 30.0,
         redirects: bool = True,
     ) -> Page:
-        net = import_module("toolcrib.net.client")
+        from ..net.client import WebClient, WebRequest  # the HTTP client is slow to load: few tools use it
+
         if self._client is None:
-            self._client = net.WebClient(self._guard)
+            self._client = WebClient(self._guard)
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
-        request = net.WebRequest(method=method.upper(), url=url, headers=lowered, content=content)
+        request = WebRequest(method=method.upper(), url=url, headers=lowered, content=content)
         try:
             answer = await self._client.send(request, seconds=seconds, redirects=redirects)
         except NetFailure as failure:

@@ -6,10 +6,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 
@@ -37,6 +36,9 @@ from .session_table import SessionTable
 from .storage import place_of
 from .tools import ToolRegistry
 from .views import Views
+
+if TYPE_CHECKING:
+    from ..jobs.dbos_queue import DbosQueue
 
 __all__ = ["follow_catalog", "jobs_at", "jobs_of", "mount_jobs"]
 
@@ -134,8 +136,8 @@ def jobs_of(
         where = place
         if isinstance(place, Path):  # the stores of several programs may lie in one folder
             where = place.with_name(f"{place.stem}.jobs.db" if settings.store.path else "jobs.db")
-        module: Any = await to_thread.run_sync(import_module, "toolcrib.jobs.dbos_queue")  # takes a second
-        return module.DbosQueue(where, await store.jobs.queue(), limits.working)
+        queue_type = await to_thread.run_sync(_dbos_queue)
+        return queue_type(where, await store.jobs.queue(), limits.working)
 
     return DurableJobs(
         tell,
@@ -145,6 +147,12 @@ def jobs_of(
         runner=_JobRunner(store, tools, views, saved_calls, limits),
         queue=queue,
     )
+
+
+def _dbos_queue() -> type[DbosQueue]:
+    from ..jobs.dbos_queue import DbosQueue  # of the extra `durable`, and takes a second to load: for a thread
+
+    return DbosQueue
 
 
 def jobs_at(store: Store, limits: JobLimits) -> DurableJobs:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
@@ -67,7 +66,7 @@ class Loader:
         there, url = await anyio.to_thread.run_sync(_place, path)
         if url:
             await self._mount(
-                _make("openapi", "OpenApiSource", name or self._unused(urlsplit(url).hostname or "api"), url),
+                _openapi(name or self._unused(urlsplit(url).hostname or "api"), url),
                 prefix=True,
             )
             return
@@ -91,7 +90,7 @@ class Loader:
                 )
                 self._tools.report(Problem(source=str(spec.path), code="bad_config", message=message))
                 continue
-            source = _make("yaml", "YamlSource", name, spec.path, self._options(spec))
+            source = _catalog(name, spec.path, self._options(spec))
             await self._tools.mount_source(source, prefix=False, trusted=True)
         if settings.sources.skills is not None:
             source = await anyio.to_thread.run_sync(_skills, self._unused("skills"), settings, settings.sources.skills)
@@ -104,11 +103,13 @@ class Loader:
 
     def _source(self, kind: Kind, path: Path, name: str) -> Source:
         if kind == "catalog":
-            return _make("yaml", "YamlSource", name, path, self._options(CatalogSpec(path=path)))
+            return _catalog(name, path, self._options(CatalogSpec(path=path)))
         if kind == "skills":
             root = SkillRoot.named(path if path.is_dir() else path.parent)
-            return _make("skills", "SkillsSource", name, (root,))
-        return _make("openapi", "OpenApiSource", name, path)
+            from ..sources.skills.source import SkillsSource  # only for cribs with skills
+
+            return SkillsSource(name, (root,))
+        return _openapi(name, path)
 
     def _options(self, spec: CatalogSpec) -> YamlOptions:
         settings = self._settings
@@ -194,17 +195,24 @@ def _by_yaml(text: str) -> Kind | None:
     return found
 
 
-def _make(kind: str, name: str, *arguments: Any) -> Source:
-    """Make a source whose module is loaded now: who uses none of a kind does not wait for it."""
-    module = import_module(f"..sources.{kind}.source", __package__)
-    return cast("Source", getattr(module, name)(*arguments))
+def _openapi(name: str, place: str | Path) -> Source:
+    from ..sources.openapi.source import OpenApiSource  # the HTTP client is slow to load: few cribs have APIs
+
+    return OpenApiSource(name, place)
+
+
+def _catalog(name: str, path: Path, options: YamlOptions) -> Source:
+    from ..sources.yaml.source import YamlSource  # only for cribs with catalogs
+
+    return YamlSource(name, path, options)
 
 
 def _skills(name: str, settings: Settings, spec: SkillsSpec) -> Source:
     confirmed, record = _trust(settings)
-    module = import_module("..sources.skills.source", __package__)
-    options = module.SkillsOptions(groups=_groups(spec.groups), trusted=confirmed, also_watched=(record,))
-    return cast("Source", module.SkillsSource(name, spec.roots, options))
+    from ..sources.skills.source import SkillsOptions, SkillsSource  # only for cribs with skills
+
+    options = SkillsOptions(groups=_groups(spec.groups), trusted=confirmed, also_watched=(record,))
+    return SkillsSource(name, spec.roots, options)
 
 
 def _groups(path: Path | None) -> SkillGroups:
@@ -235,7 +243,8 @@ async def mount_apis(settings: Settings, tools: ToolRegistry, cache: Path | None
             message = f"it is not mounted: something else is named {spec.name}; give one of the two another name"
             tools.report(Problem(source=f"sources.openapi.{spec.name}", code="bad_config", message=message))
             continue
-        # Loaded now, for it brings the HTTP client: who has no API does not wait for that.
-        made = import_module("..sources.openapi.source", __package__).OpenApiSource.of(spec, cache_dir=cache)
+        from ..sources.openapi.source import OpenApiSource  # the HTTP client is slow to load: few cribs have APIs
+
+        made = OpenApiSource.of(spec, cache_dir=cache)
         tools.identify(spec.name, spec.identity)
-        await tools.mount_source(cast("Source", made), accept=settings.sources.accept)
+        await tools.mount_source(made, accept=settings.sources.accept)

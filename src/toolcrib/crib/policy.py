@@ -9,8 +9,7 @@ from ..config import Settings
 from ..core.session import Scope, SessionState
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
-from ..policy.rule_layers import Layers
-from ..policy.rules import check_rules, parse_rules
+from ..policy.rules import Layers, check_rules, parse_rules
 from .options import SessionOptions
 from .profiles import ProfileRegistry
 

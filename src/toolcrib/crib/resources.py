@@ -18,7 +18,7 @@ from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
 from ..core.result import ToolResult
-from ..core.server_features import Offer, Offering, Offers, WithSkills
+from ..core.server_features import FeatureReader, ServerFeatures, WithFeatures, WithSkills
 from ..core.session import SessionState
 from ..core.tool import Annotations, Tool
 from ..disclosure.base import VisibleCatalog
@@ -78,9 +78,9 @@ class ResourceRegistry:
         known = {tool.source for tool in tools if state.admits(tool)}
         return lambda source: source in known or source not in having
 
-    def offer(self, state: SessionState) -> Offer:
+    def offer(self, state: SessionState) -> ServerFeatures:
         """Return what a session may know of."""
-        offer = self.shelf.offer(self.admits(self._views.scene(state)))
+        offer = self.shelf.features(self.admits(self._views.scene(state)))
         if self.tool(state, "read_resource") is None:
             offer = replace(offer, resources=(), templates=(), reads=False)
         return offer if self.tool(state, "get_prompt") is not None else replace(offer, prompts=())
@@ -93,13 +93,13 @@ class ResourceRegistry:
         having = (self._source(name) for name in self.shelf.sources if admits(name))
         return tuple(entry for source in having if isinstance(source, WithSkills) for entry in source.skill_entries())
 
-    def listed(self, context: Context, server: str) -> tuple[Offer, bool]:
+    def listed(self, context: Context, server: str) -> tuple[ServerFeatures, bool]:
         """Return what the session of a call may know of, and whether strangers wrote some of it."""
         scene = self._views.scene_of(context)
         admits = self.admits(scene)
         there = [name for name in self.shelf.sources if admits(name) and server in ("", name)]
         untrusted = any(self._trust(Place(source=name, name="")) == "untrusted" for name in there)
-        return self.shelf.offer(there.__contains__), untrusted
+        return self.shelf.features(there.__contains__), untrusted
 
     async def read(self, uri: str, context: Context) -> ToolResult:
         """Read a resource. Raises `ToolFailure` for one that is not there; what the server says is a result."""
@@ -166,11 +166,11 @@ class ResourceRegistry:
         for changed in tuple(self._watchers.get(Place(source=source, name=uri), {}).values()):
             changed()
 
-    def _offers(self, source: str) -> Offers:
+    def _offers(self, source: str) -> FeatureReader:
         mounted = self._source(source)
-        if not isinstance(mounted, Offering):
+        if not isinstance(mounted, WithFeatures):
             raise ToolFailure("unavailable", f"source {source!r} is not there any more")
-        return mounted.offers
+        return mounted.features
 
     def _stand_in(self, place: Place, name: str) -> Tool:
         """Return a tool of the source itself, by which rules and trust of its tools hold for what is read there."""
@@ -180,7 +180,7 @@ class ResourceRegistry:
             source=place.source,
             local_name=name,
             origin=mounted.state.kind if mounted is not None else "",
-            traits=mounted.offers.traits if isinstance(mounted, Offering) else (),
+            traits=mounted.features.traits if isinstance(mounted, WithFeatures) else (),
             annotations=_READS,
         )
 
@@ -219,7 +219,7 @@ class SessionResources:
         return self._registry.shelf.version
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> ServerFeatures:
         """What there is, by the names to ask for."""
         return self._registry.offer(self._state)
 

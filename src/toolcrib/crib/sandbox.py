@@ -6,7 +6,6 @@ It is looked for in a thread while the sources are opened, once for a process: a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from threading import Thread
 from typing import Any, Final, cast
 
@@ -26,11 +25,12 @@ _SERVER: Final = "language_server"
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
     """Return the sandbox that a configuration gives on this machine, and why it is not bubblewrap. For a thread."""
-    opening = import_module("toolcrib.sandbox.detection")  # only the systems that have sandboxes have what it needs
+    from ..sandbox.detection import find_sandbox  # needs POSIX
+
     said = settings.shell
     bounds = Bounds(memory=said.memory_mb << 20, file=said.file_mb << 20, processes=said.processes)
     named = Reach(hosts=said.hosts, private=said.private_hosts)
-    return opening.find_sandbox(
+    return find_sandbox(
         settings.environment,
         unsandboxed=said.unsandboxed,
         network=said.network is True or (named or False),
@@ -44,7 +44,9 @@ class _LazyOutlet:
 
     async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
         """See `core.sandbox.Outlet`."""
-        await import_module("toolcrib.net.proxy").Proxy().serve(listener, reach, refused)
+        from ..net.proxy import Proxy  # slow to load: few cribs have sandboxes with egress
+
+        await Proxy().serve(listener, reach, refused)
 
 
 class Shells:

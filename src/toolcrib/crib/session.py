@@ -21,7 +21,7 @@ from ..core.tool import Tool
 from ..disclosure.base import VisibleCatalog
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
-from ..policy.asking.blanket_approvals import forget
+from ..policy.asking.answers import forget
 from ..policy.decision import Policy
 from ..results.artifacts import Artifacts
 from .approvals import DeferredCalls

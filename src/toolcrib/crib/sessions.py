@@ -15,7 +15,7 @@ from ..core.session import LOCAL, SessionState
 from ..disclosure.base import Profile
 from ..disclosure.selection.state import SelectionState
 from ..errors import UsageError
-from ..policy.asking.blanket_approvals import end_turn
+from ..policy.asking.answers import end_turn
 from ..policy.decision import Policy
 from ..sources.source import Source
 from .needs import provide

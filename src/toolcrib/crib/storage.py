@@ -12,7 +12,8 @@ from typing import Any
 
 import anyio
 
-from ..catalog.embedding.embedder import SharedEmbedder, open_meanings
+from ..catalog.embedding import open_meanings
+from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.registry import Registry
 from ..config import Settings
 from ..config.directories import Directories

@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 import anyio
 from anyio import to_thread
 
-from ..catalog.embedding.embedder import SharedEmbedder, Texts, open_texts
+from ..catalog.embedding import open_texts
+from ..catalog.embedding.embedder import SharedEmbedder, Texts
 from ..core.host import Embedded, Nearest
 from ..errors import ToolFailure
 from ..store.records import SearchText

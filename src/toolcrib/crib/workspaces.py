@@ -21,7 +21,7 @@ from ..policy.decision import Policy
 from ..policy.modes import Mode
 from ..workspace.disk import DiskWorkspace
 from ..workspace.paths import Roots
-from ..workspace.pending import PendingWorkspace
+from ..workspace.pending_changes import PendingWorkspace
 from ..workspace.protected_names import Guard
 from ..workspace.review import OnConflict, accept, diff, reject
 from ..workspace.shadow import Shadow, ShadowChange, shadow_of, shadows_of

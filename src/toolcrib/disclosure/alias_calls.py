@@ -47,7 +47,7 @@ class Rename:
     given: str = ""
     """The argument of the profile's that chooses this one of `instead` by being there."""
     instead: tuple[Rename, ...] = ()
-    """Other tools that the name may mean; the first whose `when` or `given` holds does."""
+    """Alternative tools of the name; the first whose `when` or `given` holds is chosen."""
 
     @property
     def is_bare(self) -> bool:
@@ -68,7 +68,7 @@ class Rename:
         return all(name in members for name in named) and {*self.fixed, *self.defaults} <= own
 
     def chosen(self, given: Mapping[str, Any]) -> Rename:
-        """Return which of those that the name may mean these arguments ask for."""
+        """Return the tool that these arguments choose."""
         return next((one for one in self.instead if one._is_meant(given)), self)
 
     def _is_meant(self, given: Mapping[str, Any]) -> bool:
@@ -110,7 +110,7 @@ class Rename:
         return self._items(value, f"{ours}.") if self._has_members(ours) else value
 
     def _items(self, given: Any, above: str) -> Any:
-        """Return a list with its objects in the tool's words; anything else as it is, for the schema to refuse."""
+        """Return a list with its objects in the tool's words; any other value unchanged, for the schema to refuse."""
         if not isinstance(given, list):
             return given
         items = cast("list[Any]", given)
@@ -124,7 +124,7 @@ class Rename:
         return tuple(f"{name} has no effect here: {why}" for name, why in self.unused.items() if given.get(name))
 
     def schema(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the tool's schema in the profile's words: arguments renamed, fixed ones gone, its own defaults."""
+        """Return the tool's schema in the profile's words: arguments renamed, fixed ones removed, its own defaults."""
         if self.is_bare:
             return own
         given = {*self.fixed, *self.defaults}

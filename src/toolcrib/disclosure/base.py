@@ -100,7 +100,7 @@ class Profile:
     rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
     """Rules for the sessions that have it, beside those of the configuration."""
     names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
-    """Names of the seed → the tool that stands behind each, with its argument names and fixed values."""
+    """Names of the seed → the tool behind each, with its argument names and fixed values."""
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
     """Category → description, in the order in which they are listed."""
     placed: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -201,7 +201,7 @@ class VisibleCatalog:
 
     @property
     def admitted(self) -> Callable[[str], bool] | None:
-        """A filter by catalog name for searches: what `offered` yields; None when that is everything."""
+        """A filter by catalog name for searches: the names that `offered` yields; None for all."""
         session, tools = self.session, self.catalog.tools
         is_whole = session.scope.allowed is None and session.scope.exact is None and not self.catalog.has_conditions
         is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")

@@ -35,7 +35,7 @@ _NAME: Final = 200
 
 
 def _mcp(call: Call, result: ToolResult) -> ToolResult:
-    """Return the result as it is."""
+    """Return the result unchanged."""
     return result
 
 

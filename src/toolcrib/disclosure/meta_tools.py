@@ -15,7 +15,7 @@ from ..core import json
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
-from ..results.artifacts import URI_PREFIX, Found
+from ..results.artifacts import URI_PREFIX, SearchResult
 from . import signatures
 from .base import Profile, Unwrapped, Verb, VerbContext, VisibleCatalog, as_object
 
@@ -180,7 +180,7 @@ async def _read(scene: VisibleCatalog, arguments: Mapping[str, Any], context: Ve
     return ToolResult.of_text(text).with_meta(source=artifact.source or SOURCE, trust=artifact.trust)
 
 
-def _lines_of(found: Found, room: int) -> str:
+def _lines_of(found: SearchResult, room: int) -> str:
     """Return one line a hit, as far as there is room, and how many there are."""
     lines: list[str] = []
     for hit in found.hits:

@@ -48,7 +48,7 @@ class InBackground:
         return self._start(call, threshold)
 
     async def _start(self, call: Call, threshold: float) -> Callable[[], Awaitable[ToolResult]]:
-        """Start the job, and return what its caller waits for. Raises `ToolFailure("overloaded")`."""
+        """Start the job, and return the wait of its caller. Raises `ToolFailure("overloaded")`."""
         id = await self._jobs.start(call)
         return lambda: self._wait(call, id, threshold)
 
@@ -64,7 +64,7 @@ class InBackground:
             return result
         try:
             await self._jobs.hand_over(id)
-        except ToolFailure:  # it cannot be written down, or there are too many: its caller waits on, as for any call
+        except ToolFailure:  # it cannot be stored, or the limit is reached: its caller waits on, as for any call
             return await self._wait(call, id, math.inf)
         if not call.options.takes_task:  # the model did not have the task tool before; now it has one task to ask for
             call.session.history.loaded.setdefault(LOOK)
@@ -72,10 +72,10 @@ class InBackground:
 
 
 def _has_to_wait(call: Call) -> bool:
-    """Whether the answer of a job would be of no use.
+    """Whether a caller could not use the answer with a job.
 
-    To a session that may not ask for the result later, to a command, which ends with its answer and takes its jobs with
-    it, and to an MCP client that was promised structured content and takes nothing else.
+    True for a session that may not ask for the result later, for a command, which ends with its answer and takes its
+    jobs with it, and for an MCP client that expects structured content and accepts nothing else.
     """
     if call.options.takes_task:
         return False

@@ -30,7 +30,7 @@ __all__ = ["Spending"]
 
 _DAY: Final = 86400
 _REFRESH: Final = 2.0
-"""Seconds after which it is asked again what other processes have used."""
+"""Seconds after which the usage of other processes is read again."""
 _MEDIA: Final = 1500
 """Tokens of an image (of a screen's size) or a sound, as the agent counts them (`toolcrib_agent.history`)."""
 _ASK: Final = "answer with what you have, or ask the user for more"
@@ -75,7 +75,7 @@ class Spending:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives seconds since 1970, `monotonic` never goes back."""
+        """`clock` gives seconds since 1970, `monotonic` never goes backwards."""
         self._budgets = budgets
         self._rows: BudgetRows | None = None
         self._clock = clock
@@ -89,7 +89,7 @@ class Spending:
         self._rates: dict[str, Bucket] = {}
 
     def open(self, rows: BudgetRows) -> None:
-        """Remember in `rows` what identities use, from now on."""
+        """Store the usage of identities in `rows` from now on."""
         self._rows = rows
 
     async def take(self, call: Call) -> Call:

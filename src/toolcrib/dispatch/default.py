@@ -1,4 +1,4 @@
-"""THE list: the steps of every call, in order. Adding a step is one file in `steps` and one line here."""
+"""THE list: the steps of every call, in order. Adding a step is one file in `steps`, its import and its place here."""
 
 from __future__ import annotations
 

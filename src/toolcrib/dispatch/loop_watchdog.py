@@ -21,7 +21,7 @@ _EVERY: Final = 0.05
 _STANDS: Final = 0.1
 """Seconds late that count as standing still (security.md T37)."""
 _QUIET: Final = 60.0
-"""Seconds until the same tools are named again: a machine with too much to do stands still again and again."""
+"""Seconds until the same tools are named again: an overloaded machine blocks repeatedly."""
 _NAMED: Final = 5
 """Names in one message."""
 _ELSEWHERE: Final = frozenset({"mcp", "openapi"})

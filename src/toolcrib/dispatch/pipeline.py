@@ -151,9 +151,9 @@ class Pipeline:
             return _INTERNAL
 
     async def _finish(self, call: Call, result: ToolResult, first: int = 0) -> ToolResult:
-        """Run the after-steps from number `first` on; one that breaks makes the result an internal error, the rest run.
+        """Run the after-steps from number `first` on; a failing one makes the result an internal error, the others run.
 
-        When the caller goes away in the middle, the steps that are left see a cancelled call.
+        When the caller leaves in the middle, the remaining steps see a cancelled call.
         """
         for number in range(first, len(self._after)):
             try:

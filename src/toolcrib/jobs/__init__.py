@@ -1,1 +1,1 @@
-"""Background jobs: granted calls whose callers were answered before they ended."""
+"""Background jobs: granted calls that outlive the answer to their callers."""

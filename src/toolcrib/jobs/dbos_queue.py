@@ -34,7 +34,7 @@ __all__ = ["DbosQueue"]
 _NAME: Final = "toolcrib_jobs"
 """Of the application, and of its schema in PostgreSQL."""
 _VERSION: Final = "1"
-"""Of the workflow. Not of Toolcrib: an upgrade goes on with the jobs that are there."""
+"""Version of the workflow, independent of Toolcrib's: an upgrade continues existing jobs."""
 _POLL_SECONDS: Final = 0.05
 _SLOTS: Final = 64
 """Jobs that one process carries at a time: each holds a thread of DBOS, which waits."""

@@ -258,11 +258,11 @@ class DurableJobs:
         self._is_draining = False
         self._runs: dict[str, Run] = {}
         self._accepted: dict[str, tuple[Job, Listener | None]] = {}
-        """Jobs that wait in the queue since this process accepted them, and who listens to them here."""
+        """Jobs that wait in the queue since this process accepted them, each with its listener here."""
         self._away: set[str] = set()
         """Of them, those that another process carries."""
         self._stir = anyio.Event()
-        """Set when a run begins; there is another one then."""
+        """Set when a run begins, and then replaced."""
 
     async def open(self, work: Work) -> None:
         """Begin; `work` carries out a call. Looks whether anything was left, and starts the queue only then."""
@@ -276,7 +276,7 @@ class DurableJobs:
         await self._keeper.start()
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing more from the queue, and wait at most `seconds` for what works here. `close` comes next."""
+        """Take no further jobs from the queue, and wait at most `seconds` for running ones. `close` comes next."""
         self._is_draining = True
         with anyio.move_on_after(seconds):
             for run in tuple(self._runs.values()):
@@ -328,7 +328,7 @@ class DurableJobs:
         return job.id
 
     async def wait(self, id: str, seconds: float) -> ToolResult | None:
-        """Return the result as soon as there is one; None for one that waits in the queue, or still works."""
+        """Return the result once it exists; None for a job that waits in the queue, or is still running."""
         run = self._runs.get(id)
         if run is None or run.is_job:
             return None
@@ -396,7 +396,7 @@ class DurableJobs:
         return job.result
 
     async def changed(self, seen: Job, seconds: float) -> Job:
-        """Return the job as soon as it is another than `seen`, or as it is after `seconds`."""
+        """Return the job once it differs from `seen`, or its state after `seconds`."""
         job = await self.get(seen.id, seen.principal)
         with anyio.move_on_after(seconds):
             while job == seen:
@@ -433,7 +433,7 @@ class DurableJobs:
 
     async def carry(self, id: str, claim: int) -> None:
         """Carry out a job of the queue, if it can be had under this claim."""
-        if self._work is None or self._is_draining:  # it is offered anew once this process is gone
+        if self._work is None or self._is_draining:  # the queue offers it again once this process has ended
             return
         claimed = await self._rows.claim(id, claim)
         if claimed is None:
@@ -456,7 +456,7 @@ class DurableJobs:
             self._drop(run)
 
     async def _made(self, run: Run, row: JobRow, last: Claimed, listener: Listener) -> ToolResult | None:
-        """Return what its call came to; None when it was cut off."""
+        """Return the outcome of its call; None when it was cut off."""
         with run.scope:
             try:
                 if row.cancel:
@@ -480,7 +480,7 @@ class DurableJobs:
         job = run.ending(result or _STOPPED) if run.job.result is None else run.job
         try:
             is_written = await self._rows.settle(row, _end_of(job), kept=self._limits.kept, age=self._limits.age)
-        except ToolFailure as failure:  # the store tries again by itself, and until then the result is here
+        except ToolFailure as failure:  # the store retries on its own, and until then the result is here
             _LOG.warning("the end of job %s is not written yet: %s", job.id, failure.message)
             run.row, is_written = None, True
         if is_written:
@@ -572,7 +572,7 @@ class DurableJobs:
         self._stir = anyio.Event()
 
     def _drop(self, run: Run) -> None:
-        """Take a run away whose end is written down; who waits for it looks there."""
+        """Remove a run whose end is stored; its waiters read the store."""
         if run.row is not None:
             self._runs.pop(run.job.id, None)
         run.leave()

@@ -1,4 +1,4 @@
-"""Jobs of this process: they end with it. What had effects and was cut off by a crash is in the store's intents."""
+"""Jobs of this process: they end with it. For calls cut off by a crash, the store has the intents."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class InProcessJobs:
         await self._tasks.start()
 
     async def close(self) -> None:
-        """Cancel what works, and return when it is recorded."""
-        self._work = None  # from here on there is room for no other one
+        """Cancel running jobs, and return once that is recorded."""
+        self._work = None  # from here on no job is accepted
         for run in tuple(self._runs.values()):
             run.scope.cancel("the crib is closed")
         for run in tuple(self._runs.values()):
@@ -79,7 +79,7 @@ class InProcessJobs:
         return run.job.id
 
     async def wait(self, id: str, seconds: float) -> ToolResult | None:
-        """Return the result as soon as there is one; None when it still works after `seconds`."""
+        """Return the result once it exists; None when the job is still running after `seconds`."""
         run = self._runs[id]
         with anyio.move_on_after(seconds):
             await run.ended.wait()
@@ -130,7 +130,7 @@ class InProcessJobs:
         self._runs.pop(id, None)
 
     async def changed(self, seen: Job, seconds: float) -> Job:
-        """Return the job as soon as it is another than `seen`, or as it is after `seconds`."""
+        """Return the job once it differs from `seen`, or its state after `seconds`."""
         run = self._find(seen.id, seen.principal)
         with anyio.move_on_after(seconds):
             while run.job == seen:
@@ -160,7 +160,7 @@ class InProcessJobs:
         return run
 
     def _forget_old(self) -> None:
-        """Forget what ended too long ago, and the earliest of too many."""
+        """Forget expired jobs, and the earliest beyond the limit."""
         since = time.time() - self._limits.age
         ended = sorted(
             (run for run in self._runs.values() if run.is_job and run.job.ended is not None),

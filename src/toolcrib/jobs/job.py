@@ -1,4 +1,4 @@
-"""Job: a granted call that goes on after its caller was answered. And the interface of job services."""
+"""Job: a granted call that outlives the answer to its caller. And the interface of job services."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Status = Literal["working", "input_required", "completed", "failed", "cancelled"
 Engine = Literal["auto", "process", "durable"]
 
 ENDED: Final = frozenset({"input_required", "completed", "failed", "cancelled"})
-"""A job in one of these changes no more: a tool that asks for input has ended, without a caller to answer it."""
+"""Final states: a tool that asks for input has ended, since no caller can answer it."""
 
 LOOK: Final = "get_background_task"
 """The tool by which a model gets the result of a job."""
@@ -44,12 +44,12 @@ LOOK: Final = "get_background_task"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One job as it is now. Times are seconds since 1970."""
+    """Snapshot of one job. Times are seconds since 1970."""
 
     id: str
-    """128 random bits: who does not know it cannot guess it, and it is shown to its principal alone."""
+    """128 random bits: it cannot be guessed, and is shown to its principal alone."""
     call_id: str
-    """The call that it carries out, under whose id it is recorded."""
+    """The call of the job, and the id of its record."""
     principal: str
     session: str
     tool: str
@@ -125,9 +125,9 @@ Work = Callable[[Call, Settle], Awaitable[None]]
 class Jobs(Protocol):
     """Job service: in this process, or durable.
 
-    A job begins beside its caller, who waits for it for a while (`wait`). One that ends in that time was an ordinary
-    call, and is forgotten (`forget`). One that does not is handed over (`hand_over`): from then on it is a job that its
-    principal can ask about. For other principals, and for `get` before that, it does not exist.
+    A job starts while its caller waits for it (`wait`). One that ends in that time was an ordinary call, and is
+    forgotten (`forget`). Any other is handed over (`hand_over`): from then on its principal can query it. For other
+    principals, and for `get` before that, it does not exist.
     """
 
     async def open(self, work: Work) -> None:
@@ -135,7 +135,7 @@ class Jobs(Protocol):
         ...
 
     async def close(self) -> None:
-        """Cancel what works, or leave it to the next process; return when every cancelled one is recorded."""
+        """Cancel running jobs, or leave them to the next process; return once every cancellation is recorded."""
         ...
 
     @property
@@ -160,7 +160,7 @@ class Jobs(Protocol):
         ...
 
     async def wait(self, id: str, seconds: float) -> ToolResult | None:
-        """Return the result as soon as there is one; None when it still works after `seconds`."""
+        """Return the result once it exists; None when the job is still running after `seconds`."""
         ...
 
     async def forget(self, id: str) -> None:
@@ -180,7 +180,7 @@ class Jobs(Protocol):
         ...
 
     async def cancel(self, id: str, principal: str) -> Job:
-        """Cancel it, and return it once that is recorded; one that has ended stays as it is.
+        """Cancel the job, and return it once that is recorded; one that has ended stays unchanged.
 
         Raises `ToolFailure("not_found")`.
         """
@@ -191,7 +191,7 @@ class Jobs(Protocol):
         ...
 
     async def changed(self, seen: Job, seconds: float) -> Job:
-        """Return the job as soon as it is another than `seen`, or as it is after `seconds`.
+        """Return the job once it differs from `seen`, or its state after `seconds`.
 
         Raises `ToolFailure("not_found")`, also when it is forgotten meanwhile.
         """

@@ -85,7 +85,7 @@ class LocalQueue:
         """Without effect: no other process takes from this queue."""
 
     async def close(self) -> None:
-        """Cancel what waits for its turn."""
+        """Cancel waiting jobs."""
         self._carry = None
         await self._tasks.stop()
 
@@ -100,9 +100,9 @@ class LocalQueue:
 
 _LOG: Final = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 1.0
-"""Between two looks at what waits while the queue does not run here, and at whose worker is gone."""
+"""Interval of checks for waiting jobs and dead workers while the queue does not run here."""
 _LOOK_SECONDS: Final = 0.25
-"""Between two looks at what waits while it does."""
+"""Interval of checks for waiting jobs while it runs."""
 _TIDY_SECONDS: Final = 5.0
 """Between two times that the queue is tidied up."""
 
@@ -111,7 +111,7 @@ Saw = Callable[[Sequence[JobMark]], Awaitable[None]]
 
 
 class Keeper:
-    """Starts the queue when there is something to put into it, and looks after it. One for a crib."""
+    """Starts the queue when a job needs it, and maintains it. One for a crib."""
 
     def __init__(
         self, rows: JobRows, limits: JobLimits, make: Callable[[], Awaitable[Queue]], carry: Carry, saw: Saw
@@ -177,7 +177,7 @@ class Keeper:
                 await self._queue.close()
 
     async def _look(self) -> None:
-        """Enqueue jobs without a worker: a gateway accepted them, or a process that is gone left them."""
+        """Enqueue jobs without a worker: accepted by a gateway, or left by a dead process."""
         rows = await self._rows.open()
         await self._saw(rows)
         if not self._limits.work:

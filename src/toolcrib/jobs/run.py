@@ -21,7 +21,7 @@ __all__ = ["Line", "Run", "both", "new_job"]
 
 
 class Line:
-    """A peer that goes silent. Lives as long as the job's call."""
+    """A peer that can be silenced. Lives as long as the job's call."""
 
     def __init__(self, peer: Peer) -> None:
         """Pass everything on to `peer`, until `cut`."""
@@ -52,13 +52,13 @@ class Run:
     """A job and the task that carries it out. Lives in one event loop."""
 
     def __init__(self, job: Job, kept: int, line: Line | None = None) -> None:
-        """`kept` is how many characters of its output are kept; `line` leads to the client that waits for it."""
+        """`kept` is the number of stored output characters; `line` connects to the waiting client."""
         self.job = job
         self.line = line
         self.scope = anyio.CancelScope()
         self.ended = anyio.Event()
         self.changed = anyio.Event()
-        """Set at the next change; there is another one then."""
+        """Set at the next change, and then replaced."""
         self.left = anyio.Event()
         """Set when no task works on the run any more, and its records are written."""
         self.is_job = False
@@ -84,7 +84,7 @@ class Run:
         return replace(self.job, result=result, status=status_of(result), ended=time.time())
 
     def settle(self, result: ToolResult) -> None:
-        """Take the first result; the job is as it is then."""
+        """Take the first result, and finish the job with it."""
         if self.job.result is None:
             self.end(self.ending(result))
 

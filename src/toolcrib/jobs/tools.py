@@ -115,7 +115,7 @@ class JobTools:
         return self._report({"tasks": [job.to_json() for job in stopped], "count": len(stopped)}, *stopped)
 
     async def _look(self, task_id: str, principal: str, seconds: float) -> ToolResult:
-        """Return the result of a job that has ended within `seconds`, as it is; else how far it is."""
+        """Return the result of a job that ends within `seconds`, else its progress."""
         jobs = self._jobs
         try:
             return (await jobs.result(task_id, principal, seconds)).with_meta(**{TASK: task_id})

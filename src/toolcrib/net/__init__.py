@@ -1,7 +1,7 @@
 """Outbound HTTP: one guarded client for every address that another party may have chosen.
 
-`guard` addresses that may be reached, checked below the connection pool · `client` requests with limits, redirects
-checked one by one · `egress_hosts`, `proxy` requests of sandboxed commands · `oauth` access tokens.
+`guard` addresses and hosts that may be reached, checked below the connection pool · `client` requests with limits, and
+redirects checked one by one · `proxy` requests of sandboxed commands · `oauth` access tokens.
 
 Nothing is imported here: a configuration needs `guard` only, and `client` brings the HTTP client with it.
 """

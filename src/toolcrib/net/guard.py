@@ -1,8 +1,13 @@
-"""Egress policy: addresses that a request may reach, checked below the connection pool (security.md T19)."""
+"""Egress policy: addresses and hosts that a request or a sandboxed command may reach.
+
+Addresses are checked below the connection pool (security.md T19). A host pattern permits names only: a permitted name
+that leads to this machine, or into its network, is refused by its address.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +18,19 @@ import anyio
 
 from ..errors import ToolFailure, UsageError
 
-__all__ = ["DEFAULT_PORTS", "Guard", "NetFailure", "Resolve", "host_rule", "is_public", "system_resolve"]
+__all__ = [
+    "DEFAULT_PORTS",
+    "Allowed",
+    "Guard",
+    "HostPattern",
+    "NetFailure",
+    "Resolve",
+    "host_pattern",
+    "host_rule",
+    "is_public",
+    "private_host",
+    "system_resolve",
+]
 
 
 class NetFailure(ToolFailure):
@@ -171,3 +188,66 @@ def _folded(host: str) -> str:
 
 def _written(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_PATTERN: Final = re.compile(rf"(\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)\.?(?::([0-9]{{1,5}}))?", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
+"""What ends in a number is an address, however it is written (WHATWG URL, "ends in a number checker")."""
+_PORTS: Final = frozenset(DEFAULT_PORTS.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPattern:
+    """Some names, at one port or at those of the web."""
+
+    name: str
+    """In lower case; `*` and `*.name` stand for what is below."""
+    port: int | None = None
+    """None: 80 and 443."""
+
+    def fits(self, host: str, port: int) -> bool:
+        """Whether it stands for this host, which is in lower case and has no dot at its end."""
+        if port != self.port and not (self.port is None and port in _PORTS):
+            return False
+        if not self.name.startswith("*"):
+            return host == self.name
+        return not _is_address(host) and (self.name == "*" or host.endswith(self.name[1:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """What may be reached, and the guard for where it lies."""
+
+    patterns: tuple[HostPattern, ...]
+    guard: Guard
+
+    @classmethod
+    def of(cls, hosts: Iterable[str], private: Iterable[str]) -> Allowed:
+        """Read both lists. Raises `UsageError` for an invalid host."""
+        return cls(patterns=tuple(map(host_pattern, hosts)), guard=Guard(allow=frozenset(map(private_host, private))))
+
+    def names(self, host: str, port: int) -> bool:
+        """Whether a host may be asked for."""
+        return (host, port) in self.guard.allow or any(pattern.fits(host, port) for pattern in self.patterns)
+
+
+def host_pattern(text: str) -> HostPattern:
+    """Read `name`, `name:port`, `*.name` or `*`. Raises `UsageError` for anything else, addresses included."""
+    found = _PATTERN.fullmatch(text.strip())
+    port = int(found[2]) if found and found[2] else None
+    if found is None or _is_address(found[1]) or (port is not None and not 0 < port < 65536):
+        raise UsageError(f"{text!r} is not a host: `name`, `name:port`, `*.name` or `*` was expected")
+    return HostPattern(name=found[1].lower(), port=port)
+
+
+def private_host(text: str) -> tuple[str, int]:
+    """Read `host:port`; the host may be an address. Raises `UsageError` for anything else."""
+    host, port = host_rule(text)
+    if port is None or "://" in text:
+        raise UsageError(f"{text!r} is no `host:port`: what is not public is named with its port")
+    return host, port
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or _NUMBER.fullmatch(host) is not None

@@ -15,8 +15,7 @@ import h11
 from anyio.abc import SocketListener, SocketStream
 
 from ..core.sandbox import Reach
-from .egress_hosts import Allowed
-from .guard import DEFAULT_PORTS, NetFailure, Resolve, system_resolve
+from .guard import DEFAULT_PORTS, Allowed, NetFailure, Resolve, system_resolve
 
 __all__ = ["Hello", "Proxy", "ProxyLimits"]
 

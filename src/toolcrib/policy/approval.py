@@ -24,8 +24,7 @@ from ..core.permission import Answer, AnswersLater, ApprovalPending, Approver, D
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure
-from .asking.blanket_approvals import remember
-from .asking.notifications import Board
+from .asking.answers import Board, remember
 from .asking.questions import (
     binding,
     broken,
@@ -45,7 +44,7 @@ __all__ = ["Approvals", "Book", "Channel", "Revise", "Ways", "settlement_of"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_AGAIN: Final = 0.5
-"""Seconds between two looks at what other processes have decided (seed 003)."""
+"""Seconds between two checks of decisions made in other processes (seed 003)."""
 _COMMENT: Final = 2000
 """Characters of a comment that are kept."""
 _YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
@@ -68,7 +67,7 @@ class Book(Protocol):
         ...
 
     async def get(self, id: str) -> Approval | None:
-        """Return it as it is now."""
+        """Return the present state of the approval."""
         ...
 
     async def settle(self, id: str, settlement: Settlement) -> Approval:
@@ -162,10 +161,10 @@ class Approvals:
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     async def ask(self, call: Call, revise: Revise) -> Call:
-        """Return `call` with its grant, and with other arguments where the answer gave some.
+        """Return `call` with its grant, and with the arguments of the answer, if it has some.
 
-        An approval that the call brings along is used instead of asking. Raises `ToolFailure("denied")`, saying who
-        refused and how to allow it.
+        An approval that comes with the call is used instead of asking. Raises `ToolFailure("denied")`, naming the
+        refuser and the way to allow it.
         """
         decision = call.decision or Decision(effect="ask", rule="no decision was made")
         if call.approval:
@@ -189,7 +188,7 @@ class Approvals:
             raise
 
     async def diff(self, call: Call) -> str:
-        """Return what `call` would change in a file, as a unified diff; empty for a call that edits none."""
+        """Return the file changes of `call`, as a unified diff; empty for a call that edits none."""
         return await self._ways.diff(call)
 
     def _can_ask(self, session: SessionState) -> bool:
@@ -271,7 +270,7 @@ class Approvals:
                 await board.wait(id, _LOOK_AGAIN)
 
     async def _ruled(self, case: _Case) -> bool:
-        """Settle what needs no answer any more, or can have none; return whether that was so."""
+        """Settle a case that a rule decides meanwhile, or that cannot be asked; return whether it was settled."""
         now = self._policy.decide(case.call.target, case.call.arguments, case.call.session)
         if case.stands and case.failure is not None:
             await self._left(case.question.approval, keep=True)
@@ -429,7 +428,7 @@ class Approvals:
             raise ToolFailure("denied", message, hint=failure.hint, details=failure.details) from failure
 
     async def _left(self, id: str, *, keep: bool) -> None:
-        """The caller is gone: drop the question, or `keep` it for a late answer."""
+        """Drop the question of a caller who left, or `keep` it for a late answer."""
         try:
             left = await self._book.leave(id, keep=keep)
         except ToolFailure as failure:
@@ -446,9 +445,9 @@ class Approvals:
 def settlement_of(
     answer: Answer, redact: Callable[[Any], Any], *, hash: str = "", principal: str | None = None
 ) -> Settlement:
-    """Return what `answer` makes of a pending approval; `redact` takes secrets out of all but the arguments that run.
+    """Return the settlement of a pending approval by `answer`; `redact` masks secrets in all but the arguments to run.
 
-    Raises `ToolFailure("invalid_arguments")` for an `edit` without arguments, and for a verdict that does not exist.
+    Raises `ToolFailure("invalid_arguments")` for an `edit` without arguments, and for an unknown verdict.
     """
     if answer.verdict not in (*_YES, "no", "comment", "never"):
         raise ToolFailure("invalid_arguments", f"unknown verdict {answer.verdict!r}")

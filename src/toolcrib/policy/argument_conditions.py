@@ -1,7 +1,7 @@
 """Argument conditions of a rule: `arg=glob`, `arg!=glob`, `arg>100`, several of them with commas between.
 
-An answer is yes, no, or "undecidable": an argument that is missing or not a plain value. What that means is the
-rule's affair: a deny that cannot be ruled out asks, an allow that cannot be shown does not allow.
+A result is yes, no, or "undecidable": an argument that is missing or not a plain value. The rule interprets it: a deny
+that cannot be ruled out asks, an allow that cannot be shown does not allow.
 """
 
 from __future__ import annotations

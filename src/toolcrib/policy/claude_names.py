@@ -34,7 +34,7 @@ _CONDITION: Final = re.compile(r"\s*[a-z_][\w.]*\s*(?:!=|>=|<=|=|>|<)\s*(?:'[^']
 _WALKS: Final = re.compile(r"find|glob|grep|list|search|tree|walk", re.IGNORECASE)
 _MAX_URLS: Final = 100
 _HOST: Final = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
-"""A host that every reader takes for the same: no letters that are mapped to others, no escapes."""
+"""A host that every parser reads in the same way: no mapped letters, no escapes."""
 _NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+)){0,3}")
 _QUAD: Final = re.compile(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
 """Addresses have other spellings: `2130706433` and `0177.1` are `127.0.0.1`."""
@@ -55,7 +55,7 @@ def is_local(tool: Tool) -> bool:
 
 
 def walks(tool: Tool) -> bool:
-    """Whether the tool goes through folders, so that it may come upon files which no argument names."""
+    """Whether the tool walks folders, so that it may reach files which no argument names."""
     return _has(tool, _SEARCH) or _WALKS.search(tool.local_name) is not None
 
 

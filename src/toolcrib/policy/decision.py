@@ -25,15 +25,13 @@ from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
 from ..errors import UsageError
-from .asking.blanket_approvals import approved_as, covering
+from .asking.answers import approved_as, covering
 from .claude_names import is_local
 from .destructive_commands import irrecoverable
 from .http_methods import kind_of
 from .modes import MODES, Mode, permitted
-from .rule_layers import Layers
-from .rules import Rule, Rules
-from .shell.command_tools import runs_shell
-from .shell.notebook_cells import as_cell
+from .rules import Layers, Rule, Rules
+from .shell.command_tools import as_cell, runs_shell
 from .shell.readonly_commands import looks_only
 from .taint import Taint
 
@@ -76,9 +74,9 @@ class Policy:
         return self._modes[name]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
-        """Return the decision on this tool with these arguments. Never raises: what cannot be decided is denied.
+        """Return the decision on this tool with these arguments. Never raises: an undecidable call is denied.
 
-        It is about the effective arguments (`core.arguments`): the same whether defaults are filled in already or not.
+        It concerns the effective arguments (`core.arguments`): the same before and after filling in defaults.
         """
         try:
             arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
@@ -125,7 +123,7 @@ class Policy:
 
 
 def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
-    """Return what no rule that allows can change."""
+    """Return the decision that allowing rules cannot override."""
     if session.approvals.remembered.get(tool.name) == "deny":
         return Decision(effect="deny", rule=f"the answer 'never' for {tool.name} in this session")
     if session.scope.planning and mode.plan:

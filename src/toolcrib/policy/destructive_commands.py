@@ -1,8 +1,8 @@
-"""Destructive commands: they are asked for in every mode, even when a rule allows them.
+"""Destructive commands: they need approval in every mode, even when a rule allows them.
 
-Every command that a shell would run is looked at, wherever it stands (`policy.shell`). It errs on the side of asking: a
-text in quotes that only looks like such a command may be asked for, the reverse must not happen easily. This is a
-question, not a fence: who wants to keep a command from running writes a deny rule.
+Every command that a shell would run is checked, in any position (`policy.shell`). In doubt it asks: a quoted text that
+only looks like such a command may lead to a question, the reverse must not happen easily. The check is a question, not
+a barrier: a command is prevented by a deny rule.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..core.tool import Tool
-from .shell.command_tools import runs_shell, scripts_of
+from .shell.command_tools import as_cell, runs_shell, scripts_of
 from .shell.grammar import read_script
-from .shell.notebook_cells import as_cell
-from .shell.script import Command, Script
-from .shell.words import HOLE, Word
+from .shell.script import HOLE, Command, Script, Word
 
 __all__ = ["irrecoverable", "irrecoverable_command"]
 
@@ -26,7 +24,7 @@ _SQL: Final = re.compile(
 _TRUNCATE: Final = re.compile(r"\bTRUNCATE\s+[\w\"`\[]", re.IGNORECASE)
 _DATABASES: Final = frozenset({"duckdb", "mariadb", "mysql", "psql", "sqlcmd", "sqlite3"})
 _SEEKERS: Final = frozenset({"ag", "egrep", "fgrep", "grep", "rg"})
-"""Commands that only look for such a text."""
+"""Commands that only search for such a text."""
 _UNREAD: Final = ("a command of ", "commands inside ")
 """Beginning of a doubt about a text that is too large or too deep to be parsed."""
 _BROAD: Final = re.compile(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
@@ -34,9 +32,9 @@ _BROAD: Final = re.compile(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
 
 
 def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """Return what about this call cannot be taken back, in a few words; empty when nothing is known to be.
+    """Return the irreversible effect of this call, in a few words; empty without a known one.
 
-    Only tools that run shell commands are looked at (category or tag `shell`, or known to rules as `Bash`), and cells.
+    Only tools that run shell commands are checked (category or tag `shell`, or known to rules as `Bash`), and cells.
     """
     if not runs_shell(tool):
         return ""
@@ -44,7 +42,7 @@ def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
 
 
 def irrecoverable_command(text: str) -> str:
-    """Return what in a shell command cannot be taken back; empty when nothing is known to be."""
+    """Return the irreversible effect of a shell command; empty without a known one."""
     return next(_found(read_script(text)), "")
 
 
@@ -89,7 +87,7 @@ def _flags(rest: Sequence[str]) -> set[str]:
 
 
 def _abbreviates(flags: set[str], word: str, least: int) -> bool:
-    """Whether a long option is `word`, or as much of it as GNU and git take for it."""
+    """Whether a long option is `word`, or an abbreviation that GNU and git accept."""
     return any(flag.startswith("--") and len(flag) >= least and word.startswith(flag) for flag in flags)
 
 
@@ -166,4 +164,4 @@ _CHECKS: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
     "git": _git,
     "rm": _rm,
 }
-"""Command → what in its words cannot be taken back. The patterns are seed 002's."""
+"""Command → irreversible effects of its words. The patterns are seed 002's."""

@@ -17,7 +17,7 @@ from ..core.tool import Tool
 __all__ = ["arguments_digest", "covers", "mint", "spend"]
 
 _MAX_OPEN: Final = 10_000
-"""Grants that were minted and not spent; the oldest, whose calls ended otherwise, are forgotten."""
+"""Maximum of minted and unspent grants; beyond it the oldest, whose calls ended otherwise, are forgotten."""
 
 _open: OrderedDict[int, Grant] = OrderedDict()
 """By identity: an equal grant that was built elsewhere is not in it."""

@@ -145,7 +145,7 @@ class Mode:
         return Decision(effect="allow", rule=f"approval never: {tool.name} asks only when a rule says so")
 
     def before_plan(self, tool: Tool) -> Decision:
-        """Return what holds until a plan was approved: the user may be asked, and nothing else runs."""
+        """Return the decision before a plan is approved: questions to the user run, and nothing else."""
         if "asks_user" in tool.traits and tool.approval == "always":
             return Decision(effect="ask", rule=f"mode {self.name}: {tool.name} is asked for")
         if "asks_user" in tool.traits:

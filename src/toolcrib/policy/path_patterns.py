@@ -134,7 +134,7 @@ def _regex(pattern: str) -> str:
 
 
 def _paths(value: Any, depth: int = 0, *, is_path: bool = False) -> Iterator[str]:
-    """Yield every text that stands where a path is expected, in lists and objects, too."""
+    """Yield every text in the place of a path, in lists and objects, too."""
     if isinstance(value, str):
         if is_path:
             yield value

@@ -12,6 +12,22 @@
 
 Deny comes before ask, ask before allow, in any layer and at any specificity. A rule that cannot be read is an error
 when it is loaded, never a rule that is not there.
+
+Path mentions: whether a command refers to a file that a rule names, such as `cat .env` and a deny of `Read(.env)`.
+
+A name in a command is not yet its use, so the answer is never a plain yes but undecidable, which asks. A name
+that only the shell will know (a glob, a variable), and one that a program makes up itself, is not seen.
+
+Rule layers, and those that apply to a session. The order of the layers, first to last:
+
+  config      `rules:` of the files, the user's before the project's
+  profile     `rules:` of the session's profile
+  mode        `rules:` of its mode
+  session     `session(rules=…)`
+  identity    `rules:` under `identities:` for its principal
+
+Deny comes before ask and ask before allow over all of them; of two layers with the same effect, the first is named. No
+layer overrides a deny or an ask of another.
 """
 
 from __future__ import annotations
@@ -20,21 +36,25 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, Final, cast, get_args
 
 from ..core.permission import Decision, Effect
+from ..core.session import SessionState
 from ..core.settings import Texts
 from ..core.tool import Kind, Tool
-from ..errors import ConfigError
+from ..errors import ConfigError, ErrorList
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
 from .claude_names import WORDS, is_local, walks
 from .path_patterns import PathPattern
-from .shell.command_tools import runs_shell
-from .shell.path_mentions import Mentions
+from .shell.command_tools import runs_shell, scripts_of
 from .shell.pattern import ShellPattern, covering
 
 __all__ = [
+    "Layers",
+    "Mentions",
     "Rule",
     "RuleTexts",
     "Rules",
@@ -45,6 +65,39 @@ __all__ = [
     "parse_rule",
     "parse_rules",
 ]
+
+_MAX_NAMES: Final = 500
+"""Names of one command that are examined; more are undecidable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """A pattern of files, held against the words of commands."""
+
+    pattern: PathPattern
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+        """Return None if a matching file is named, else False."""
+        folder = PurePath(str(arguments.get("working_dir") or ""))
+        names = list(islice(_names(arguments), _MAX_NAMES + 1))
+        if len(names) > _MAX_NAMES:
+            return None
+        paths = dict.fromkeys(str(folder / name) for name in names)
+        meant = (self.pattern.matches({"path": path}, every=False, cwd=cwd) is True for path in paths)
+        return None if any(meant) else False
+
+
+def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every word that may be a path, also behind `=` and `@`: `if=FILE`, `--file=FILE`, `-d @FILE`."""
+    for script in scripts_of(arguments):
+        for word in script.words():
+            if word.known and word.text:
+                yield word.text
+                _, sign, value = word.text.partition("=")
+                rest = value if sign else word.text
+                if sign or rest.startswith("@"):
+                    yield rest.removeprefix("@")
+
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.*?/:\-]+")
 _KINDS: Final = get_args(Kind)
@@ -136,16 +189,21 @@ def broken_rules(
 
 
 def check_rules(given: Any, *, key: str, layer: str = "config") -> None:
-    """Raise `ConfigError` unless `given` maps deny, ask and allow to rules that can be read."""
+    """Raise `ConfigError`, with every error, unless `given` maps deny, ask and allow to rules that can be read."""
     if not isinstance(given, Mapping):
         raise ConfigError("a mapping from deny, ask or allow to a list of rules was expected", key=key)
+    errors = ErrorList()
     for effect, texts in cast("Mapping[Any, Any]", given).items():
         if effect not in get_args(Effect) or not isinstance(texts, list | tuple):
-            raise ConfigError("deny, ask or allow with a list of rules was expected", key=f"{key}.{effect}")
+            message = "deny, ask or allow with a list of rules was expected"
+            errors.found.append(ConfigError(message, key=f"{key}.{effect}"))
+            continue
         for place, text in enumerate(cast("list[Any]", texts)):
-            if not isinstance(text, str):
-                raise ConfigError(f"a rule is a text, not {text!r}", key=f"{key}.{effect}.{place}")
-            parse_rule(effect, text, layer=layer, home="/")
+            with errors.part():
+                if not isinstance(text, str):
+                    raise ConfigError("a rule is a text", key=f"{key}.{effect}.{place}")
+                parse_rule(effect, text, layer=layer, home="/")
+    errors.raise_all()
 
 
 def _short(where: str) -> str:
@@ -198,9 +256,9 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
 
 
 def names_of(tool: Tool) -> set[str]:
-    """Return every name by which a rule may mean `tool`: ours, its aliases, Claude Code's for it and for its server.
+    """Return every name of `tool` in rules: ours, its aliases, Claude Code's for it and for its server.
 
-    A source with `__` in its name has only the former: `mcp__a__b` must not mean both the tool b of a and all of a__b.
+    A source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
     own = {tool.name, *tool.aliases}
     names = own | {f"mcp__{name}" for name in own}
@@ -318,3 +376,60 @@ def _asked(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> 
         if rule.arguments is None or rule.arguments.matches(arguments, every=False, cwd=cwd) is not False:
             return rule.decided
     return None
+
+
+GivenRules = Mapping[Effect, Sequence[str]]
+"""Rules as they are written, by effect."""
+
+_NONE: Final[Mapping[str, GivenRules]] = MappingProxyType({})
+_KEPT: Final = 256
+"""Combinations of layers that are kept ready."""
+
+
+class Layers:
+    """All rules. Lives as long as the configuration; profiles may change meanwhile."""
+
+    def __init__(
+        self,
+        everywhere: Iterable[Rule] = (),
+        *,
+        profiles: Callable[[str], GivenRules] = lambda name: {},
+        modes: Mapping[str, GivenRules] = _NONE,
+        identities: Mapping[str, GivenRules] = _NONE,
+        home: str = "",
+    ) -> None:
+        """Take the rules of each layer; `profiles` returns those of a profile by its name. Raises `ConfigError`."""
+        self._everywhere = tuple(everywhere)
+        self._profiles = profiles
+        self._home = home
+        self._modes = {name: self._read(given, f"mode {name}") for name, given in modes.items() if given}
+        self._identities = {name: self._read(given, f"identity {name}") for name, given in identities.items() if given}
+        self._plain = Rules(self._everywhere)
+        self._known: dict[tuple[object, ...], Rules] = {}
+
+    def of(self, session: SessionState) -> Rules:
+        """Return the rules that hold for `session`."""
+        given = self._profiles(session.profile)
+        if not (given or session.rules or self._modes or self._identities):
+            return self._plain
+        key = (_frozen(given), session.profile, session.mode, session.rules, session.principal)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            found = self._known[key] = Rules(self._all(session, given))
+        return found
+
+    def _all(self, session: SessionState, given: GivenRules) -> Iterable[Rule]:
+        yield from self._everywhere
+        yield from self._read(given, f"profile {session.profile}")
+        yield from self._modes.get(session.mode, ())
+        yield from self._read(dict(session.rules), "session")
+        yield from self._identities.get(session.principal, ())
+
+    def _read(self, given: GivenRules, layer: str) -> tuple[Rule, ...]:
+        return parse_rules(given, layer=layer, home=self._home)
+
+
+def _frozen(given: GivenRules) -> tuple[tuple[Effect, tuple[str, ...]], ...]:
+    return tuple((effect, tuple(texts)) for effect, texts in given.items())

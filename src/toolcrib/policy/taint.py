@@ -1,13 +1,13 @@
 """Taint of a session by untrusted content, and its effect on later calls (security.md T6).
 
-A result has a trust: `local` where this machine and its operator wrote it, `untrusted` where strangers may have
-(MCP servers, HTTP APIs, tools with the trait `untrusted`), `reviewed` where such a source is vouched for. A session
-that a tool which reads brought untrusted content into is tainted, and stays so: from then on, in every mode, a call
-with side effects and one that can carry data out is asked for, unless a rule names that very tool. Where the session
-has read private data as well, a call that can carry data out is asked for despite any rule.
+A result has a trust: `local` if this machine and its operator wrote it, `untrusted` if strangers may have (MCP servers,
+HTTP APIs, tools with the trait `untrusted`), `reviewed` if such a source is vouched for. A read that brings untrusted
+content into a session taints it, permanently: from then on, in every mode, a call with side effects and one that can
+carry data out needs approval, unless a rule names that very tool. If the session has read private data as well, a call
+that can carry data out needs approval despite any rule.
 
-A read can carry data out where an argument of it is a link. A link that an untrusted result showed and that is followed
-as it stands reveals nothing to its author, and is free until private data was read.
+A read with a link as an argument can carry data out. A link from an untrusted result, followed unchanged, reveals
+nothing to its author, and is free until private data was read.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from .shell.readonly_commands import looks_only
 __all__ = ["Taint", "links_in"]
 
 _STRANGERS: Final = frozenset({"mcp", "openapi", "rest"})
-"""Origins whose results are written elsewhere."""
+"""Origins of results that are written elsewhere."""
 _OURS: Final = frozenset({"toolcrib", "jobs"})
-"""Sources that only hand on: a call that they make is decided by itself, a result has the trust it came with."""
+"""Sources that only pass on: each call that they make is decided itself, and results keep their trust."""
 _LINK_NAMES: Final = frozenset(
     """domain endpoint headers host hostname href link uri url urls webhook webpage website""".split()
 )
-"""Of arguments whose texts leave the machine: addresses, and the headers of a request to one."""
+"""Arguments whose texts leave the machine: addresses, and the headers of a request to one."""
 _LINK: Final = re.compile(r"(?:https?://|www\.)[^\s\"'<>\\^`{|}()\[\]]{1,2000}", re.IGNORECASE)
 _LINK_END: Final = ".,;:!?*_"
 """Characters that end the sentence around a link rather than the link."""
 _SCANNED: Final = 256 * 1024
 """Characters of a result in which links are looked for."""
 _KEPT: Final = 2048
-"""Links that a session remembers; the oldest goes first."""
+"""Maximum of links that a session remembers; the oldest is dropped first."""
 _DEPTH: Final = 8
 
 
@@ -59,14 +59,14 @@ class Taint(Section):
     trusted: Texts = ()
     """Tools and sources that the user vouches for."""
     untrusted: Texts = ()
-    """Tools and sources whose every result taints a session, also if they do not read."""
+    """Tools and sources whose results always taint a session, also if they do not read."""
     private: Texts = ()
     """Tools and sources that read private data, beside the tools with the trait `private`."""
     outbound: Texts = ()
     """Tools and sources that can carry data out, beside the tools with the trait `outbound` and open-world tools."""
 
     def trust_of(self, tool: Tool) -> Trust:
-        """Return how far what `tool` returns is to be trusted."""
+        """Return the trust of `tool`'s results."""
         if _means(self.untrusted, tool):
             return "untrusted"
         if tool.origin not in _STRANGERS and "untrusted" not in tool.traits:
@@ -75,7 +75,7 @@ class Taint(Section):
         return "reviewed" if is_vouched_for else "untrusted"
 
     def is_noted(self, tool: Tool, trust: Trust) -> bool:
-        """Whether a session remembers anything of such a result; most leave nothing."""
+        """Whether such a result affects the session; most do not."""
         return trust == "untrusted" or "private" in tool.traits or _means(self.private, tool)
 
     def note(self, tool: Tool, trust: Trust, session: SessionState, text: str) -> None:
@@ -108,7 +108,7 @@ class Taint(Section):
     def asks(
         self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, allowed: Decision
     ) -> Decision | None:
-        """Return the decision that takes the place of the allow `allowed`, naming what tainted; None leaves it."""
+        """Return the decision that replaces the allow `allowed`, naming the cause of the taint; None keeps it."""
         if not self.ask or not session.taint.source or tool.source in _OURS:
             return None
         carries = self._carries(tool, arguments, session)

@@ -15,7 +15,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from ..catalog.names import nearest
@@ -26,8 +26,11 @@ from ..core.result import ToolResult
 from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.yaml.entry import KEYS, Command, Endpoint, Entry, Reading, read_entry
-from ..sources.yaml.run_endpoint import Client, EndpointRunner
+from ..sources.yaml.run_endpoint import EndpointRunner
 from ..sources.yaml.template import Template
+
+if TYPE_CHECKING:
+    from ..net.client import WebClient
 
 __all__ = ["OVER_REST", "PRIORITY", "ApiRunner", "BadDefinition", "Definition", "Wrong", "read_definition"]
 
@@ -293,7 +296,7 @@ def _node(value: Any, depth: int = 0) -> Node:
 class ApiRunner:
     """Any request below the URL of one API."""
 
-    def __init__(self, base: Endpoint, client: Client) -> None:
+    def __init__(self, base: Endpoint, client: WebClient) -> None:
         """`client` is closed by whoever gave it."""
         self._base = base
         self._client = client

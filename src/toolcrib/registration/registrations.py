@@ -11,9 +11,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 
@@ -34,9 +33,12 @@ from ..sources.source import Listing
 from ..sources.yaml.entry import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
-from ..store.registrations import RegistrationRow
+from ..store.definitions import RegistrationRow
 from .definitions import ApiRunner, BadDefinition, Definition, Wrong, read_definition
 from .source import Closing, Registered, RestSource, Run
+
+if TYPE_CHECKING:
+    from ..net.client import WebClient
 
 __all__ = ["Full", "Limits", "Registration", "Registrations", "Taken", "Way"]
 
@@ -122,7 +124,7 @@ class Registrations(Slice):
         self._limits = limits or Limits()
         self._kept: dict[str, dict[str, Registration]] = {}
         self._lock = anyio.Lock()
-        self._net: Any = None
+        self._net: WebClient | None = None
 
     @property
     def instances(self) -> tuple[str, ...]:
@@ -353,13 +355,13 @@ class Registrations(Slice):
         run = ApiRunner(how, client) if definition.api else EndpointRunner(how, client)
         return run, client if how.allow_private else None
 
-    def _client(self) -> Any:
+    def _client(self) -> WebClient:
         """Return what all but those with an address of their own send by; the HTTP client is loaded now."""
         if self._net is None:
             self._net = _web_client(self._settings.http.registration.private_hosts)
         return self._net
 
-    def _own_client(self, how: Endpoint) -> Any:
+    def _own_client(self, how: Endpoint) -> WebClient:
         return _web_client([how.url.pieces[0]])
 
     async def _source_of(self, instance: str) -> RestSource:
@@ -422,5 +424,7 @@ def _row(registration: Registration) -> RegistrationRow:
     )
 
 
-def _web_client(hosts: Iterable[str]) -> Any:
-    return import_module("toolcrib.net.client").WebClient(Guard.of(hosts))
+def _web_client(hosts: Iterable[str]) -> WebClient:
+    from ..net.client import WebClient  # the HTTP client is slow to load: few cribs have registrations
+
+    return WebClient(Guard.of(hosts))

@@ -23,8 +23,7 @@ import anyio
 
 from ..core.json import dumps, read_json
 from ..errors import ToolFailure, UsageError
-from ..mcp.server.http_request import Headers, Refusal, is_json
-from ..mcp.server.response import Pair, Receive, Send, linger, send_json, send_status
+from ..mcp.server.http_messages import Headers, Pair, Receive, Refusal, Send, is_json, linger, send_json, send_status
 from ..server.auth import Caller
 from ..server.request_limits import INSTANCE, RequestLimits
 from .definitions import BadDefinition

@@ -37,10 +37,10 @@ __all__ = [
     "URI_PREFIX",
     "Artifact",
     "Artifacts",
-    "Found",
     "Hit",
     "Keeping",
     "Page",
+    "SearchResult",
     "expand",
     "found_in",
     "holds_reference",
@@ -77,7 +77,7 @@ class Artifact:
 
     @property
     def is_text(self) -> bool:
-        """Whether a page is text as it is; other pages are base64."""
+        """Whether a page is plain text; other pages are base64."""
         return self.mime_type.startswith("text/") or self.mime_type in ("application/json", "application/xml")
 
 
@@ -108,7 +108,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """Result of a search: the first hits, and their total number."""
 
     hits: tuple[Hit, ...]
@@ -116,7 +116,7 @@ class Found:
     """Lines, or pieces of long lines, that hold the text."""
 
 
-def found_in(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> Found:
+def found_in(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> SearchResult:
     """Return the first `limit` places where `pattern` matches, one for each line or piece of a long line."""
     hits: list[Hit] = []
     total, line, counted, place = 0, 1, 0, 0
@@ -131,7 +131,7 @@ def found_in(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> Found:
             begin += _skip_continuation(data[begin : begin + 4])
             hits.append(Hit(line=line, offset=begin, text=data[begin:end].decode("utf-8", "ignore").rstrip("\r")))
         place = end
-    return Found(hits=tuple(hits), total=total)
+    return SearchResult(hits=tuple(hits), total=total)
 
 
 def _lines(data: mmap.mmap, start: int, end: int) -> int:
@@ -190,14 +190,14 @@ _KEY: Final = ".key"
 
 
 _MOST_WHOLE: Final = 16 * 1024 * 1024
-"""As much as is parsed of one message of a server (`mcp.client.limits.McpLimits.inline_bytes`)."""
+"""As much as is parsed of one message of a server (`mcp.client.spec.McpLimits.inline_bytes`)."""
 
 
 class Keeping(Section):
     """Size limits of whole results, and size and age limits of stored ones."""
 
     pass_whole: Annotated[Size, at_most(_MOST_WHOLE, "16MiB")] = setting(1024 * 1024, changed_by="tool")
-    """Bytes of text, and as many of structured content, up to which an MCP client gets a result as it is."""
+    """Bytes of text, and as many of structured content, up to which a result for an MCP client passes unchanged."""
     keep: Duration = setting(7 * 24 * 3600.0, changed_by="tool")
     """Time that an output is kept after it was last written."""
     quota: Size = setting(2 * 1024 * 1024 * 1024, changed_by="tool")
@@ -305,7 +305,7 @@ class Artifacts:
         """
         return await anyio.to_thread.run_sync(self._read, name, owner, offset, limit)
 
-    async def search(self, name: str, owner: str, text: str, limit: int = 20) -> Found:
+    async def search(self, name: str, owner: str, text: str, limit: int = 20) -> SearchResult:
         """Find `text`, small and capital letters of ASCII alike: the first `limit` places.
 
         Raises `ToolFailure`: `not_found`, or `invalid_arguments` for an empty text.
@@ -379,12 +379,12 @@ class Artifacts:
         with self.open(artifact) as source:
             return source.read()
 
-    def _search(self, name: str, owner: str, text: str, limit: int) -> Found:
+    def _search(self, name: str, owner: str, text: str, limit: int) -> SearchResult:
         artifact = self.find(name, owner)
         if not text:
             raise ToolFailure("invalid_arguments", "the search text is empty")
         if not artifact.size:
-            return Found(hits=(), total=0)
+            return SearchResult(hits=(), total=0)
         pattern = re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE)
         with self.open(artifact) as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return found_in(pattern, data, limit)
@@ -478,7 +478,7 @@ class Artifacts:
 
 
 class _Capped(RawIOBase):
-    """A new private file that asks for room before it grows."""
+    """A new private file that reserves space before it grows."""
 
     def __init__(self, path: Path, reserve: Callable[[int, int], None]) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -530,7 +530,7 @@ _HEAD: Final = 200
 """Characters of a value that its placeholder shows."""
 _PLAIN: Final = frozenset({bool, float, int, type(None)})
 _DEPTH: Final = 16
-"""Levels below the arguments where a reference may stand."""
+"""Levels below the arguments at which references are found."""
 _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast, get_args
 from anyio import to_thread
 
 from ..core.json import dumps, read_json
-from ..core.result import Spill, ToolError, ToolResult, Trust
+from ..core.result import SpooledResult, ToolError, ToolResult, Trust
 from ..errors import ToolFailure
 from .artifacts import Artifact, Artifacts
 from .redact import Redactor
@@ -56,7 +56,7 @@ class Fit:
     tokens: int | None = None
     """Estimated tokens (UTF-8 bytes / 4) of one result; None leaves the session's limit."""
     characters: int | None = None
-    """The same in characters; it goes before `tokens`."""
+    """The same in characters; it overrides `tokens`."""
     head: float = 0.6
     note: int = 330
     """Bytes or characters of the budget that the marker may take."""
@@ -114,7 +114,7 @@ class Way:
     schema: Mapping[str, Any] | None = None
     """The `outputSchema` that the caller has read: structured content stays valid for it, whole or shortened."""
     whole: bool = False
-    """An MCP client reads the result: up to the limiter's `pass_whole` it stays as it is."""
+    """Whether an MCP client reads the result: up to the limiter's `pass_whole` it stays unchanged."""
     read: str = "read_artifact"
     """The name of the tool that reads artifacts, as the model knows it; empty without one."""
     source: str = ""
@@ -376,7 +376,7 @@ def is_list(result: ToolResult) -> bool:
     if result.structured_content is not None:
         return isinstance(result.structured_content, list)
     text = result.text
-    if result.spill is not None or not text.lstrip().startswith("[") or len(text) > _PARSED:
+    if result.spooled is not None or not text.lstrip().startswith("[") or len(text) > _PARSED:
         return False
     return isinstance(_parsed(text), list)
 
@@ -406,7 +406,7 @@ def cut_search(text: str, room: Room, fit: Fit) -> Cut | None:
 
 
 def _hits(value: Any) -> tuple[str, Sequence[Any]] | None:
-    """Return the list that matters and the key it stands under: the value itself, or the longest list in it."""
+    """Return the main list of a result and its key: the value itself, or the longest list in it."""
     if isinstance(value, list):
         return "", cast("list[Any]", value)
     if not isinstance(value, dict):
@@ -429,7 +429,7 @@ def _snipped(value: Any, longest: int) -> Any:
 
 
 def _without(block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the block that repeats `given` as text with `rest` in its place; any other as it is."""
+    """Return the block that repeats `given` as text with `rest` in its place; any other unchanged."""
     text = block.get("text")
     if not isinstance(text, str) or HINT_KEY not in text or _parsed(text) != given:
         return block
@@ -529,15 +529,15 @@ class Limiter:
             result, hint = take_hint(result)
             way = replace(way, hint=hint) if hint and not way.hint else way
         ceiling = max(budget_tokens * _BYTES_PER_TOKEN, _LEAST)
-        if result.spill is None and self._is_small(result, min(ceiling, way.fit.least)):
+        if result.spooled is None and self._is_small(result, min(ceiling, way.fit.least)):
             return result
         if way.whole and self._passes_whole(result):
             return replace(
                 result, content=self._limit_media(result.content), error=result.error and _short_error(result.error)
             )
         plan = replace(_plan(result, way, ceiling), whole=self._pass_whole if way.whole else 0)
-        if result.spill is not None:
-            return await to_thread.run_sync(self._unspill, result, result.spill, plan, owner)
+        if result.spooled is not None:
+            return await to_thread.run_sync(self._unspool, result, result.spooled, plan, owner)
         media = sum(map(_block_media, result.content))
         if plan.fits(result) and media <= self._media_bytes and _is_short(result.error):
             return result
@@ -548,7 +548,7 @@ class Limiter:
         return self._limit(result, plan, owner)
 
     def _is_small(self, result: ToolResult, room: float) -> bool:
-        """Whether nothing has to be thought about: what nearly every result is."""
+        """Whether the result is within every limit, as nearly all are."""
         size = _text_bytes(result.content) + _json_bytes(result.structured_content)
         media = sum([_block_media(block) for block in result.content])
         return size <= room and media <= self._media_bytes and _is_short(result.error)
@@ -556,7 +556,7 @@ class Limiter:
     def _passes_whole(self, result: ToolResult) -> bool:
         """Whether a client gets text and structured content as they are; one mostly repeats the other."""
         size = max(_text_bytes(result.content), _json_bytes(result.structured_content))
-        return result.spill is None and size <= self._pass_whole
+        return result.spooled is None and size <= self._pass_whole
 
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
         content = self._limit_media(result.content)
@@ -653,22 +653,22 @@ class Limiter:
             shown.append({"type": "text", "text": text})
         return tuple(shown)
 
-    def _unspill(self, result: ToolResult, spill: Spill, plan: _Plan, owner: str) -> ToolResult:
+    def _unspool(self, result: ToolResult, spooled: SpooledResult, plan: _Plan, owner: str) -> ToolResult:
         """Turn the raw file into a clean artifact, and delete it in any case."""
         try:
-            kept = self._keep_file(spill, owner, plan)
+            kept = self._keep_file(spooled, owner, plan)
         finally:
-            spill.path.unlink(missing_ok=True)
+            spooled.path.unlink(missing_ok=True)
         room = replace(plan.room, unit="bytes")
         if kept.artifact is None:
-            head, tail = self._redactor.text(spill.head), self._redactor.text(spill.tail)
-            cut = cut_text(head, room, spill.size, tail=tail)
+            head, tail = self._redactor.text(spooled.head), self._redactor.text(spooled.tail)
+            cut = cut_text(head, room, spooled.size, tail=tail)
         else:
             cut = self._excerpt(kept.artifact, room, plan)
         content = ({"type": "text", "text": self._render(cut, kept, plan)}, *_links(kept))
         error = result.error and _short_error(result.error)
         meta = {**result.meta, **_cut_meta(cut, kept, plan)}
-        return replace(result, content=content, structured_content=None, spill=None, error=error, meta=meta)
+        return replace(result, content=content, structured_content=None, spooled=None, error=error, meta=meta)
 
     def _excerpt(self, artifact: Artifact, room: Room, plan: _Plan) -> Cut:
         """Head and tail of a stored text, read from the store so that offsets fit."""
@@ -692,14 +692,14 @@ class Limiter:
         on = f'The whole is artifact {name}: {read} {{"id": "{name}", "offset": {offset}}} goes on here'
         return f'{on}; as an argument: {{"$artifact": ID}}.'
 
-    def _keep_file(self, spill: Spill, owner: str, plan: _Plan) -> _Kept:
+    def _keep_file(self, spooled: SpooledResult, owner: str, plan: _Plan) -> _Kept:
         try:
-            with Path(spill.path).open("rb") as source:
+            with Path(spooled.path).open("rb") as source:
                 return _Kept(
                     artifact=self._artifacts.put_stream(
                         lambda target: self._redactor.stream(source, target),
                         owner,
-                        spill.mime_type,
+                        spooled.mime_type,
                         source=plan.way.source,
                         trust=plan.way.trust,
                     )
@@ -793,7 +793,7 @@ def _same(text: str, value: Any) -> bool:
 
 
 def _mime_type(text: str) -> str:
-    """`application/json` for what parses, up to a size where trying is cheap."""
+    """`application/json` for text that parses, up to a size where parsing is cheap."""
     if text[:1] in ("{", "[") and len(text) <= _MEDIA_BYTES:
         try:
             read_json(text)

@@ -62,7 +62,7 @@ _BLOCK_FIELDS: Final = {
 
 
 def to_result(value: Any) -> ToolResult:
-    """Return `value` as the result of a call. Raises `ToolFailure("tool_error")` for what cannot be one."""
+    """Return `value` as the result of a call. Raises `ToolFailure("tool_error")` for an unsupported value."""
     if type(value) is str:
         return ToolResult.of_text(value)
     if value is None:

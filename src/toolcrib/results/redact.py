@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, Protocol, cast
 from anyio import to_thread
 
 from ..core.json import dumps
-from ..core.result import Spill, ToolError, ToolResult
+from ..core.result import SpooledResult, ToolError, ToolResult
 from .secret_formats import ASSIGNMENT, FORMATS, NAMED, PREFILTER, names_secret, spellings
 
 __all__ = [
@@ -97,7 +97,7 @@ _LEARNT: Final = 64
 _SHORTEST: Final = 6
 """Characters of a secret that is learnt: a shorter one would mask ordinary words."""
 _EDGE: Final = 256
-"""Characters given up at the cut edge of an excerpt, where half a secret may stand."""
+"""Characters dropped at the cut edge of an excerpt, where half a secret may be."""
 
 _NAME_BEFORE: Final = re.compile(rb"[\w.-]*\Z")
 
@@ -178,12 +178,12 @@ class Redactor:
                 changes[name] = new
         if result.error is not None:
             changes["error"] = self._error(result.error)
-        if result.spill is not None:
-            changes["spill"] = self._spill(result.spill)
+        if result.spooled is not None:
+            changes["spooled"] = self._redact_spooled(result.spooled)
         return replace(result, **changes) if changes else result
 
     async def clean(self, result: ToolResult) -> ToolResult:
-        """Return `result(result)`; a long one is looked through in a thread, so that the event loop goes on."""
+        """Return `result(result)`; a long one is scanned in a thread, so that the event loop continues."""
         size = sum([len(text) for block in result.content if isinstance(text := block.get("text"), str)])
         if size <= _IN_THREAD:
             return self.result(result)
@@ -219,7 +219,7 @@ class Redactor:
         return _replaced(raw, finds, len(raw)) if finds else raw
 
     def _may_hold(self, raw: bytes) -> bool:
-        """Whether JSON may hold a secret in a string, written as it is or with escapes."""
+        """Whether JSON may contain a secret in a string, plain or with escapes."""
         if self._match(raw):
             return True
         return b"\\" in raw and bool(self._match(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"')))
@@ -276,10 +276,10 @@ class Redactor:
             return error
         return replace(error, message=message, hint=hint, details=details)
 
-    def _spill(self, spill: Spill) -> Spill:
-        head = self.text(_without_edge(spill.head, end=True))
-        tail = self.text(_without_edge(spill.tail, end=False))
-        return replace(spill, head=head, tail=tail)
+    def _redact_spooled(self, spooled: SpooledResult) -> SpooledResult:
+        head = self.text(_without_edge(spooled.head, end=True))
+        tail = self.text(_without_edge(spooled.tail, end=False))
+        return replace(spooled, head=head, tail=tail)
 
     def _walk(self, value: Any, name: bytes, depth: int) -> Any:
         if isinstance(value, str):
@@ -318,7 +318,7 @@ class _Beginnings:
         self.longest = max(map(len, self._sorted), default=1) - 1
 
     def has(self, text: bytes) -> bool:
-        """Whether a form begins with `text` and goes on after it."""
+        """Whether a form begins with `text` and is longer."""
         place = bisect_right(self._sorted, text)
         return place < len(self._sorted) and self._sorted[place].startswith(text)
 
@@ -341,7 +341,7 @@ def compiled(pattern: bytes) -> Pattern:
 
 @cache
 def _scanner() -> Scanner:
-    """Return the scanner for every format and no secret of ours: immutable, and so one for the process."""
+    """Return the scanner for every format, without our own secrets: immutable, and shared by the process."""
     return _scanner_with(())
 
 
@@ -350,7 +350,7 @@ def _scanner_with(own: Iterable[bytes]) -> Scanner:
 
 
 def _necessary(pattern: bytes) -> bytes:
-    """A weaker pattern that every match of `pattern` matches too, whose automaton is small: counts become `+`, `*`."""
+    """A weaker pattern that every match of `pattern` matches too, with a small automaton: counts become `+`, `*`."""
     weaker = re.sub(rb"\{0(?:,\d*)?\}|\{,\d+\}", b"*", pattern)
     return re.sub(rb"\{[1-9]\d*(?:,\d*)?\}", b"+", weaker)
 
@@ -444,7 +444,7 @@ _TELLING: Final = (
     + rb"[\w.\t -]{0,24}[\s\"'\\\]]{0,12}(?:=>|:{1,3}=|[?.+]?==?|[:=>,])(?:\\[nrt]|[\s\"'`=>\\@]){0,20}[^\s\"'`<>;,&|]*"
     + rb"|\b(?:authorization|bearer|basic|token|digest|password(?: is)?):?\s+[\"'`]?\S*)"
 )
-"""A name of secrets, with as much of its value as there is."""
+"""A name of secrets, with the available part of its value."""
 _TELLING_REACH: Final = 1024
 _KEY_BLOCK: Final = re.compile(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
 _KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
@@ -545,7 +545,7 @@ _plain: Final = logging.Formatter()
 
 
 class _Guard:
-    """The process's factory of log records, put before the one that was there. There is one, for all cribs."""
+    """The process's factory of log records, wrapped around the earlier one. One for all cribs."""
 
     def __init__(self) -> None:
         self._make: Callable[..., logging.LogRecord] = logging.LogRecord
@@ -576,7 +576,7 @@ _guard: Final = _Guard()
 
 
 def guard_logs(redactor: Redactor) -> Callable[[], None]:
-    """Clean our records with `redactor` from now on; returns what ends it."""
+    """Redact our log records with `redactor` from now on; returns the function that ends it."""
     _guard.add(redactor)
     return lambda: _guard.remove(redactor)
 

@@ -311,7 +311,7 @@ _HARMLESS: Final = re.compile(
     rb"|prefix|digest|sha\d*|audience|checksum|fingerprint|etag|hash)[\"'\s]*$",
     re.IGNORECASE,
 )
-"""Names with a telling word in them whose values are not secrets: counters, references, public halves, attributes."""
+"""Names with a telltale word whose values are not secrets: counters, references, public halves, attributes."""
 
 _WORDS: Final = re.compile(rb"[A-Za-z][A-Za-z_-]*")
 _PATH: Final = re.compile(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
@@ -358,7 +358,7 @@ def _is_account(value: bytes) -> bool:
 
 
 def _is_password(name: bytes, between: bytes, value: bytes) -> bool:
-    """People choose passwords: a quoted word may be one; a bare one only where nothing else can stand."""
+    """Whether a value is a password: a quoted word may be one; a bare one only where nothing else is possible."""
     quoted = _is_quoted(between)
     between = between.replace(b"=>", b"=")
     if b"," in between or b">" in between:

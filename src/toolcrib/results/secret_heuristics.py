@@ -90,7 +90,7 @@ def is_generated(value: bytes) -> bool:
 
 
 def is_password(value: bytes) -> bool:
-    """Whether `value`, standing where only a password stands, is one: anything but a word for it."""
+    """Whether `value`, in the place of a password, is one: anything but a word for it."""
     return (
         len(set(value)) > 1
         and value.lower() not in _NO_PASSWORD

@@ -1,11 +1,21 @@
-"""Bubblewrap command line: the programs and folders of the machine that a command sees."""
+"""Bubblewrap: its command line, with the programs and folders that a command sees, and the seccomp filter.
+
+The filter refuses kernel calls that reach past every namespace: keys of the session belong to every process in it;
+sockets of a virtual machine lead to its host, and other socket families past the network namespace; the rest are kernel
+interfaces that tools do not use and in which holes were found. Other calls are allowed. A program for another
+architecture than the machine's meets the same list.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
+import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +23,86 @@ from ..core.sandbox import Command, Reach
 from . import egress
 from .protected_paths import Guarded
 
-__all__ = ["ETC", "LINKS", "SYSTEM", "Bounds", "Line", "Maker", "Wires", "clean", "line", "toolchains"]
+__all__ = ["ETC", "LINKS", "SYSTEM", "Bounds", "Line", "Maker", "Wires", "clean", "line", "opened_filter", "toolchains"]
+
+_LOAD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
+_EQUAL: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
+_AT_LEAST: Final = 0x35  # BPF_JMP | BPF_JGE | BPF_K
+_RETURN: Final = 0x06  # BPF_RET | BPF_K
+_ALLOW: Final = 0x7FFF0000
+_ERROR: Final = 0x00050000
+_NUMBER, _ARCHITECTURE, _FIRST = 0, 4, 16
+"""Offsets in `struct seccomp_data`; of the first argument the lower half, the only part that counts here."""
+_X32: Final = 0x40000000
+_FAMILIES: Final = (0, 1, 2, 10, 16)
+"""Unspecified, local, IPv4, IPv6, netlink: each belongs to a network namespace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Calls:
+    """The numbers of one architecture (its `unistd.h`)."""
+
+    audit: int
+    """The kernel's name for the architecture (`linux/audit.h`)."""
+    socket: int
+    denied: Sequence[int]
+    """add_key, request_key, keyctl, bpf, perf_event_open, open_by_handle_at, kexec_load, userfaultfd."""
+    absent: Sequence[int] = (425, 426, 427)
+    """io_uring_setup, _enter and _register: programs do without them where a kernel has none. And socketcall."""
+
+
+_X86_64: Final = _Calls(audit=0xC000003E, socket=41, denied=(248, 249, 250, 321, 298, 304, 246, 323))
+_I386: Final = _Calls(
+    audit=0x40000003, socket=359, denied=(286, 287, 288, 357, 336, 342, 283, 374), absent=(425, 426, 427, 102)
+)
+_AARCH64: Final = _Calls(audit=0xC00000B7, socket=198, denied=(217, 218, 219, 280, 241, 265, 104, 282))
+_ARM: Final = _Calls(
+    audit=0x40000028, socket=281, denied=(309, 310, 311, 386, 364, 371, 347, 388), absent=(425, 426, 427, 102)
+)
+_MACHINES: Final[Mapping[str, Sequence[_Calls]]] = {"x86_64": (_X86_64, _I386), "aarch64": (_AARCH64, _ARM)}
+
+
+def opened_filter() -> int:
+    """Return a descriptor with the filter for bubblewrap; -1 on an unknown architecture."""
+    program = _program(platform.machine())
+    if not program:
+        return -1
+    made = os.memfd_create("toolcrib-filter", 0)
+    os.write(made, program)
+    os.lseek(made, 0, os.SEEK_SET)
+    return made
+
+
+@cache
+def _program(machine: str) -> bytes:
+    """Return the filter of a machine, as the kernel takes it."""
+    kinds = _MACHINES.get(machine, ())
+    if not kinds:
+        return b""
+    steps: list[bytes] = []
+    for calls in kinds:
+        body = _body(calls)
+        steps += [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, calls.audit, no=len(body)), *body]
+    return b"".join([*steps, _step(_RETURN, _ERROR | errno.ENOSYS)])
+
+
+def _body(calls: _Calls) -> list[bytes]:
+    """Return the steps for one architecture; each way through them ends."""
+    steps = [_step(_LOAD, _NUMBER)]
+    if calls is _X86_64:
+        steps += [_step(_AT_LEAST, _X32, no=1), _step(_RETURN, _ERROR | errno.ENOSYS)]
+    for numbers, error in ((calls.denied, errno.EPERM), (calls.absent, errno.ENOSYS)):
+        for number in numbers:
+            steps += [_step(_EQUAL, number, no=1), _step(_RETURN, _ERROR | error)]
+    families = [_step(_EQUAL, family, yes=len(_FAMILIES) - place) for place, family in enumerate(_FAMILIES)]
+    steps += [_step(_EQUAL, calls.socket, yes=1), _step(_RETURN, _ALLOW), _step(_LOAD, _FIRST), *families]
+    return [*steps, _step(_RETURN, _ERROR | errno.EAFNOSUPPORT), _step(_RETURN, _ALLOW)]
+
+
+def _step(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
+    """Return one instruction; `yes` and `no` are how many are left out then."""
+    return struct.pack("=HBBI", code, yes, no, value)
+
 
 SYSTEM: Final = ("/usr", "/opt", "/nix/store", "/gnu/store")
 """Folders of programs, bound at the same path."""
@@ -24,7 +113,7 @@ ETC: Final = (
     "ld.so.conf", "ld.so.conf.d", "localtime", "magic", "mime.types", "nsswitch.conf", "passwd", "perl", "pki",
     "profile", "profile.d", "protocols", "python3", "resolv.conf", "services", "shells", "ssl", "terminfo", "timezone",
 )  # fmt: skip
-"""Of `/etc`: what programs need to start, to draw and to check certificates. No passwords, no keys."""
+"""Parts of `/etc` that programs need to start, to draw and to check certificates. No passwords, no keys."""
 _TOOLCHAINS: Final = (
     ".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".goenv", ".jenv", ".local/bin", ".local/pipx", ".local/share/mise",
     ".local/share/pnpm", ".local/share/uv", ".nodenv", ".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman", ".volta",
@@ -59,7 +148,7 @@ _LIMITED: Final = (
     ' ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 4; unset PWD OLDPWD;'
     ' exec "$@"'
 )
-"""Joins a control group and sets the limits of what follows: kibibytes of data, blocks of 512 bytes, open files."""
+"""Joins a control group and sets the limits: kibibytes of data, blocks of 512 bytes, open files."""
 _COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
 """Sets how many processes there may be, inside: there only those of the command count, and not all of the user's.
 
@@ -72,7 +161,7 @@ class Bounds:
     """Limits of one command (security.md T15)."""
 
     memory: int = 2 << 30
-    """Bytes: data of one process, everything in `/tmp`, and what all its processes have in memory together."""
+    """Bytes: data of one process, everything in `/tmp`, and the memory of all processes together."""
     file: int = 1 << 30
     """Bytes of one file."""
     processes: int = 512
@@ -97,7 +186,7 @@ class Maker:
     program: str
     """bubblewrap."""
     environ: Mapping[str, str]
-    """Ours."""
+    """Environment of this process."""
     bounds: Bounds
     alone: bool = True
     """Whether user namespaces can be switched off inside."""
@@ -112,10 +201,10 @@ class Wires:
     filter: int = -1
     """The filter of its calls is read there."""
     control: int = -1
-    """The socket at which it finds its way out goes over it."""
+    """Descriptor over which it sends the socket of its egress."""
 
     def __iter__(self) -> Iterator[int]:
-        """Those that there are."""
+        """The open descriptors."""
         return (wire for wire in (self.status, self.filter, self.control) if wire >= 0)
 
 

@@ -18,13 +18,11 @@ from anyio import to_thread
 from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
 from ..errors import ToolFailure
 from . import bubblewrap
-from .bubblewrap import Bounds, Line, Maker, Wires, line
-from .cgroup import Group
+from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_filter
 from .egress import Handing
 from .process import Held, Process, start
-from .process_monitor import Watched
+from .process_monitor import Group, Watched
 from .protected_paths import Guarded, Repositories, guarded_in, put_aside
-from .seccomp import opened_filter
 
 __all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
 

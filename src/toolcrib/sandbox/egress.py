@@ -1,7 +1,7 @@
 """Egress of a sandbox without a network: a socket that is made inside and served outside.
 
-A program of ours starts the command. It listens on a port of the sandbox's own 127.0.0.1, sends that socket to us and
-becomes the command, which finds the address in the variables that programs look for a proxy in.
+A launcher of ours starts the command. It listens on a port of the sandbox's own 127.0.0.1, sends that socket to us and
+becomes the command, which finds the address in the usual proxy variables.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def starter(control: int) -> tuple[str, ...]:
 
 
 def _python() -> str:
-    """Return the Python that runs us, as it is inside: without a virtual environment, and with nothing but itself."""
+    """Return our Python with its path inside: without a virtual environment and site packages."""
     return f"{getattr(sys, '_base_executable', sys.executable)} -I -S"
 
 

@@ -30,11 +30,11 @@ __all__ = ["Held", "Output", "Process", "start"]
 
 _PIECE: Final = 64 * 1024
 _AHEAD: Final = 16
-"""Pieces of output that wait to be read; the process waits when there are more."""
+"""Unread pieces of output; the process blocks when there are more."""
 _GRACE: Final = 1.0
 """Seconds between asking a command to end and killing it (security.md R9)."""
 _TAKE: Final = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
-"""Makes a terminal that of its session: what leads one takes the first that it opens."""
+"""Makes a terminal that of its session: a session leader gets the first one that it opens."""
 
 _Work = Callable[[], Coroutine[Any, Any, None]]
 Output = tuple[Literal["stdout", "stderr"], bytes]
@@ -228,7 +228,7 @@ async def _copy_terminal(descriptor: int, target: MemoryObjectSendStream[Output]
                 piece = os.read(descriptor, _PIECE)
             except BlockingIOError:
                 continue
-            except OSError:  # the last process that had the terminal is gone
+            except OSError:  # the last process with the terminal has ended
                 return
             if not piece:
                 return

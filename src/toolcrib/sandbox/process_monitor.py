@@ -1,13 +1,15 @@
-"""Monitor of all processes of a command: their ids, their use of memory and disk, and an end beyond the bounds.
+"""Bounds of a command's processes: a control group, and a monitor of ids, memory and disk that ends them.
 
-The kernel's own limits are per process, and the one on their number does not count for root. So they are counted, as
-often as a bomb needs to be found while there is still room to breathe.
+The kernel's own limits are per process, and the one on their number does not apply to root. A control group does, and
+where root runs us its first generation is often writable. Elsewhere the monitor alone counts processes, often enough to
+stop a fork bomb before memory runs out.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +19,64 @@ import anyio
 from anyio import to_thread
 
 from .bubblewrap import Bounds
-from .cgroup import Group
 
-__all__ = ["Watched"]
+__all__ = ["Group", "Watched"]
+
+_PIDS: Final = Path("/sys/fs/cgroup/pids")
+_NAME: Final = "toolcrib"
+_OURS: Final = 2
+"""bubblewrap, outside and inside."""
+_PATIENCE: Final = 1.0
+_AGAIN: Final = 0.005
+
+
+class Group:
+    """Control group of one command; without effect where cgroups are unavailable. Closed once the command has ended."""
+
+    def __init__(self, processes: int, *, root: Path = _PIDS) -> None:
+        """Make a group for so many processes at a time, threads included. Removes leftovers of killed processes."""
+        self._path: Path | None = None
+        if os.geteuid() != 0 or not (root / "cgroup.procs").exists():
+            return
+        path = root / f"{_NAME}-{os.getpid()}-{secrets.token_hex(4)}"
+        with suppress(OSError):
+            _clear(root)
+            path.mkdir()
+            (path / "pids.max").write_text(str(processes + _OURS), encoding="ascii")
+            self._path = path
+
+    @property
+    def entrance(self) -> str:
+        """The file that a process joins by writing its id; empty without a group."""
+        return str(self._path / "cgroup.procs") if self._path else ""
+
+    @property
+    def was_full(self) -> bool:
+        """Whether a process was refused because the group was full."""
+        if self._path is None:
+            return False
+        with suppress(OSError, ValueError, IndexError):
+            return int((self._path / "pids.events").read_text(encoding="ascii").split()[1]) > 0
+        return False
+
+    async def close(self) -> None:
+        """Remove the group once its last process has gone. One still busy after a second is left to a later sweep."""
+        with anyio.move_on_after(_PATIENCE, shield=True):
+            while self._path is not None:
+                with suppress(OSError):
+                    self._path.rmdir()
+                    return
+                await anyio.sleep(_AGAIN)
+
+
+def _clear(root: Path) -> None:
+    """Remove the groups of processes that ended before they could."""
+    for left in root.glob(f"{_NAME}-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+            with suppress(OSError):
+                left.rmdir()
+
 
 _OFTEN: Final = 0.2
 """Seconds, where nothing else counts processes: a bomb makes some thousands meanwhile, and all end at once."""
@@ -107,7 +164,7 @@ def _below(first: int) -> list[int]:
 
 
 def _usage(first: int, most: int) -> tuple[int, int]:
-    """Return how many there are, and their bytes of unshared memory."""
+    """Return the number of processes, and their bytes of unshared memory."""
     pids = _below(first)
     if len(pids) > most:
         return len(pids), 0

@@ -20,7 +20,7 @@ _SKIPPED: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__"})
 _MOST: Final = 20_000
 """Folders that are looked at, those nearest to the root first: some 40 ms when nothing has changed."""
 _SETTLED: Final = 1_000_000_000
-"""Nanoseconds: well above what any file system rounds its times to."""
+"""Nanoseconds: well above the time resolution of file systems."""
 _BARE: Final = frozenset({"HEAD", "objects", "refs"})
 
 
@@ -101,16 +101,17 @@ _RUNNING: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
 _OF_WORKTREE: Final = ("commondir", "gitdir", "config.worktree")
 """The same for the repository's data of a worktree; its index and HEAD stay writable."""
 _NESTED: Final = 32
-"""Repositories below the roots, and worktrees of one: with more of them a command would take too long to start.
+"""Maximum of repositories below the roots, and worktrees of one: more would make the start too slow.
 
-Those whose guarded part is oldest come first: no command can push one out of the list by making others."""
+Those whose guarded part is oldest come first: no command can push one out of the list by making others.
+"""
 _WRITTEN: Final = ("objects", "refs", "logs")
-"""Of a repository that is shared by worktrees: what working in one of them writes."""
+"""Files of a shared repository that work in one of its worktrees writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """The guarded part of some folders, as it is before a command runs. Links are followed in every path."""
+    """The guarded paths of some folders, before a command runs. Links are followed in every path."""
 
     shown: tuple[Path, ...] = ()
     """Read-only, and outside of the folders: the repository that a worktree belongs to."""
@@ -254,6 +255,6 @@ def _named_in(file: Path, before: str = "") -> Path | None:
 
 
 def _inside(roots: Sequence[Path], paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the paths with links followed, without what then lies outside: a link must not show it."""
+    """Return the paths with links followed, without those that then lie outside: a link must not reveal them."""
     found = dict.fromkeys(path.resolve() for path in paths)
     return tuple(path for path in found if any(path.is_relative_to(root) for root in roots))

@@ -13,8 +13,16 @@ import anyio
 from ..core.json import dumps
 from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
 from ..mcp.server.http_endpoint import CLOSE, RETRY, VERSION_HEADER, Arrival, HttpEndpoint
-from ..mcp.server.http_request import Refusal, accepts_stream
-from ..mcp.server.response import EventStream, Receive, Send, linger, send_json, send_status
+from ..mcp.server.http_messages import (
+    EventStream,
+    Receive,
+    Refusal,
+    Send,
+    accepts_stream,
+    linger,
+    send_json,
+    send_status,
+)
 from ..mcp.server.service import Service
 from ..mcp.server.session_table import SESSION_HEADER, SessionTable
 from .request_limits import RequestLimits, instance_of

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from ..core.context import Peer
 from ..core.json import read_json
 from ..core.permission import Answer, NoApprover, Question, Verdict
-from ..mcp.server.client import supports
+from ..mcp.server.exchange import supports
 
 __all__ = ["ClientApprover", "current_peer"]
 

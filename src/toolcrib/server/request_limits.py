@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from ..mcp.jsonrpc import HEADER_MISMATCH
-from ..mcp.server.http_request import Headers, Refusal
+from ..mcp.server.http_messages import Headers, Refusal
 from .auth import Authority, Caller, is_loopback
 
 __all__ = [

@@ -11,7 +11,6 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final, Self
 
@@ -22,9 +21,10 @@ from ..core.json import MESSAGE_BYTES
 from ..mcp.jsonrpc import INVALID_REQUEST, RpcError, error_message
 from ..mcp.server.connection import Connection
 from ..mcp.server.service import Service
+from ..mcp.stdio import read_messages
 from .pipes import relay
 
-__all__ = ["Link", "converse", "messages", "serve_stdio"]
+__all__ = ["Link", "converse", "serve_stdio"]
 
 _TOO_LONG: Final = error_message(
     None, RpcError(INVALID_REQUEST, f"Invalid request: a message has at most {MESSAGE_BYTES} bytes")
@@ -97,33 +97,6 @@ class Link:
         return bool(look.poll(0))
 
 
-async def messages(link: Link, received: bytes = b"") -> AsyncIterator[bytes | None]:
-    """Give the lines that arrive without their ends, None for one above the cap; blank lines are passed over.
-
-    `received` arrived before. Ends with the link.
-    """
-    parts: list[bytes] = []
-    size = 0
-    chunk = received or await link.receive()
-    while chunk:
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            parts.append(line)
-            size += len(line)
-            message = b"".join(parts).strip() if size <= MESSAGE_BYTES else None
-            parts, size = [], 0
-            if message != b"":
-                yield message
-        size += len(rest)
-        if size <= MESSAGE_BYTES:
-            parts.append(rest)
-        else:
-            parts.clear()
-        chunk = await link.receive()
-    if message := b"".join(parts).strip():
-        yield message
-
-
 async def converse(service: Service, link: Link, *, received: bytes = b"", profile: str = "", mode: str = "") -> None:
     """Serve MCP to the connected client until it has left or the service stops.
 
@@ -142,7 +115,7 @@ async def converse(service: Service, link: Link, *, received: bytes = b"", profi
             reading = anyio.CancelScope()
             tasks.start_soon(_stop_in_time, service, reading, whole)
             with reading:
-                async for message in messages(link, received):
+                async for message in read_messages(link.receive, received):
                     await (connection.feed(message) if message is not None else send(_TOO_LONG))
             while connection.running and not link.is_hung_up:
                 with anyio.move_on_after(_LOOK_SECONDS):

@@ -22,10 +22,8 @@ from ..errors import ToolFailure
 from ..jobs.job import Job, Jobs
 from ..jobs.tools import TASK
 from ..mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Request, RpcError, notification_message
-from ..mcp.server.calls import result_body
-from ..mcp.server.client import missing_capability, missing_downstream
-from ..mcp.server.exchange import Exchange
-from ..mcp.server.tasks import read_task_id
+from ..mcp.server.calls import read_task_id, result_body
+from ..mcp.server.exchange import Exchange, missing_capability, missing_downstream
 
 __all__ = ["JobSessionTasks", "JobTasks"]
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.result import ToolResult
-from ..core.server_features import NOTHING, Offer
+from ..core.server_features import NO_FEATURES, ServerFeatures
 from ..core.tool import Tool
 
 __all__ = ["Amendment", "Listing", "Publish", "Source"]
@@ -31,7 +31,7 @@ __all__ = ["Amendment", "Listing", "Publish", "Source"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Everything that one source offers now. A later listing of the same source replaces it."""
+    """Whole listing of one source. A later listing of the same source replaces it."""
 
     tools: tuple[Tool, ...]
     """With `name` equal to `local_name`: the registry gives them their names in the catalog."""
@@ -42,8 +42,8 @@ class Listing:
     description: str = ""
     server: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """How an MCP server introduces itself (`Implementation`: name, title, version, websiteUrl, icons): for clients."""
-    offer: Offer = NOTHING
-    """What there is beside tools; a source with any has `offers` too (`core.server_features.Offers`)."""
+    features: ServerFeatures = NO_FEATURES
+    """Resources and prompts; a source with any has a property `features` (`core.server_features.WithFeatures`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

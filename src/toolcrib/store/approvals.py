@@ -29,7 +29,7 @@ _KEPT: Final = 30 * 86_400.0
 _SKEW: Final = 30.0
 """Seconds by which clocks of machines that share a store may differ."""
 _LATE: Final = ".late"
-"""Ends the id of a call that is made for a caller who left: the walk that he left is recorded under the first one."""
+"""Suffix of the id of a call that is made after its caller left: the caller's own attempt has the plain id."""
 
 _NAMES: Final = {"call_id": "call", "by": "decided_by"}
 _FIELDS: Final = tuple(field.name for field in fields(Approval))
@@ -66,9 +66,8 @@ class ApprovalRows:
     async def put(self, approval: Approval, saved: SavedCall, *, limit: int) -> Approval:
         """Store a question before it is asked, and return it.
 
-        Where the same call was asked about by a process that died since, and that question still stands, it is taken
-        over with its answer: no question is asked twice. Raises `ToolFailure`: `overloaded` where this principal has
-        `limit` open questions, `storage`.
+        An open question of a dead process about the same call is taken over with its answer: no question is asked
+        twice. Raises `ToolFailure`: `overloaded` when this principal has `limit` open questions, `storage`.
         """
         sealed = self._seal(saved.to_json(), approval.id)
         row = _Row(approval, self._lease.id, sealed, "", "")
@@ -76,7 +75,7 @@ class ApprovalRows:
         return orphan or approval
 
     async def get(self, id: str) -> Approval | None:
-        """Return the approval as it is at this moment."""
+        """Return the present state of the approval."""
 
         def query(connection: Connection) -> _Row | None:
             return _find(connection, id)
@@ -93,7 +92,7 @@ class ApprovalRows:
             conditions.append("principal = ?")
             parameters.append(principal)
         if states:
-            stored = {*states, *(OPEN if "expired" in states else ())}  # what expires is written down later
+            stored = {*states, *(OPEN if "expired" in states else ())}  # expiries are recorded later
             conditions.append(f"state IN ({', '.join('?' * len(stored))})")
             parameters += sorted(stored)
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -133,9 +132,9 @@ class ApprovalRows:
         await self._writer.run(_withdraw, id, reason, self._clock())
 
     async def leave(self, id: str, *, keep: bool) -> Approval | None:
-        """Take note that the caller left. `keep`: the question stands, and its call runs later; else it is cancelled.
+        """Record that the caller left. `keep`: the question stays open, and its call runs later; else it is cancelled.
 
-        Returns the approval where that changed anything.
+        Returns the approval if its state changed.
         """
         return await self._writer.run(_leave, id, keep, self._clock())
 
@@ -155,11 +154,11 @@ class ApprovalRows:
         return await self._reader.read(query)
 
     async def claim(self, id: str, *, here: bool = False) -> SavedCall | None:
-        """Take the run of an approved call whose caller is gone; None when another process has it, or it ran.
+        """Claim the run of an approved call whose caller has left; None when another process has it, or it ran.
 
-        `here` takes it to be made at once, by whichever process has its answer; else it is left to the one that asked
-        as long as that lives. Raises `ToolFailure("storage")`, and takes nothing, where the call cannot be read with
-        this installation's key.
+        `here` claims it for an immediate run, in whichever process has the answer; else it is left to the process that
+        asked as long as that lives. Raises `ToolFailure("storage")`, and claims nothing, if the call cannot be
+        decrypted with this installation's key.
         """
         found = await self._reader.read(lambda connection: _find(connection, id))
         if found is None or not found.sealed:
@@ -173,7 +172,7 @@ class ApprovalRows:
         await self._writer.run(_set, "job", id, job)
 
     async def finished(self, id: str, result: ToolResult) -> None:
-        """Keep the result for who asks for it, and wipe the call."""
+        """Store the result for later readers, and erase the call."""
         packed = self._seal(pack_result(result), id)
         await self._writer.run(_finished, id, result.error.code if result.error else "ok", packed, durable=True)
 
@@ -221,7 +220,7 @@ class ApprovalRows:
         return None
 
     def _orphan(self, transaction: Transaction, asked: Approval, now: float) -> Approval | None:
-        """Return the question that a process which is gone has left open about the same call."""
+        """Return the open question of a dead process about the same call."""
         rows = transaction.execute(
             f"{_ROW} WHERE principal = ? AND state IN ('pending', 'approved') AND hash = ? AND gone = 0"
             " AND job = '' ORDER BY created",

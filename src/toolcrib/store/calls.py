@@ -222,7 +222,7 @@ class Calls:
         return (await self._reader.read(lambda connection: connection.execute(sql, (since, limit)).fetchall()))[::-1]
 
     async def get(self, call_id: str) -> CallRow | None:
-        """Return what became of one call; None while it runs, and for one that never was."""
+        """Return the outcome of one call; None for a running or an unknown one."""
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls WHERE id = ?"
         await self._catch_up()
         row = await self._reader.read(lambda connection: connection.execute(sql, (call_id,)).fetchone())
@@ -267,7 +267,7 @@ class Calls:
         body = _result_bytes(result)
         outcome = result.error.code if result.error else "input_required" if result.input_required is not None else "ok"
         digest = hashlib.sha256(body).hexdigest()
-        size = result.spill.size if result.spill else len(body)
+        size = result.spooled.size if result.spooled else len(body)
         transaction.append((*head, outcome, started, now, round(elapsed * 1000, 3), size, digest))
         if call.tool is None or not call.tool.annotations.read_only:  # a read has no intent
             transaction.forget(call.id)
@@ -311,7 +311,7 @@ class Calls:
 
 
 def settle_intents(transaction: Transaction, lease: Lease, now: float) -> set[str]:
-    """Turn the intents of stores that are gone into rows `outcome_unknown`. Return the ids of those calls."""
+    """Turn the intents of dead stores into rows `outcome_unknown`. Return the ids of those calls."""
     found: set[str] = set()
     rows = transaction.execute("SELECT id, writer, call FROM intents").fetchall()
     free = {writer: lease.is_free(transaction, writer) for writer in {row[1] for row in rows}}

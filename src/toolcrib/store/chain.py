@@ -121,7 +121,7 @@ class Transaction:
         return self.connection.execute(sql, parameters)
 
     def append(self, values: Sequence[Any]) -> None:
-        """Add the call with these `COLUMNS`; one whose id is recorded already changes nothing."""
+        """Add the call with these `COLUMNS`; an already recorded id has no effect."""
         self._rows.append(values)
 
     def intend(self, call: str, writer: str, text: str) -> None:
@@ -135,7 +135,7 @@ class Transaction:
         self._intents[call] = (call, writer, text)
 
     def forget(self, call: str) -> None:
-        """Take back the intent of a call, if there is one."""
+        """Remove the intent of a call, if it exists."""
         self._done[call] = None
 
     def write(self) -> None:
@@ -225,7 +225,7 @@ def read_head(connection: Connection, key: str = "head") -> Head:
 
 
 def put_head(connection: Connection, head: Head, key: str = "head") -> None:
-    """Store the head, or with `floor` the last row that is gone."""
+    """Store the head, or with `floor` the last dropped row."""
     connection.execute(_PUT_HEAD, (key, json.dumps({"seq": head.seq, "hash": head.hash})))
 
 

@@ -78,7 +78,7 @@ class OwnConnection(Connection, Protocol):
         ...
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table of this name."""
+        """Whether a table of this name exists."""
         ...
 
     def damage(self, error: Exception | None = None) -> str:
@@ -118,11 +118,11 @@ class Lease(Protocol):
         ...
 
     def is_free(self, connection: Connection, other: str) -> bool:
-        """Whether the store with the id `other` is gone. Asked inside a transaction that writes."""
+        """Whether the store with the id `other` has died. Asked inside a transaction that writes."""
         ...
 
     def sweep(self, connection: Connection) -> None:
-        """Clear away what leases of stores that are gone left behind. Inside a transaction that writes."""
+        """Clear away leases of dead stores. Inside a transaction that writes."""
         ...
 
 
@@ -157,7 +157,7 @@ class Database(Protocol):
         ...
 
     def is_failure(self, error: BaseException) -> bool:
-        """Whether `error` is what disk, network, server or permissions do to us; anything else is a bug."""
+        """Whether `error` comes from disk, network, server or permissions; anything else is a bug."""
         ...
 
     def is_passing(self, error: BaseException) -> bool:

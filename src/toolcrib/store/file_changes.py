@@ -100,7 +100,7 @@ class Pending:
         return await to_thread.run_sync(self._opened, key, digest, sealed)
 
     async def replace(self, new: PendingSet, contents: Mapping[str, bytes]) -> bool:
-        """Write a set down in place of the one whose version is one less; False when that is not the newest any more.
+        """Store a set in place of its predecessor; False when that is no longer the newest version.
 
         Durable on return. Raises `ToolFailure("too_large")` when the contents have more than `MAX_PENDING` bytes.
         """

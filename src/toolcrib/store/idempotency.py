@@ -1,13 +1,9 @@
-"""Receipts: a request that is sent again under the same key gets the first one's outcome instead of a second run.
-
-A key belongs to a principal and lives for 24 hours. The reservation is in the file before the call starts; the
-commit that makes the call's intent durable makes the reservation durable too.
-"""
+"""Receipts: results of calls and of interrupted workflow runs, kept so that a repetition does not run them again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,12 +11,59 @@ from ..core.json import dumps, loads
 from ..core.result import ToolError, ToolResult
 from ..errors import ToolFailure
 from .chain import Transaction
-from .database import Lease
-from .threads import Writer
+from .database import Connection, Lease
+from .threads import Reader, Writer
+from .vault import Vault
 
-__all__ = ["Conflict", "Fresh", "Receipts", "Replay", "Reservation", "settle_receipts"]
+__all__ = ["Conflict", "Fresh", "Receipts", "Replay", "Reservation", "WorkflowRuns", "settle_receipts"]
 
 _LIFETIME: Final = 24 * 3600.0
+"""As long as the receipts by which its steps are known."""
+_PURPOSE: Final = "workflow"
+_PUT: Final = (
+    "INSERT INTO workflow_runs VALUES (?, ?, ?, ?) ON CONFLICT (principal, id)"
+    " DO UPDATE SET state = excluded.state, changed = excluded.changed"
+)
+
+
+class WorkflowRuns:
+    """The runs of one store, each known to its principal alone. `clock` gives seconds since 1970."""
+
+    def __init__(self, writer: Writer, reader: Reader, vault: Vault, clock: Callable[[], float]) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._vault = vault
+        self._clock = clock
+
+    async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
+        """Return the last saved state. Raises `ToolFailure("storage")` when it cannot be read."""
+
+        def query(connection: Connection) -> str | None:
+            sql = "SELECT state FROM workflow_runs WHERE principal = ? AND id = ? AND changed >= ?"
+            row = connection.execute(sql, (principal, id, self._clock() - _LIFETIME)).fetchone()
+            return row[0] if row else None
+
+        sealed = await self._reader.read(query)
+        return None if sealed is None else self._vault.open(sealed, _PURPOSE)
+
+    async def save(self, id: str, principal: str, state: Mapping[str, Any]) -> None:
+        """Keep `state`, on the disk. Raises `ToolFailure("storage")`."""
+        now = self._clock()
+        row = (id, principal, self._vault.seal(state, _PURPOSE), now)
+        await self._writer.run(_save, row, now - _LIFETIME, durable=True)
+
+    async def forget(self, id: str, principal: str) -> None:
+        """Keep nothing of the run any more."""
+        await self._writer.run(_forget, id, principal)
+
+
+def _save(transaction: Transaction, row: tuple[str, str, str, float], oldest: float) -> None:
+    transaction.execute("DELETE FROM workflow_runs WHERE changed < ?", (oldest,))
+    transaction.execute(_PUT, row)
+
+
+def _forget(transaction: Transaction, id: str, principal: str) -> None:
+    transaction.execute("DELETE FROM workflow_runs WHERE principal = ? AND id = ?", (principal, id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +100,14 @@ class Receipts:
         self._clock = clock
 
     async def reserve(self, principal: str, key: str, request_hash: bytes, call_id: str) -> Reservation:
-        """Take `key` for the call `call_id`, whose tool and arguments hash to `request_hash`.
+        """Reserve `key` for the call `call_id`, whose tool and arguments hash to `request_hash`.
 
-        Raises `ToolFailure("storage")` when that cannot be written down: the call must not run then.
+        Raises `ToolFailure("storage")` when that cannot be stored: the call must not run then.
         """
         values = (principal, key, request_hash.hex(), call_id)
         try:
             return await self._writer.run(_reserve, values, self._lease.id, self._clock())
-        except ToolFailure:  # the commit may have got through all the same: what never runs must not hold the key
+        except ToolFailure:  # the commit may have succeeded all the same: a call that never runs must not hold the key
             self._writer.later(_withdraw, principal, key, call_id)
             raise
 
@@ -79,7 +122,7 @@ class Receipts:
 
 
 def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -> None:
-    """Settle what stores that are gone left pending: unknown when the call had started, else free again."""
+    """Settle pending receipts of dead stores: unknown when the call had started, else free again."""
     rows = transaction.execute("SELECT principal, key, call, writer FROM receipts WHERE result IS NULL").fetchall()
     free = {writer: lease.is_free(transaction, writer) for writer in {row[3] for row in rows}}
     unknown = ToolResult.failed(

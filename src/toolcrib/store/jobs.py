@@ -77,7 +77,7 @@ class JobMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A job that is ours now, as it was before."""
+    """A job that this store has claimed, with its previous state."""
 
     row: JobRow
     outcome: str
@@ -113,11 +113,11 @@ class JobRows:
 
     @property
     def worker(self) -> str:
-        """The id of this store: who holds it carries the job."""
+        """The id of this store: the holder of a job runs it."""
         return self._lease.id
 
     async def queue(self) -> str:
-        """Return the name of the queue of this store: 16 hexadecimal digits, the same for all who share it."""
+        """Return the name of this store's queue: 16 hexadecimal digits, equal for all processes that share it."""
         return await self._writer.run(_queue, secrets.token_hex(8))
 
     async def accept(self, row: JobRow, *, most: int, approval: str = "") -> None:
@@ -132,9 +132,9 @@ class JobRows:
         return await self._writer.run(_claim, id, claim, self.worker)
 
     async def begin(self, row: JobRow, attempt: int, key: str) -> bool:
-        """Write down that an attempt begins; False when the job is ours no more.
+        """Record the start of an attempt; False when the claim was lost.
 
-        An attempt after the first one takes over the idempotency key of the one before.
+        A later attempt takes over the idempotency key of the one before.
         """
         return await self._writer.run(_begin, row, attempt, key)
 
@@ -143,19 +143,22 @@ class JobRows:
         await self._writer.run(_release, _holder(row), int(begun))
 
     async def gone(self, workers: Collection[str]) -> Collection[str]:
-        """Return those of these workers that are gone."""
+        """Return those of these workers that have died."""
         return await self._writer.run(_gone, self._lease, workers)
 
     async def settle(self, row: JobRow, end: JobEnd, *, kept: int, age: float) -> bool:
-        """Write its end down, durably; False when the job was ours no more, and nothing was written.
+        """Record the end of a job, durably; False when the claim was lost, and nothing was written.
 
-        Of the same principal's ended jobs, the newest `kept` are kept, for `age` seconds. A disk that refuses is tried
+        Of the same principal's ended jobs, the newest `kept` are kept, for `age` seconds. A failing disk is tried
         again, and the caller gets `ToolFailure("storage")`.
         """
         return await self._writer.run(_settle, row, _holder(row), end, (kept, age), durable=True, keep=True)
 
     async def call_off(self, id: str, result: ToolResult) -> bool:
-        """Ask for its cancellation. True: it waited, and has ended with `result`; one that works ends by its worker."""
+        """Request cancellation. True: the job was waiting, and has ended with `result`.
+
+        Its worker ends a running one.
+        """
         return await self._writer.run(_call_off, id, pack_result(result), time.time(), durable=True)
 
     async def write_reports(self, reports: Sequence[tuple[str, str, str]]) -> None:

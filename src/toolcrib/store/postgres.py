@@ -66,7 +66,7 @@ _ABORTED: Final = "25P02"
 _DAMAGED: Final = ("XX001", "XX002")
 
 _RETURN_SECONDS: Final = 20.0
-"""So long the owner of a lease may take to come back; who lost its connection notices within `upkeep_seconds`."""
+"""Seconds for the owner of a lease to return; one that lost its connection notices within `upkeep_seconds`."""
 
 _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
 _TYPE: Final = re.compile(
@@ -90,7 +90,7 @@ class PostgresDatabase:
     ) -> None:
         """`migrations` maps a number to its SQL; None takes those of the package. Raises `UsageError` for a bad URL.
 
-        By `monotonic`, in seconds, is measured how long the owner of a lease has been away.
+        `monotonic`, in seconds, measures the absence of a lease's owner.
         """
         try:
             parts = conninfo_to_dict(url)
@@ -201,11 +201,11 @@ class _PostgresConnection:
 
 
 class _SessionLease:
-    """A lock of the writing session, and a note of the process that holds it.
+    """Lease as a lock of the writing session, with a note of the process that holds it.
 
-    A session ends with its process, but also with a restart of the server or a broken line, which the process
-    outlives. So a lock that is free proves nothing yet: its owner counts as gone when it deregistered, when it ran on
-    this machine and does not any more, or when it has not come back for `_RETURN_SECONDS`.
+    A session ends with its process, but also with a restart of the server or a broken connection, which the process
+    outlives. So a free lock proves nothing yet: its owner counts as dead when it deregistered, when it ran on this
+    machine and does so no longer, or when it has not returned for `_RETURN_SECONDS`.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -218,7 +218,7 @@ class _SessionLease:
         key = _lock_key(self.id)
         try:
             connection.execute("SELECT pg_advisory_lock(?)", (key,))
-        except psycopg.errors.LockNotAvailable:  # by our own session of before, which the server still takes for alive
+        except psycopg.errors.LockNotAvailable:  # by our own earlier session, which the server still considers alive
             connection.execute(_END_HOLDER, (key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF))
             connection.execute("SELECT pg_advisory_lock(?)", (key,))
         connection.execute(_PUT_OWNER, (_LEASE + self.id, json.dumps([_machine(), os.getpid()])))
@@ -232,7 +232,7 @@ class _SessionLease:
         """Without effect: the session is closed."""
 
     def is_free(self, connection: Connection, other: str) -> bool:
-        """Whether the store with the id `other` is gone."""
+        """Whether the store with the id `other` has died."""
         if other == self.id:
             return False
         row = connection.execute("SELECT value FROM meta WHERE key = ?", (_LEASE + other,)).fetchone()
@@ -246,7 +246,7 @@ class _SessionLease:
         return row is None or now - self._free_since.setdefault(other, now) >= _RETURN_SECONDS
 
     def sweep(self, connection: Connection) -> None:
-        """Forget the leases of stores that are gone."""
+        """Forget the leases of dead stores."""
         rows = connection.execute("SELECT key FROM meta WHERE key LIKE ?", (_LEASE + "%",)).fetchall()
         for (key,) in rows:
             if self.is_free(connection, key.removeprefix(_LEASE)):
@@ -279,7 +279,7 @@ def _lock_key(lease: str) -> int:
 
 @cache
 def _machine() -> str:
-    """Name the machine, and on Linux the container, whose process numbers ours is one of."""
+    """Name the machine, and on Linux the container, to which our process id belongs."""
     name = socket.gethostname()
     with contextlib.suppress(OSError):
         name += f" {Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"

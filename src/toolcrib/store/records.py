@@ -123,7 +123,7 @@ class RecordRows:
         return await self._reader.read(partial(_search, key=key, words=words, group=group, limit=limit))
 
     async def some(self, key: _Key, ids: Sequence[str]) -> list[Record]:
-        """Return those with these ids that there are, in their order."""
+        """Return the existing records with these ids, in their order."""
 
         def query(connection: Connection) -> list[Record]:
             return [record for id in ids if (record := _get(connection, key=key, id=id)) is not None]

@@ -1,7 +1,7 @@
-"""Retention of records. Those that are too old or too many are dropped from the beginning, never from the middle.
+"""Retention of records. Too old or too many records are dropped from the beginning, never from the middle.
 
-A drop is a record itself: a row that names the last row that is gone and its hash, from which the rest is proven.
-Rows that no longer prove are not dropped: they are evidence.
+A drop is a record itself: a row with the last dropped row and its hash, from which the rest is proven. Rows that no
+longer verify are not dropped: they are evidence.
 """
 
 from __future__ import annotations

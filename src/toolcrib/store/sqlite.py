@@ -187,12 +187,12 @@ class _FileLease:
         if self._descriptor >= 0:
             if _names_it(file, self._descriptor):
                 return
-            os.close(self._descriptor)  # its folder was put back from elsewhere: others would take us for gone
+            os.close(self._descriptor)  # its folder was restored from elsewhere: others would consider this store dead
             self._descriptor = -1
         while self._descriptor < 0:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _names_it(file, descriptor):  # else another store swept it away between the two lines above
+            if _names_it(file, descriptor):  # else another store removed it between the two lines above
                 self._descriptor = descriptor
             else:
                 os.close(descriptor)
@@ -209,7 +209,7 @@ class _FileLease:
         self._descriptor = -1
 
     def is_free(self, connection: Connection, other: str) -> bool:
-        """Whether the store with the id `other` is gone; clears away the lease it left."""
+        """Whether the store with the id `other` has died; removes its lease file."""
         if other == self.id:
             return False
         return self._path is None or _is_unlocked(self._file(self._path, other))

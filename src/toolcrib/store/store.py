@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,17 +17,15 @@ from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Transaction
 from .database import Database, OwnConnection
+from .definitions import Pins, RegistrationRows
 from .file_changes import Pending
-from .idempotency import Receipts, settle_receipts
+from .idempotency import Receipts, WorkflowRuns, settle_receipts
 from .jobs import JobRows
-from .pins import Pins
 from .records import RecordRows
-from .registrations import RegistrationRows
 from .retention import BATCH, Retention, drop_old
 from .sqlite import SqliteDatabase
 from .threads import Reader, Writer
 from .vault import Vault
-from .workflows import WorkflowRuns
 
 __all__ = ["CHECK_SECONDS", "Store", "database_at", "is_url"]
 
@@ -51,7 +48,9 @@ def database_at(place: Path | str | None) -> Database:
         scheme = place.partition(":")[0]
         raise UsageError(f"store: {scheme}:… is not a store; give postgresql://… or leave it out for a file of its own")
     try:
-        database: Database = import_module(".postgres", __package__).PostgresDatabase(place)
+        from .postgres import PostgresDatabase  # needs psycopg, of the extra `postgres`
+
+        database: Database = PostgresDatabase(place)
     except ModuleNotFoundError as error:
         raise UsageError("a store in PostgreSQL needs the extra `postgres`") from error
     except ImportError as error:  # psycopg is there and its C library is not
@@ -140,8 +139,8 @@ class Store:
         """Return a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in PostgreSQL.
 
         None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
-        writer's thread. `vault` is by default one whose key lies beside the file as `key`; for other places one whose
-        key ends with the process. Raises `UsageError` for a URL that cannot be used.
+        writer's thread. The default `vault` has its key in the file `key` beside the store; for other places its key
+        ends with the process. Raises `UsageError` for an unusable URL.
         """
         if vault is None:
             vault = Vault(file=place.with_name("key") if isinstance(place, Path) else None)
@@ -163,9 +162,9 @@ class Store:
         return self._database.place
 
     async def settle(self) -> set[str]:
-        """Settle now what stores that are gone left behind, and return the ids of the calls that became unknown.
+        """Settle the unfinished work of dead stores, and return the ids of the calls that became unknown.
 
-        It happens by itself when a store is opened, and then every minute (PostgreSQL: every 10 s).
+        Runs automatically when a store is opened, and then every minute (PostgreSQL: every 10 s).
         """
         return await self._writer.run(self._settle)
 
@@ -209,7 +208,7 @@ class Store:
         await self._writer.flush()
 
     async def close(self) -> None:
-        """Write what waits, and close. A second time does nothing."""
+        """Write the backlog, and close. A second call has no effect."""
         self._reader.close()  # first: the last connection to close folds the log into the file, and it must write
         with anyio.CancelScope(shield=True):
             if not self._writer.is_closed:
@@ -227,7 +226,7 @@ class Store:
         await self.close()
 
     def _prepare(self, connection: OwnConnection) -> None:
-        """Make a new connection ready: the schema, our lease, and what dead stores left unfinished."""
+        """Prepare a new connection: the schema, our lease, and the unfinished work of dead stores."""
         self._database.migrate(connection)
         self._lease.take(connection)
         connection.begin(durable=False)
@@ -241,7 +240,7 @@ class Store:
             raise
 
     def _settle(self, transaction: Transaction) -> set[str]:
-        """Write down what became of the calls and requests of stores that are gone."""
+        """Record the outcome of the calls and requests of dead stores."""
         unknown = settle_intents(transaction, self._lease, self._clock())
         settle_receipts(transaction, self._lease, unknown)
         self._lease.sweep(transaction)

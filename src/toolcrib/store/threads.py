@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 class _Signal(Enum):
     WAKE = 1
-    """The backlog is no longer empty: write it within `_LATER_SECONDS`."""
+    """Signal that the backlog is not empty: it is written within `_LATER_SECONDS`."""
     FULL = 2
     """Write the backlog now."""
     STOP = 3
@@ -77,10 +77,10 @@ class Writer:
         """Rows given up because nothing could be written for too long."""
 
     def start(self, prepare: Callable[[OwnConnection], None], upkeep: Work) -> None:
-        """Begin; `prepare` makes a new connection ready, now or as soon as the place can be had.
+        """Begin; `prepare` makes a new connection ready, now or once the database is reachable.
 
-        `upkeep` is a work that is done now and then. Raises what `prepare` raises on purpose (`ToolcribError`); a
-        place that cannot be written now is not an error.
+        `upkeep` runs periodically. Raises the deliberate errors of `prepare` (`ToolcribError`); an unreachable database
+        is not an error.
         """
         self._prepare = prepare
         self._upkeep = upkeep
@@ -127,7 +127,7 @@ class Writer:
         return self._closed
 
     async def close(self) -> None:
-        """Write what waits, disconnect and end the thread. What cannot be written now is lost, and counted."""
+        """Write the backlog, disconnect and end the thread. Unwritten items are lost, and counted."""
         if self._closed:
             return
         self._closed = True
@@ -365,7 +365,7 @@ class Reader:
         return value
 
     def _query_again(self, query: Callable[[Connection], T]) -> T:
-        """A connection that idled may be dead: what fails on one is tried on a new one."""
+        """Retry on a new connection if the query fails on an idle one, which may be dead."""
         fresh = not self._idle
         try:
             return self._query(query)

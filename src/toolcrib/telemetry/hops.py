@@ -15,8 +15,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from . import names
-from .kit import Kit
-from .otel import current_kit
+from .otel import Kit, current_kit
 
 __all__ = ["Hop", "hop"]
 

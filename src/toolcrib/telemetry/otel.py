@@ -1,14 +1,4 @@
-"""Spans and metrics of calls, by the GenAI conventions of OpenTelemetry (`names`).
-
-Only OpenTelemetry's API is used. Without an SDK set up by the program or our configuration (`sdk`), a call costs one
-comparison. A span is current while its call runs, so that work of the tool (a hop to an MCP server, a span of its own,
-a nested call) is its child.
-
-A call that goes on as a job ends its span there, as `submit_job`; the job has a span of its own: a child while its
-caller waits for it, a trace of its own with a link when the caller asked for the background.
-
-Content is off by default. When it is on, spans carry the redacted content.
-"""
+"""Spans and metrics of calls, by the GenAI conventions of OpenTelemetry (`names`), and their instruments."""
 
 from __future__ import annotations
 
@@ -30,9 +20,39 @@ from ..core.call import Call
 from ..core.json import dumps
 from ..core.result import ToolResult
 from . import names
-from .kit import Kit, does_something
 
-__all__ = ["Telemetry", "current_kit"]
+__all__ = ["Kit", "Telemetry", "current_kit", "does_something"]
+
+_API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
+"""Modules of the no-op providers that are active until an SDK is set up."""
+
+
+class Kit:
+    """Instruments of one pair of providers. Lives as long as they do."""
+
+    def __init__(self, tracers: TracerProvider, meters: MeterProvider) -> None:
+        """Make the instruments, once."""
+        meter = meters.get_meter(names.SCOPE)
+        buckets = list(names.DURATION_BUCKETS)
+        self.tracer = tracers.get_tracer(names.SCOPE)
+        self.durations = meter.create_histogram(
+            names.DURATION, "s", "Duration of tool executions", explicit_bucket_boundaries_advisory=buckets
+        )
+        self.hops = meter.create_histogram(
+            names.MCP_DURATION,
+            "s",
+            "Duration of MCP requests, from sending to the response",
+            explicit_bucket_boundaries_advisory=buckets,
+        )
+        self.calls = meter.create_counter(names.CALLS, "{call}", "Calls that ended, by decision and outcome")
+        self.approvals = meter.create_counter(names.APPROVALS, "{approval}", "Calls that needed an approval")
+        self.jobs = meter.create_up_down_counter(names.ACTIVE_JOBS, "{job}", "Calls that work as jobs now")
+
+
+def does_something(provider: TracerProvider | MeterProvider) -> bool:
+    """Whether `provider` is more than the API's no-op."""
+    return not type(provider).__module__.startswith(_API)
+
 
 _LOOK: Final = 1.0
 """Seconds after which it is looked again whether the program has set up an SDK meanwhile."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from anyio import to_thread
 from opentelemetry.metrics import MeterProvider
@@ -21,6 +20,9 @@ from pydantic import PlainValidator
 
 from ..core.settings import Flag, Section, Text, expected, setting
 from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
 
 __all__ = ["Exporting", "TelemetryOptions", "exporting"]
 
@@ -75,23 +77,24 @@ def exporting(options: TelemetryOptions) -> Exporting | None:
     if not options.otlp:
         return None
     try:
-        sdk: Any = import_module("opentelemetry.sdk.trace")
-        export: Any = import_module("opentelemetry.sdk.trace.export")
-        metrics: Any = import_module("opentelemetry.sdk.metrics")
-        reading: Any = import_module("opentelemetry.sdk.metrics.export")
-        spans_out: Any = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-        metrics_out: Any = import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+        # Of the extra `otel`, and slow to load.
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         message = "needs the extra `otel`, which is not installed"
         raise ConfigError(message, key="telemetry.otlp") from error
     resource = _resource(options)
     base = options.otlp.rstrip("/") if isinstance(options.otlp, str) else None
-    tracers = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
-    spans = spans_out.OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
-    tracers.add_span_processor(export.BatchSpanProcessor(spans))
-    figures = metrics_out.OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
-    reader = reading.PeriodicExportingMetricReader(figures)
-    meters = metrics.MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    spans = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
+    tracers.add_span_processor(BatchSpanProcessor(spans))
+    figures = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
+    reader = PeriodicExportingMetricReader(figures)
+    meters = MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
     return Exporting(tracers, meters)
 
 
@@ -101,10 +104,11 @@ def _join(threads: Iterable[threading.Thread]) -> None:
         thread.join(max(0.0, end - time.monotonic()))
 
 
-def _resource(options: TelemetryOptions) -> Any:
-    resources: Any = import_module("opentelemetry.sdk.resources")
-    resource = resources.Resource.create({"service.version": version("toolcrib")})
+def _resource(options: TelemetryOptions) -> Resource:
+    from opentelemetry.sdk.resources import Resource  # of the extra `otel`
+
+    resource = Resource.create({"service.version": version("toolcrib")})
     named = options.service_name
     if not named and str(resource.attributes.get("service.name", _UNNAMED)).startswith(_UNNAMED):
         named = _SERVICE
-    return resource.merge(resources.Resource({"service.name": named})) if named else resource
+    return resource.merge(Resource({"service.name": named})) if named else resource

@@ -35,7 +35,7 @@ MAX_BYTES: Final = 100 << 20
 NOTHING: Final = ""
 """The state of a place where nothing is."""
 _MAX_COMPARED: Final = 20_000
-"""Files of a folder whose state is compared."""
+"""Maximum files of a folder whose state is compared."""
 _LOG: Final = logging.getLogger(__name__)
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
@@ -84,7 +84,7 @@ def state_of(place: Place) -> str:
 
 
 def apply(changes: Sequence[Change]) -> None:
-    """Make all changes or none. Raises `Conflict`, or `ToolFailure` for what cannot be; nothing is changed then."""
+    """Make all changes or none. Raises `Conflict`, or `ToolFailure` for an impossible one; nothing is changed then."""
     work = _Work(keeps_way_back=len(changes) > 1)
     try:
         for change in changes:
@@ -115,7 +115,7 @@ class _Work:
         self._touched: dict[tuple[object, ...], Place] = {}
 
     def stage(self, change: Change, all_changes: Sequence[Change]) -> None:
-        """Write the content into a file of ours, in the nearest folder that is there and stays."""
+        """Write the content into a temporary file, in the nearest existing folder that stays."""
         place = change.place
         replaced = {other.place.steps for other in all_changes if other.replaces or other.content is None}
         steps = place.steps[:-1]
@@ -282,7 +282,7 @@ def _rmdir(place: Place) -> None:
 
 
 def _discard(place: Place) -> None:
-    """Remove a file or folder of ours, if it is there; what cannot be removed is left, under its name of ours."""
+    """Remove a temporary file or folder, if it exists; one that cannot be removed is left."""
     with contextlib.suppress(OSError), parent_of(place) as folder:
         mode = _mode_at(place.steps[-1], folder)
         if mode is not None and stat.S_ISDIR(mode):

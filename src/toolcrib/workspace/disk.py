@@ -91,7 +91,7 @@ class DiskWorkspace:
         return await in_thread(self.tree.replace, dict(contents))
 
     async def remove(self, path: str, *, recursive: bool = False) -> Sequence[Written]:
-        """Take a file, or a folder, away."""
+        """Remove a file, or a folder."""
         return await in_thread(partial(self.tree.remove, recursive=recursive), path)
 
     async def move(self, source: str, target: str) -> Written:

@@ -97,7 +97,7 @@ class Git:
 
     tree: Path
     folder: Path
-    """Its `.git`: that of the working tree, not what its configuration claims."""
+    """Its `.git`: that of the working tree, not the one that its configuration claims."""
     configured: tuple[str, ...] = ()
     """The keys that the repository configures: programs among them are taken back one by one."""
     path: str = os.defpath
@@ -114,7 +114,7 @@ class Git:
         return cls(tree=tree, folder=found.folder, configured=tuple(sorted({*names})), path=path)
 
     async def run(self, *arguments: str, index: Path | None = None) -> bytes:
-        """Return what `git <arguments>` prints; `index` replaces the tree's own.
+        """Return the output of `git <arguments>`; `index` replaces the tree's own.
 
         Raises `ToolFailure("tool_error")` with git's message.
         """

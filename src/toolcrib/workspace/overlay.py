@@ -25,7 +25,7 @@ from .tree import Tree, check_into_itself, check_size
 __all__ = ["Overlay", "Seen", "digest_of"]
 
 _MAX_BEFORE: Final = 1 << 20
-"""Bytes of a replaced file up to which its content is kept, to show what both sides changed."""
+"""Maximum bytes of a replaced file whose content is kept, to show the changes of both sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Overlay:
         return Written(path=place.shown, created=seen is None, size=len(content), pending=True)
 
     def remove(self, place: Place, *, recursive: bool) -> list[Written]:
-        """Write down that a file, a link or a folder with all that is in it goes away."""
+        """Record the removal of a file, a link or a folder with its whole tree."""
         seen = self.at(place)
         if seen is None:
             raise self.tree.not_there(place)
@@ -190,7 +190,7 @@ class Overlay:
         ]
 
     def hidden_files(self, place: Place) -> list[Place]:
-        """Return the files that the disk has at and below a place and that the changes take away or replace."""
+        """Return the files on disk at and below a place that the changes remove or replace."""
         found: list[Place] = []
         for path in self.changes:
             inner = self.place_of(self.changes[path])

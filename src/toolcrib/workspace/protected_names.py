@@ -41,14 +41,14 @@ PROTECTED: Final = (
 """Names at and below which writing is refused: their content runs by itself, or decides what may run."""
 
 HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
-"""Folders whose files package managers and git link to a store of theirs; elsewhere a second name is a way around."""
+"""Folders whose files package managers and git link to a store of theirs; elsewhere a hard link is a way around."""
 
 TEMPORARY: Final = ".toolcrib-tmp-"
 """Prefix of our own temporary files; tools do not see them."""
 
 
 _NAMES_KEPT: Final = 8192
-"""Names whose patterns are remembered: those of folders come again and again."""
+"""Number of cached names: those of folders recur."""
 _ROOTS_KEPT: Final = 64
 
 
@@ -66,13 +66,13 @@ class Guard:
         self._private_in = lru_cache(maxsize=_ROOTS_KEPT)(self._private_below)
 
     def hides(self, root: Path, steps: Sequence[str]) -> str:
-        """Return the pattern, or the folder of ours, that keeps a path from being read; "" when nothing does."""
+        """Return the pattern, or the private folder, that forbids reading a path; "" if none does."""
         if held := self._guarded.holding(steps):
             return held
         return next((name for inner, name in self._private_in(root) if tuple(steps[: len(inner)]) == inner), "")
 
     def fixes(self, root: Path, steps: Sequence[str]) -> str:
-        """Return what keeps a path from being written; "" when nothing does."""
+        """Return the pattern that forbids writing a path; "" if none does."""
         return self.hides(root, steps) or self._protected.holding(steps)
 
     def _private_below(self, root: Path) -> tuple[tuple[tuple[str, ...], str], ...]:
@@ -108,7 +108,7 @@ class _Patterns:
         return ""
 
     def _find(self, name: str) -> tuple[_Pattern, ...]:
-        """Return the patterns whose last step fits: none for nearly every name."""
+        """Return the patterns whose last step matches: none for nearly every name."""
         folded = _fold(name)
         return tuple(pattern for pattern in self._patterns if pattern.steps[-1].match(folded))
 

@@ -1,8 +1,8 @@
-"""Review of pending changes: accepting and rejecting per file, or a whole batch, all of it or nothing.
+"""Review of pending changes: accepting and rejecting per file, or a whole batch, all of it or none.
 
-An acceptance is written down before the disk is touched, and the disk is locked for it among all processes: one that a
-crash interrupted is completed at the next look at the set. A change that another program made underneath is a
-conflict, shown with what both sides did; nothing is changed then.
+An acceptance is recorded before the disk is touched, and the disk is locked for it among all processes: one that a
+crash interrupted is completed at the next access to the set. A change that another program made meanwhile is a
+conflict, shown with the changes of both sides; nothing is changed then.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ async def reject(tree: Tree, store: PendingStore, key: PendingKey, paths: Collec
 
 
 async def diff(tree: Tree, store: PendingStore, key: PendingKey, change: PendingChange) -> str:
-    """Return the effect of a change on the disk as it is now, as a unified diff."""
+    """Return the effect of a change on the present disk, as a unified diff."""
     place = tree.place(change.path)
     there = await in_thread(_on_disk, place)
     if change.kind == "folder":
@@ -223,7 +223,7 @@ async def _merged(
 async def _conflict(
     tree: Tree, store: PendingStore, key: PendingKey, taken: Sequence[PendingChange], conflict: Conflict
 ) -> ToolFailure:
-    """Return the failure that shows what both sides did."""
+    """Return the failure with the changes of both sides."""
     by_path = {change.path: change for change in taken}
     details: list[dict[str, Any]] = []
     for change in conflict.changes:

@@ -71,7 +71,10 @@ def files_beneath(folder: Path, *, limit: int = MAX_FILES, depth: int = MAX_DEPT
 
 
 def is_text(name: str) -> bool:
-    """Whether the name of a file is UTF-8; Linux takes any bytes, and Python keeps them as what no JSON can hold."""
+    """Whether the name of a file is UTF-8.
+
+    Linux permits any bytes, which Python represents in a form that JSON cannot hold.
+    """
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -22,7 +22,7 @@ from .protected_names import TEMPORARY, Guard
 __all__ = ["SKIPPED", "Tree", "check_into_itself", "check_size"]
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib"})
-"""Folders that no walk enters: what version control and we ourselves keep beside the files."""
+"""Folders that no walk enters: those of version control, and our own."""
 _COMPARED: Final = 2_000
 """Names that a mistaken one is compared with, those of nearly its length first: ten thousand would take a second."""
 _SYSTEM: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
@@ -131,7 +131,7 @@ class Tree:
         return written
 
     def remove(self, path: str, *, recursive: bool) -> list[Written]:
-        """Take a file, a link, or a folder away."""
+        """Remove a file, a link, or a folder."""
         place = self.writable(path)
         found = look(place)
         if found is None:
@@ -272,7 +272,7 @@ _ASK: Final = "do not try another way to it; tell the user"
 
 
 def check_size(place: Place, content: bytes | None) -> None:
-    """Raise `ToolFailure("too_large")` for what no file may hold."""
+    """Raise `ToolFailure("too_large")` for content beyond the limit of a file."""
     if content is not None and len(content) > MAX_BYTES:
         raise ToolFailure("too_large", f"{place.shown} would have {len(content):,} bytes, {MAX_BYTES:,} are the most")
 

@@ -21,7 +21,7 @@ from toolcrib.core.elicitation import Clarification
 from toolcrib.core.json import read_json
 from toolcrib.core.permission import Answer, Question, Verdict
 
-from .diffs import colored
+from .call_view import colored
 from .screen import Screen, plain
 
 __all__ = ["ANSWERS", "Asker", "shown_question"]

@@ -23,10 +23,9 @@ from toolcrib.policy.asking.questions import shown_text
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.telemetry.tokens import definition_text, estimate
 
-from .call_view import CallRecord, call_line
+from .call_view import CallRecord, call_line, colored
 from .chat_session import ChatSession, mode_style
 from .commands_set import has_pending
-from .diffs import colored
 from .manual_calls import read_call
 from .screen import plain
 

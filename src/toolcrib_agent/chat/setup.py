@@ -1,4 +1,7 @@
-"""Assembly of a chat: settings of this folder, crib, keyboard, model."""
+"""Assembly of a chat: settings of this folder, crib, keyboard, model and agent.
+
+The agent loads after the first screen is drawn: imports take 2 to 5 s (measured).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 from rich.console import Console
 
@@ -23,18 +27,62 @@ from toolcrib.errors import UsageError
 from toolcrib.results.redact import Redactor
 
 from ..limits import Usage
-from .agent_loader import load_agent
 from .approval_prompts import Asker
 from .chat_session import ChatAgent, ChatSession, mode_style, next_mode, open_session
 from .commands import complete
 from .loop import Loop
-from .model_discovery import ModelChoice, find_model
+from .model_discovery import ModelChoice, find_model, local_models
 from .resume import tell_where
 from .saved_chats import Chats, SavedChat, new_id
 from .screen import Screen
 from .welcome import welcome
 
-__all__ = ["ChatDependencies", "ChatOptions", "converse", "for_folder", "has_keys", "open_chat", "with_signals"]
+__all__ = [
+    "ChatDependencies",
+    "ChatOptions",
+    "converse",
+    "for_folder",
+    "has_keys",
+    "load_agent",
+    "open_chat",
+    "with_signals",
+]
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from ..agent import Agent
+
+
+_LOCAL: Final = ("local:", "ollama:")
+"""Models that delegate nothing to one on this machine: they are there themselves."""
+
+
+async def load_agent(chat: ChatSession) -> ChatAgent:
+    """Make an agent for the session and the model of `chat`. Raises `UsageError` if there can be none."""
+    if chat.choice is None:
+        raise UsageError("there is no model")
+    named = chat.choice.model
+
+    def load() -> tuple[Model, type[Agent]]:
+        # Pydantic AI and the model's client take seconds to import: in a thread, so that the first screen stays alive.
+        from ..agent import Agent
+        from ..models import model_of
+
+        return model_of(named), Agent
+
+    try:
+        model, agent_type = await to_thread.run_sync(load)
+    except UsageError:
+        raise
+    except ImportError as error:
+        raise UsageError(f"what talks to models is not installed ({error}): install the extra `chat`") from error
+    except Exception as error:  # what a model's client makes of its variables is its own business
+        raise UsageError(f"model {named!r} cannot be used: {error}") from error
+    local = [] if named.startswith(_LOCAL) else await local_models(chat.settings.environment)
+    agent: ChatAgent = agent_type(model, chat.session, local=local[0].model if local else None)
+    return agent
+
 
 _PATIENCE: Final = 3600.0
 """Seconds that a question waits at the terminal: the user may be at lunch, and a refusal loses work."""

@@ -1,4 +1,6 @@
-"""Display of one turn: the answer as it streams, running calls, and keys while both go on.
+"""Incremental Markdown: finished blocks are printed for good, and only the last block still changes.
+
+Display of one turn: the answer as it streams, running calls, and keys while both go on.
 
 What is finished is printed for good, in its order; what still changes is in the region at the bottom: the last block of
 the answer, the calls that run, and a line that says what happens, for how long, and how to stop it.
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+from markdown_it import MarkdownIt
 from rich.console import Group, RenderableType
 from rich.spinner import Spinner
 from rich.text import Text
@@ -37,13 +40,48 @@ from ..events import (
     Used,
 )
 from ..limits import Usage
-from .call_view import CallRecord, call_line, named, result_block
+from .call_view import CallRecord, between, call_line, named, result_block
 from .chat_session import ChatSession, mode_style, next_mode
-from .diffs import between
-from .markdown import MarkdownStream
 from .screen import Screen, Tail, plain
 
-__all__ = ["Keys", "TurnView"]
+__all__ = ["Keys", "MarkdownStream", "TurnView", "finished"]
+
+_PARSER: Final = MarkdownIt().enable("strikethrough").enable("table")
+"""Configured like rich's parser: both must see the same ends of blocks."""
+
+
+class MarkdownStream:
+    """Markdown that arrives in pieces. `rest` is the last block, whose layout may still change."""
+
+    def __init__(self) -> None:
+        """Start with empty text."""
+        self.rest = ""
+
+    def add(self, piece: str) -> str:
+        """Take a piece of text; return the blocks that it finished, as Markdown, mostly none."""
+        self.rest += piece
+        if "\n" not in piece:
+            return ""
+        done, self.rest = finished(self.rest)
+        return done
+
+    def end(self) -> str:
+        """Return what is left, finished or not."""
+        left, self.rest = self.rest, ""
+        return left
+
+
+def finished(text: str) -> tuple[str, str]:
+    """Split `text` into blocks that later text cannot change, and the rest.
+
+    The last block may always go on; a list or a fence is one block, however long it is.
+    """
+    starts = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.nesting >= 0 and token.map]
+    if len(starts) < 2:
+        return "", text
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[: starts[-1]]), "".join(lines[starts[-1] :])
+
 
 _FRAME_SECONDS: Final = 0.1
 _OUTPUT: Final = 120

@@ -2,9 +2,8 @@
 
 from .diagnostics import get_diagnostics
 from .knowledge import knowledge_search, project_knowledge_search
-from .references import find_references
 from .structure import ast_search
-from .symbols import symbols
+from .symbols import find_references, symbols
 
 __all__ = [
     "ast_search",

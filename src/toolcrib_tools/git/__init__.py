@@ -1,8 +1,7 @@
 """Git tools for the workspace: status, commits, branches, merges, and remotes with configured credentials."""
 
-from .branches import git_branch, git_merge
-from .commits import git_commit, git_stage, git_stash
-from .publish import git_create_pr, git_pull, git_push
+from .commits import git_branch, git_commit, git_merge, git_stage, git_stash
+from .remotes import git_create_pr, git_pull, git_push
 from .status import git_changed_files, git_diff, git_log, git_status
 
 __all__ = [

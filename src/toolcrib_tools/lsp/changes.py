@@ -18,13 +18,11 @@ from .._workspace.place import file_at, name_of, workspace_of
 from ..files.edits import EDIT_BYTES, Draft
 from ..files.text_matches import Span, hunks
 from ..files.undo import apply, in_turn
-from .documents import Documents, OpenDocument, display_path
-from .fleet import Fleet, fleet_of
-from .positions import Lines
+from .documents import Documents, Lines, OpenDocument, display_path
 from .protocol_types import ChangedText, CodeAction, FileChange, Range, TextEdit, WorkspaceEdit, parse_answer
 from .queries import SECONDS, Line
 from .running_server import RunningServer
-from .server import Server
+from .server import Fleet, Server, fleet_of
 from .symbol_lookup import Spot, SymbolQuery, find_places
 
 __all__ = [

@@ -12,10 +12,9 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import file_at, name_of, workspace_of
-from .fleet import SECONDS, fleet_of
 from .protocol_types import SEVERITIES, Diagnostic, parse_answer
 from .running_server import RunningServer
-from .server import Server
+from .server import SECONDS, Server, fleet_of
 
 __all__ = ["MOST_FILES", "CheckResult", "Finding", "check_files", "lsp_get_diagnostics"]
 

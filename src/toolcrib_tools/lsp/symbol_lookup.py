@@ -15,12 +15,10 @@ from toolcrib.plugin import Context, ToolFailure, Workspace
 from .._workspace.file_text import decoded
 from .._workspace.place import file_at, name_of, workspace_of
 from ..code.index import Filter, project_at
-from .documents import MOST_BYTES, OpenDocument, display_path
-from .fleet import Fleet
-from .positions import Lines
+from .documents import MOST_BYTES, Lines, OpenDocument, display_path
 from .protocol_types import DocumentSymbol, Place, SymbolInformation, parse_answer
 from .running_server import RunningServer
-from .server import Server
+from .server import Fleet, Server
 
 __all__ = ["Spot", "SymbolQuery", "Symbols", "find_places", "flat", "lines_of", "search_symbols", "symbols_in"]
 

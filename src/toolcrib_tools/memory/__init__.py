@@ -2,8 +2,18 @@
 
 from .maintenance import compact_memory, memory_reindex, memory_stats
 from .memories import delete_memory, list_memory_tags, memory_search, retrieve_memories, store_memory
-from .notes import append_note, compare_specs_notes, delete_note, list_notes, read_note, write_note
-from .project import edit_project_profile, promote_note, regenerate_profile, view_profile
+from .notes import (
+    append_note,
+    compare_specs_notes,
+    delete_note,
+    edit_project_profile,
+    list_notes,
+    promote_note,
+    read_note,
+    regenerate_profile,
+    view_profile,
+    write_note,
+)
 from .prompts import delete_prompt, list_saved_prompts, read_prompt, render_prompt, save_prompt
 from .templates import (
     create_template,

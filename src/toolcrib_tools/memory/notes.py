@@ -1,17 +1,20 @@
-"""Notes of a project: texts under titles, for later sessions."""
+"""Notes of a project, and its profile: texts for later sessions."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal, TypedDict
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
-from .._records import ProjectId, date_of
+from .._records import ProjectId, date_of, own_project
 from .._workspace.place import folder_at, workspace_of
-from .collections import NOTE_CHARACTERS, same_text, shelf_of
+from .collections import NOTE_CHARACTERS, ProjectRecords, same_text, shelf_of
 
 __all__ = [
     "Compared",
@@ -20,12 +23,17 @@ __all__ = [
     "NoteInfo",
     "NoteWritten",
     "Notes",
+    "Profile",
     "Title",
     "append_note",
     "compare_specs_notes",
     "delete_note",
+    "edit_project_profile",
     "list_notes",
+    "promote_note",
     "read_note",
+    "regenerate_profile",
+    "view_profile",
     "write_note",
 ]
 
@@ -224,3 +232,195 @@ async def _written(ctx: Context, project_id: str, title: str, content: str, *, a
     record, is_new = await shelf_of(ctx, project_id).write_note(title, content, append=append)
     status: Literal["created", "updated"] = "created" if is_new else "updated"
     return NoteWritten(title=record.value["title"], status=status, size=len(record.value["content"]))
+
+
+_BEGIN: Final = "<!-- from memory: begin -->"
+_END: Final = "<!-- from memory: end -->"
+_MADE: Final = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}\n?", re.DOTALL)
+_README: Final = ("README.md", "README.rst", "README.txt", "README")
+_README_BYTES: Final = 1 << 20
+_LINE: Final = 200
+"""Characters of a memory or a note that the profile takes over."""
+_SURE: Final = 0.5
+"""Minimum confidence of a memory that the profile takes over."""
+_KINDS: Final = 5
+"""Kinds of files that are named."""
+_WALKED: Final = 20_000
+
+
+class Profile(TypedDict):
+    """Profile of a project."""
+
+    profile: Annotated[str, Field(description="Markdown; empty if nothing was written yet.")]
+
+
+@tool(
+    op="x.project_profile.view",
+    category="memory",
+    kind="read",
+    open_world=False,
+    tags=["project", "profile", "overview"],
+    examples=[{}],
+)
+async def view_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
+    """View the profile of a project: what it is, and how things are done in it.
+
+    Args:
+        project_id: The project; that of this session when not given.
+    """
+    return Profile(profile=await shelf_of(ctx, project_id).profile())
+
+
+@tool(
+    op="x.project_profile.edit",
+    category="memory",
+    kind="write",
+    open_world=False,
+    idempotent=True,
+    serial=True,
+    tags=["project", "profile", "edit"],
+    examples=[{"content": "# Shop\n\nSells boats. Python 3.12; `make test` before every push.\n"}],
+    policy={"do": ["View it first: what is given here replaces the whole of it."]},
+)
+async def edit_project_profile(
+    content: Annotated[str, Field(max_length=NOTE_CHARACTERS)], ctx: Context, project_id: ProjectId = ""
+) -> Profile:
+    """Replace the profile of a project.
+
+    Args:
+        content: The whole text, in Markdown.
+        project_id: The project; that of this session when not given.
+    """
+    kept = await shelf_of(ctx, project_id).write_profile(content)
+    return Profile(profile=kept.value["content"])
+
+
+@tool(
+    op="x.note.promote",
+    category="memory",
+    kind="write",
+    open_world=False,
+    idempotent=True,
+    serial=True,
+    tags=["note", "project", "profile"],
+    examples=[{"title": "How we deploy"}],
+    policy={"edge_cases": ["A note that was promoted before takes the place of its older text; the note stays."]},
+)
+async def promote_note(
+    title: Annotated[str, Field(min_length=1, max_length=200)], ctx: Context, project_id: ProjectId = ""
+) -> Profile:
+    """Put a note into the profile of its project, as a section under the note's title.
+
+    Args:
+        title: Title of the note.
+        project_id: The project; that of this session when not given.
+    """
+    shelf = shelf_of(ctx, project_id)
+    note = (await shelf.note(title)).value
+    old = await shelf.profile()
+    new = _with_section(old, note["title"], note["content"])
+    await shelf.change_profile(old, new)
+    return Profile(profile=new)
+
+
+@tool(
+    op="x.project_profile.regenerate",
+    explicit=["project_id"],
+    category="memory",
+    kind="write",
+    open_world=False,
+    idempotent=True,
+    serial=True,
+    tags=["project", "profile", "summary"],
+    examples=[{}],
+    policy={
+        "edge_cases": [
+            "Only the part between its two marks is made anew; what was written or promoted stays as it is.",
+            "Memories that are less sure than 0.5 are left out.",
+        ]
+    },
+)
+async def regenerate_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
+    """Make the part of a project's profile anew that comes from its notes, its memories and its files.
+
+    Args:
+        project_id: The project; that of this session when not given. Its files are looked at where it is that.
+    """
+    own = shelf_of(ctx, own_project(ctx))
+    shelf = shelf_of(ctx, project_id) if project_id.strip() else own
+    lines = [*await _of_memory(shelf)]
+    if ctx.workspace is not None and shelf.project == own.project:
+        lines = [*await _of_files(ctx.workspace), *lines]
+    if not lines:
+        raise ToolFailure(
+            "tool_error",
+            "there is nothing to make a profile of: no file, no note, no memory",
+            hint="write_note and store_memory keep what is known; edit_project_profile writes the profile itself",
+        )
+    old = await shelf.profile()
+    made = "\n".join([_BEGIN, *lines, _END, ""])
+    new = _replaced(_MADE, made, old) if _MADE.search(old) else f"{made}\n{old}".rstrip("\n") + "\n"
+    await shelf.change_profile(old, new)
+    return Profile(profile=new)
+
+
+async def _of_memory(shelf: ProjectRecords) -> list[str]:
+    memories = [one.value for one in await shelf.all("memory") if one.value["confidence"] >= _SURE]
+    memories.sort(key=lambda value: (value["tags"], value["description"]))
+    notes = sorted((one.value for one in await shelf.all("note")), key=lambda value: value["title"].casefold())
+    return [
+        *_section("What is remembered", (f"- {one['description']}: {_line(one['content'])}" for one in memories)),
+        *_section("Notes", (f"- {one['title']}: {_line(one['content'])}" for one in notes)),
+    ]
+
+
+async def _of_files(workspace: Workspace) -> list[str]:
+    """Return what the folder says of itself: the beginning of its README, and the kinds of its files."""
+    files = [entry.path for entry in await workspace.walk(limit=_WALKED)]
+    kinds = Counter(PurePosixPath(path).suffix for path in files if PurePosixPath(path).suffix)
+    named = sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0]))[:_KINDS]
+    listed = [f"- {count} × {kind}" for kind, count in named]
+    readme = next((name for name in _README if name in files), None)
+    about = (
+        []
+        if readme is None
+        else [_paragraph((await workspace.read(readme, limit=_README_BYTES)).decode(errors="replace"))]
+    )
+    return [*_section("About", (line for line in about if line)), *_section("Files", listed)]
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    found = list(lines)
+    return [f"## {title}", "", *found, ""] if found else []
+
+
+def _paragraph(text: str) -> str:
+    """Return the first paragraph of a README that is not a heading, picture or badge."""
+    for block in re.split(r"\n\s*\n", text):
+        words = " ".join(
+            line for line in block.splitlines() if not re.match(r"\s*(#|=+\s*$|-+\s*$|!\[|\[!|<|\.\.)", line)
+        )
+        if words.strip():
+            return words.strip()
+    return ""
+
+
+def _line(content: str) -> str:
+    """Return the first line of a text, without its mark of a heading."""
+    first = next((line.strip() for line in content.splitlines() if line.strip()), "").lstrip("#").strip()
+    return first if len(first) <= _LINE else f"{first[:_LINE]} …"
+
+
+def _with_section(profile: str, title: str, content: str) -> str:
+    """Return a profile with a note in it, in the place of what it held under its title."""
+    begin, end = f"<!-- note: {title} -->", "<!-- end of note -->"
+    made = f"{begin}\n## {title}\n\n{content.strip()}\n{end}\n"
+    known = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}\n?", re.DOTALL)
+    if known.search(profile):
+        return _replaced(known, made, profile)
+    return f"{profile.rstrip()}\n\n{made}" if profile.strip() else made
+
+
+def _replaced(pattern: re.Pattern[str], made: str, text: str) -> str:
+    """Replace the first match by `made` literally: a backslash in it has no meaning."""
+    return pattern.sub(made.replace("\\", "\\\\"), text, count=1)

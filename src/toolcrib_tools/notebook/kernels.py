@@ -1,4 +1,4 @@
-"""Notebook kernels in the sandbox, and the interpreters that they run with."""
+"""Kernels of a session's notebooks: started in the sandbox, one for each notebook, ended with the session."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -19,11 +20,22 @@ from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, plain, sandbox_of, status_of
 
-__all__ = ["NEEDED", "Event", "Interpreter", "Kernel", "command_of", "interpreter_of"]
+__all__ = [
+    "MAIN",
+    "NEEDED",
+    "Event",
+    "Interpreter",
+    "Kernel",
+    "Notebook",
+    "NotebookRegistry",
+    "command_of",
+    "interpreter_of",
+    "notebooks_of",
+]
 
 _HERE: Final = Path(__file__).parent
 _LIBRARY: Final = "ipykernel"
-_KEY: Final = "tools.notebook.python"
+_kernels_KEY: Final = "tools.notebook.python"
 NEEDED: Final = "the operator can install the extra `notebook`"
 _NO_GPU: Final = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 
@@ -77,7 +89,7 @@ def command_of(ctx: Context, interpreter: Interpreter, *words: str, gpu: bool = 
 def _configured_interpreter(ctx: Context, named: object) -> Interpreter:
     program = Path(named).expanduser() if isinstance(named, str) else Path()
     if not program.is_absolute() or not program.is_file():
-        raise ToolFailure("unavailable", f"the setting {_KEY} names no program by its whole path: {named!r}")
+        raise ToolFailure("unavailable", f"the setting {_kernels_KEY} names no program by its whole path: {named!r}")
     if any(program.is_relative_to(root) for root in workspace_of(ctx).roots):
         return Interpreter(program=program, readable=())  # it may lead anywhere: commands can change it
     real, own = program.resolve(), program.parent.parent
@@ -90,7 +102,7 @@ def _beside(ctx: Context, places: list[Path]) -> tuple[Path, ...]:
     shown = (Path("/usr"), *workspace_of(ctx).roots)
     beside = [place for place in places if not any(place.is_relative_to(folder) for folder in shown)]
     if broad := next((place for place in beside if Path.home().is_relative_to(place)), None):
-        hint = f"name one of a virtual environment in the setting {_KEY}"
+        hint = f"name one of a virtual environment in the setting {_kernels_KEY}"
         raise ToolFailure("unavailable", f"this Python would show commands all of {broad}", hint=hint)
     return tuple(beside)
 
@@ -298,3 +310,130 @@ class Kernel:
                 pass
         if event.get("event") == "stream":
             self._between.add(str(event.get("text", "")).encode("utf-8", "replace"))
+
+
+MAIN: Final = "main"
+"""The notebook that is there without being made."""
+_MOST: Final = 4
+"""Kernels at a time in one session: each takes some 80 MB."""
+_NAMED: Final = 32
+_KEY: Final = "notebook.kernels"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Notebook:
+    """A notebook: what it is called and runs with, and its kernel while there is one."""
+
+    name: str
+    backend: str = "python3"
+    """Jupyter's name of the kernel."""
+    gpu: bool = False
+    kernel: Kernel | None = None
+    cells: int = 0
+    """Number of cells since the last start."""
+    lost: str = ""
+    """Reason why earlier variables are lost; a note of the next cell."""
+    turn: anyio.Lock = field(default_factory=anyio.Lock, repr=False)
+
+    @property
+    def is_alive(self) -> bool:
+        """True if its kernel runs."""
+        return self.kernel is not None and not self.kernel.is_over
+
+    async def close(self) -> tuple[str, ...]:
+        """End the kernel; return what it made and may not make, by its new names."""
+        kernel, self.kernel, self.cells, self.lost = self.kernel, None, 0, ""
+        if kernel is None:
+            return ()
+        await kernel.aclose()
+        return kernel.aside
+
+
+@dataclass(slots=True, eq=False)
+class NotebookRegistry:
+    """The notebooks of one session."""
+
+    current: str = MAIN
+    """The one that is meant when none is named: the one made last."""
+    _notebooks: dict[str, Notebook] = field(default_factory=lambda: {MAIN: Notebook(name=MAIN)})
+
+    def find(self, name: str) -> Notebook:
+        """Return a notebook, the current one without a name. Raises `ToolFailure("not_found")` naming the others."""
+        if (name or self.current) in self._notebooks:
+            return self._notebooks[name or self.current]
+        near = get_close_matches(name, self._notebooks, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise ToolFailure(
+            "not_found",
+            f"there is no notebook {name!r}{meant}",
+            hint=f"there are {', '.join(self._notebooks)}; notebook_create makes one",
+        )
+
+    def all(self) -> list[Notebook]:
+        """Return all notebooks, in the order in which they were made."""
+        return list(self._notebooks.values())
+
+    async def create(self, ctx: Context, notebook: Notebook) -> Kernel:
+        """Take a new notebook up, start its kernel and make it the current one.
+
+        Raises `ToolFailure`: `conflict` for a name that is taken, `overloaded`, and those of `kernel`.
+        """
+        before = self._notebooks.get(notebook.name)
+        if before is not None and (before.cells or before.is_alive):
+            hint = "use it as it is, empty it with notebook_reset, or take another name"
+            raise ToolFailure("conflict", f"there is a notebook {notebook.name!r} already", hint=hint)
+        if before is None and len(self._notebooks) >= _NAMED:
+            raise ToolFailure(
+                "overloaded", f"this session has {_NAMED} notebooks already: {', '.join(self._notebooks)}"
+            )
+        self._notebooks[notebook.name] = notebook
+        try:
+            kernel = await self.kernel(ctx, notebook)
+        except BaseException:
+            if self._notebooks.get(notebook.name) is notebook:
+                if before is None:
+                    del self._notebooks[notebook.name]
+                else:
+                    self._notebooks[notebook.name] = before
+            raise
+        self.current = notebook.name
+        return kernel
+
+    async def kernel(self, ctx: Context, notebook: Notebook) -> Kernel:
+        """Return the kernel of a notebook, started on first use.
+
+        Raises `ToolFailure`: `overloaded` when there are too many, `unavailable` for one that does not start.
+        """
+        if notebook.kernel is not None and not notebook.kernel.is_over:
+            return notebook.kernel
+        if notebook.kernel is not None:
+            notebook.lost, notebook.cells = notebook.kernel.ending(), 0
+        alive = [other.name for other in self._notebooks.values() if other.is_alive]
+        if len(alive) >= _MOST:
+            raise ToolFailure(
+                "overloaded",
+                f"this session runs {_MOST} kernels already: {', '.join(alive)}",
+                hint="notebook_reset ends one",
+            )
+        command = command_of(ctx, interpreter_of(ctx), notebook.backend, gpu=notebook.gpu)
+        kernel = notebook.kernel = Kernel(command=command)
+        try:
+            await kernel.begin(ctx)
+        except BaseException:
+            notebook.kernel = None
+            raise
+        return kernel
+
+    async def aclose(self) -> None:
+        """End all kernels: the session is over."""
+        async with anyio.create_task_group() as group:
+            for notebook in self.all():
+                group.start_soon(notebook.close)
+
+
+def notebooks_of(ctx: Context) -> NotebookRegistry:
+    """Return the notebooks of the session that makes this call."""
+    found = ctx.runtime.get(_KEY)
+    if not isinstance(found, NotebookRegistry):
+        found = ctx.runtime[_KEY] = NotebookRegistry()
+    return found

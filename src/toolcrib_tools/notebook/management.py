@@ -14,8 +14,7 @@ from toolcrib.plugin import Command, Context, Finished, ToolFailure, tool
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, status_of
 from .cells import Cell
-from .collection import Notebook, notebooks_of
-from .kernels import NEEDED, Interpreter, command_of, interpreter_of
+from .kernels import NEEDED, Interpreter, Notebook, command_of, interpreter_of, notebooks_of
 
 __all__ = [
     "Backends",

@@ -14,8 +14,7 @@ from pydantic import Field
 from toolcrib.plugin import LOCAL, Context, ToolFailure, ToolResult, tool
 
 from .._pictures import png_of, to_picture
-from .desktops import screen_here
-from .window import Window
+from .desktops import Window, screen_here
 
 __all__ = ["observe_screen"]
 

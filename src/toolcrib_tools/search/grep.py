@@ -1,4 +1,4 @@
-"""`grep`: lines that match a pattern, by ripgrep or RE2 with the same meaning."""
+"""`grep`: lines that match a pattern, by ripgrep or RE2 with the same meaning; file types by name."""
 
 from __future__ import annotations
 
@@ -18,9 +18,62 @@ from .._workspace.file_text import decoded
 from .._workspace.pages import room_of
 from .._workspace.patterns import Glob, compile_regex, parse_glob
 from .._workspace.place import entry_at, workspace_of
-from .types import TYPES, type_globs
 
-__all__ = ["for_ripgrep", "grep"]
+__all__ = ["TYPES", "for_ripgrep", "grep", "type_globs"]
+
+TYPES: Final[Mapping[str, str]] = {
+    "c": "*.{c,h}",
+    "cpp": "*.{cc,cpp,cxx,h,hh,hpp,hxx,inl}",
+    "cs": "*.cs",
+    "css": "*.{css,scss,sass,less}",
+    "docker": "{*.dockerfile,Dockerfile*}",
+    "go": "*.go",
+    "html": "*.{htm,html,xhtml}",
+    "java": "*.java",
+    "js": "*.{cjs,js,jsx,mjs,vue}",
+    "json": "*.{json,jsonc,jsonl}",
+    "kotlin": "*.{kt,kts}",
+    "lua": "*.lua",
+    "make": "{GNUmakefile,Makefile,makefile,*.mk}",
+    "md": "*.{markdown,md,mdx}",
+    "php": "*.php",
+    "proto": "*.proto",
+    "py": "*.{py,pyi}",
+    "ruby": "{*.rb,Gemfile,Rakefile}",
+    "rust": "*.rs",
+    "scala": "*.scala",
+    "sh": "*.{bash,sh,zsh}",
+    "sql": "*.sql",
+    "swift": "*.swift",
+    "toml": "*.toml",
+    "ts": "*.{cts,mts,ts,tsx}",
+    "txt": "*.{rst,txt}",
+    "xml": "*.{svg,xml,xsd,xsl}",
+    "yaml": "*.{yaml,yml}",
+}
+_ALIASES: Final[Mapping[str, str]] = {
+    "bash": "sh",
+    "c++": "cpp",
+    "csharp": "cs",
+    "dockerfile": "docker",
+    "javascript": "js",
+    "kt": "kotlin",
+    "makefile": "make",
+    "markdown": "md",
+    "python": "py",
+    "rb": "ruby",
+    "rs": "rust",
+    "shell": "sh",
+    "typescript": "ts",
+    "yml": "yaml",
+}
+
+
+def type_globs(name: str) -> str | None:
+    """Return the pattern of a type's names; None for a type that there is not."""
+    lowered = name.lower().lstrip(".")
+    return TYPES.get(_ALIASES.get(lowered, lowered))
+
 
 _ESCAPES: Final[Mapping[str, str]] = {
     "b": r"(?-u:\b)",

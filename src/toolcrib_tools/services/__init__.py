@@ -1,11 +1,9 @@
 """HTTP APIs as services: described by OpenAPI, a Bruno collection or by hand; listed, previewed and called."""
 
 from .bruno import import_bruno_collection
-from .credentials import configure_service_auth
-from .definitions import list_schemas, remove_service, save_schema
-from .discovery import discover_service
-from .endpoints import get_endpoint_schema, list_endpoints
-from .requests import call_service, preview_request
+from .collection import configure_service_auth
+from .definitions import discover_service, list_schemas, remove_service, save_schema
+from .endpoints import call_service, get_endpoint_schema, list_endpoints, preview_request
 
 __all__ = [
     "call_service",

@@ -19,7 +19,7 @@ from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 from .._records import names_of
 from .._workspace.place import entry_at, workspace_of
 from .collection import Alias, Service, base_of, keep
-from .discovery import summary_of
+from .definitions import summary_of
 
 __all__ = ["Bru", "Collection", "Pair", "Request", "import_bruno_collection", "read_bru", "to_openapi"]
 

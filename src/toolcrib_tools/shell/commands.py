@@ -1,19 +1,202 @@
-"""`run_command`: one shell command, in the foreground or in the background."""
+"""`run_command`: one shell command, in the foreground or in the background; and processes that outlive a call."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Final
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal
 
+import anyio
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure, tool
 
 from .._workspace.place import workspace_of
-from .background import BackgroundProcess, processes_of
-from .processes import MOST_SECONDS, command_of, ending, run, seconds_of, status_of
+from .processes import (
+    MOST_SECONDS,
+    OutputBuffer,
+    command_of,
+    ending,
+    follow,
+    notes_of,
+    plain,
+    run,
+    sandbox_of,
+    seconds_of,
+    status_of,
+)
 
-__all__ = ["describe_process", "run_command"]
+__all__ = ["BackgroundProcess", "ProcessRegistry", "describe_process", "processes_of", "run_command"]
+
+_MOST: Final = 8
+"""At a time in one session."""
+_REMEMBERED: Final = 32
+"""Ended processes that are remembered."""
+_KEPT: Final = 256 * 1024
+"""Characters of unread output that are kept."""
+_KEY: Final = "shell.processes"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class BackgroundProcess:
+    """One process, and its unread output."""
+
+    id: str
+    title: str
+    command: Command
+    seconds: float = float("inf")
+    """Time limit."""
+    started: float = 0.0
+    finished: Finished | None = None
+    """None while it runs, and when its time was up."""
+    failure: ToolFailure | None = None
+    """Why it could not be started."""
+    notes: list[str] = field(default_factory=list[str])
+    """Operations that the sandbox refused; set once it has ended."""
+    was_stopped: bool = False
+    _output: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT), repr=False)
+    _running: Running | None = None
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
+    _began: anyio.Event = field(default_factory=anyio.Event, repr=False)
+    _over: anyio.Event = field(default_factory=anyio.Event, repr=False)
+    _news: anyio.Event = field(default_factory=anyio.Event, repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        """True if it has ended, with all processes that it started."""
+        return self._over.is_set()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return anyio.current_time() - self.started
+
+    async def begin(self, ctx: Context) -> None:
+        """Start it; return once it runs. Raises `ToolFailure` when it cannot."""
+        self.started = anyio.current_time()
+        sandbox = sandbox_of(ctx)
+
+        async def live() -> None:
+            running: Running | None = None
+            try:
+                with self._scope, anyio.move_on_after(self.seconds):
+                    async with sandbox.open(self.command) as running:
+                        self._running = running
+                        if self.command.terminal is None:
+                            await running.close_input()
+                        self._began.set()
+                        self.finished = await follow(running, self._take)
+            except ToolFailure as failure:
+                self.failure = failure
+            finally:
+                self._running = None
+                self.notes = notes_of(running) if running is not None else []
+                for event in (self._began, self._over, self._news):
+                    event.set()
+
+        await ctx.lent.spawn(live)
+        try:
+            await self._began.wait()
+        except BaseException:
+            self._scope.cancel()
+            raise
+        if self.failure is not None:
+            raise self.failure
+
+    async def write(self, data: bytes) -> None:
+        """Send input. Raises `ToolFailure("tool_error")` when it has ended."""
+        if self._running is None:
+            raise ToolFailure("tool_error", f"{self.id} has ended and takes no input any more")
+        await self._running.write(data)
+
+    async def read(self, *, seconds: float, quiet: float) -> str:
+        """Return new output after at most so many seconds; earlier once the process has been quiet for a while."""
+        with anyio.move_on_after(seconds):
+            while not self.is_over:
+                self._news = anyio.Event()
+                with anyio.move_on_after(quiet) as silence:
+                    await self._news.wait()
+                if silence.cancelled_caught and self._output.is_waiting:
+                    break
+        text = self._output.take()
+        return plain(text) if self.command.terminal else text
+
+    async def wait(self, seconds: float) -> None:
+        """Return when it has ended, at the latest after so many seconds."""
+        with anyio.move_on_after(seconds):
+            await self._over.wait()
+
+    async def aclose(self) -> None:
+        """End it, with everything that it has started."""
+        self.was_stopped = self.was_stopped or not self.is_over
+        self._scope.cancel()
+        await self._over.wait()
+
+    async def _take(self, name: Literal["stdout", "stderr"], piece: bytes) -> None:
+        self._output.add(piece)
+        self._news.set()
+
+
+@dataclass(slots=True, eq=False)
+class ProcessRegistry:
+    """The processes of one session, by their ids."""
+
+    _processes: dict[str, BackgroundProcess] = field(default_factory=dict[str, BackgroundProcess])
+    _count: int = 0
+
+    async def start(
+        self, ctx: Context, command: Command, title: str, *, seconds: float = float("inf")
+    ) -> BackgroundProcess:
+        """Start a process. Raises `ToolFailure("overloaded")` when the session has too many."""
+        alive = [kept.id for kept in self._processes.values() if not kept.is_over]
+        if len(alive) >= _MOST:
+            raise ToolFailure(
+                "overloaded",
+                f"this session runs {_MOST} processes already: {', '.join(alive)}",
+                hint="shell_close ends one",
+            )
+        self._count += 1
+        kind = "command" if command.terminal is None else "shell"
+        kept = BackgroundProcess(id=f"{kind}_{self._count}", title=title, command=command, seconds=seconds)
+        self._processes[kept.id] = kept
+        try:
+            await kept.begin(ctx)
+        except BaseException:
+            del self._processes[kept.id]
+            raise
+        for old in [one.id for one in self._processes.values() if one.is_over][:-_REMEMBERED]:
+            del self._processes[old]
+        return kept
+
+    def find(self, id: str) -> BackgroundProcess:
+        """Return the process of that id. Raises `ToolFailure("not_found")` naming those that there are."""
+        if id not in self._processes:
+            there = ", ".join(self._processes) or "there is none"
+            raise ToolFailure("not_found", f"this session has no process {id!r}", hint=f"those it has: {there}")
+        return self._processes[id]
+
+    def all(self) -> list[BackgroundProcess]:
+        """Return all that are known, in the order of their start."""
+        return list(self._processes.values())
+
+    def forget(self, kept: BackgroundProcess) -> None:
+        """Know one no more."""
+        self._processes.pop(kept.id, None)
+
+    async def aclose(self) -> None:
+        """End all of them: the session is over."""
+        async with anyio.create_task_group() as group:
+            for kept in self.all():
+                group.start_soon(kept.aclose)
+
+
+def processes_of(ctx: Context) -> ProcessRegistry:
+    """Return the processes of the session that makes this call."""
+    found = ctx.runtime.get(_KEY)
+    if not isinstance(found, ProcessRegistry):
+        found = ctx.runtime[_KEY] = ProcessRegistry()
+    return found
+
 
 _SECONDS: Final = 120
 """Default time limit of a command."""

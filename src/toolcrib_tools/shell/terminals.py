@@ -8,8 +8,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from .background import BackgroundProcess, processes_of
-from .commands import describe_process
+from .commands import BackgroundProcess, describe_process, processes_of
 from .processes import command_of
 
 __all__ = ["shell_close", "shell_control", "shell_input", "shell_list", "shell_read", "shell_spawn"]

@@ -1,9 +1,8 @@
 """State of this machine and of Toolcrib, environment of the session, and its description."""
 
 from .environment import get_environment
-from .machine import system_monitor
 from .preferences import open_system_preferences
-from .status import get_recent_events, get_status, get_token_usage, session_describe
+from .status import get_recent_events, get_status, get_token_usage, session_describe, system_monitor
 
 __all__ = [
     "get_environment",

@@ -9,7 +9,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
 from .._records import ProjectId, project_of
-from .model import DONE, OPEN, Board, Status, TaskType, Verification, board_of
+from .views import DONE, OPEN, Board, Status, TaskType, Verification, board_of
 
 __all__ = [
     "CreateReport",

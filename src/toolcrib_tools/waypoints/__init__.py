@@ -1,6 +1,5 @@
 """Waypoints: saved states of the workspace that can be restored."""
 
-from .restore import restore_waypoint
-from .save import delete_waypoint, list_waypoints, save_waypoint, waypoint_info
+from .tools import delete_waypoint, list_waypoints, restore_waypoint, save_waypoint, waypoint_info
 
 __all__ = ["delete_waypoint", "list_waypoints", "restore_waypoint", "save_waypoint", "waypoint_info"]

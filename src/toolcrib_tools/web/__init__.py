@@ -1,7 +1,6 @@
 """Web tools: pages as text, posts to an address, searches."""
 
-from .fetch import web_fetch
-from .post import web_post
+from .fetch import web_fetch, web_post
 from .search import web_search
 
 __all__ = ["web_fetch", "web_post", "web_search"]

@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from toolcrib_agent.compaction import Cut, cut, joined, outline, shortened, transcript
+from toolcrib_agent.conversation import Cut, cut, joined, outline, shortened, transcript
 from toolcrib_agent.history import tokens_of, valid
 
 

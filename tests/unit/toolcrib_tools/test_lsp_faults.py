@@ -20,8 +20,7 @@ from toolcrib.config import bare
 from toolcrib.config.sections import WorkspaceSpec
 from toolcrib.crib.session import Session
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib_tools.lsp.fleet import Fleet
-from toolcrib_tools.lsp.server import Server
+from toolcrib_tools.lsp.server import Fleet, Server
 from toolcrib_tools.lsp.settings import read_settings
 
 pytestmark = [needs_sandbox, pytest.mark.process]

@@ -17,7 +17,7 @@ from aiosmtpd.handlers import Message as MessageHandler
 from rig import free_port
 from toolcrib import Toolcrib
 from toolcrib.config import load
-from toolcrib_tools import messaging
+from toolcrib_tools import messages
 from unit.toolcrib_tools.online import gives, online
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -52,7 +52,7 @@ def channels(**named: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 async def test_a_message_arrives_at_a_webhook_with_title_and_level() -> None:
-    async with online(messaging, tools=channels(team="json://{host}/a-secret-path")) as at:
+    async with online(messages, tools=channels(team="json://{host}/a-secret-path")) as at:
         text = await at.said("send_message", channel_id="team", content="All done", title="Build", level="success")
 
     [seen] = at.server.received
@@ -65,7 +65,7 @@ async def test_a_message_arrives_at_a_webhook_with_title_and_level() -> None:
 async def test_a_mail_arrives_with_subject_and_text(postbox: tuple[Postbox, int]) -> None:
     box, port = postbox
     address = f"mailto://127.0.0.1:{port}?mode=insecure&from=crib@harbour.test&to=ann@harbour.test"
-    async with online(messaging, tools=channels(ann=address)) as at:
+    async with online(messages, tools=channels(ann=address)) as at:
         await at.said("send_message", content="The **boat** is ready.", title="Boat", format="markdown")
 
     [letter] = box.letters
@@ -76,7 +76,7 @@ async def test_a_mail_arrives_with_subject_and_text(postbox: tuple[Postbox, int]
 
 
 async def test_a_channel_with_several_addresses_says_which_failed_and_which_were_sent() -> None:
-    async with online(messaging, tools=channels(all=["json://{host}/one", "xml://{host}/two"])) as at:
+    async with online(messages, tools=channels(all=["json://{host}/one", "xml://{host}/two"])) as at:
         assert await at.said("send_message", content="Hello") == "sent to all through JSON, XML"
         at.server.handlers["POST /two"] = gives("no", status=500)
         refused = await at.refused("send_message", content="Hello")
@@ -89,16 +89,16 @@ async def test_a_channel_with_several_addresses_says_which_failed_and_which_were
 async def test_the_default_channel_takes_what_names_none_and_the_only_one_is_the_default() -> None:
     both = {"messaging": {"channels": {"a": "json://{host}/a", "b": "json://{host}/b"}}}
     with_default = {"messaging": {**both["messaging"], "default": "b"}}
-    async with online(messaging, tools=with_default) as at:
+    async with online(messages, tools=with_default) as at:
         assert await at.said("send_message", content="x") == "sent to b through JSON"
-    async with online(messaging, tools=both) as at:
+    async with online(messages, tools=both) as at:
         refused = await at.refused("send_message", content="x")
 
     assert (refused.message, refused.hint) == ("channel_id: there are several", "one of a, b")
 
 
 async def test_a_channel_that_is_not_there_names_those_that_are() -> None:
-    async with online(messaging, tools=channels(team="json://{host}/a", ann="json://{host}/b")) as at:
+    async with online(messages, tools=channels(team="json://{host}/a", ann="json://{host}/b")) as at:
         refused = await at.refused("send_message", content="x", channel_id="tem")
         blank = await at.refused("send_message", content=" \n", channel_id="team")
 
@@ -123,7 +123,7 @@ async def test_a_channel_that_is_not_there_names_those_that_are() -> None:
     ],
 )
 async def test_a_setting_that_cannot_be_used_is_named_without_its_value(tools: dict[str, Any], message: str) -> None:
-    async with online(messaging, tools=tools) as at:
+    async with online(messages, tools=tools) as at:
         refused = await at.refused("send_message", content="x")
 
     assert (refused.code, refused.message[: len(message)]) == ("unavailable", message)
@@ -134,7 +134,7 @@ async def test_a_setting_that_cannot_be_used_is_named_without_its_value(tools: d
 async def test_a_message_that_is_too_long_for_the_service_arrives_in_several() -> None:
     long = "\n".join(f"line {number}" for number in range(9_000))[:40_000].strip()
     async with online(
-        messaging, tools=channels(team="json://{host}/a", whole="json://{host}/b?overflow=upstream")
+        messages, tools=channels(team="json://{host}/a", whole="json://{host}/b?overflow=upstream")
     ) as at:
         await at.said("send_message", content=long, channel_id="team")
         await at.said("send_message", content=long, channel_id="whole")
@@ -147,7 +147,7 @@ async def test_a_message_that_is_too_long_for_the_service_arrives_in_several() -
 
 async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
-    async with online(messaging, tools=channels(team="json://{host}/a")) as at:
+    async with online(messages, tools=channels(team="json://{host}/a")) as at:
         refused = await at.refused("send_message", content="x")
 
     assert refused.hint == "the operator can install the extra `messaging`"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from toolcrib_tools.notebook.cells import Output
 from toolcrib_tools.notebook.inside import MOST_MEDIA, MOST_TEXT, chosen, pieces, shortened
-from toolcrib_tools.notebook.outputs import Output
-from toolcrib_tools.notebook.pacing import pace
+from toolcrib_tools.notebook.pace import pace
 from toolcrib_tools.notebook.variables import described
 from toolcrib_tools.shell.processes import plain
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from rig.desktop import SIZE, Desk, desk, needs_bus, needs_tesseract, needs_x_server, portal
+from rig.desktop import SIZE, Desktop, desktop, needs_bus, needs_tesseract, needs_x_server, portal
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.core.result import ToolResult
@@ -26,13 +26,13 @@ RED, GREEN, BLUE = 0xFF0000, 0x00FF00, 0x0000FF
 
 
 @pytest.fixture(scope="module")
-def server() -> Generator[Desk]:
-    with desk() as opened:
+def server() -> Generator[Desktop]:
+    with desktop() as opened:
         yield opened
 
 
 @pytest.fixture
-def on_screen(server: Desk, monkeypatch: pytest.MonkeyPatch) -> Generator[Desk]:
+def on_screen(server: Desktop, monkeypatch: pytest.MonkeyPatch) -> Generator[Desktop]:
     """A screen with two windows: red on the left, blue over a part of it, with a letter of its own alphabet in it."""
     monkeypatch.setenv("DISPLAY", server.name)
     red = server.window("Invoice – March", "Ledger", RED, (20, 30, 300, 200))
@@ -73,7 +73,7 @@ def code(result: ToolResult) -> str:
 
 @pytest.mark.process
 @needs_x_server
-async def test_the_whole_screen_is_shown_with_what_is_on_it(on_screen: Desk) -> None:
+async def test_the_whole_screen_is_shown_with_what_is_on_it(on_screen: Desktop) -> None:
     result = await looked()
     picture = shown(result)
 
@@ -91,7 +91,7 @@ async def test_the_whole_screen_is_shown_with_what_is_on_it(on_screen: Desk) -> 
 
 @pytest.mark.process
 @needs_x_server
-async def test_one_window_is_shown_by_its_program_or_its_title(on_screen: Desk) -> None:
+async def test_one_window_is_shown_by_its_program_or_its_title(on_screen: Desktop) -> None:
     by_app, by_title = await looked(app="mail"), await looked(window_title="invoice")
 
     assert shown(by_app).size == (200, 150)
@@ -105,7 +105,7 @@ async def test_one_window_is_shown_by_its_program_or_its_title(on_screen: Desk) 
 
 @pytest.mark.process
 @needs_x_server
-async def test_of_several_windows_that_fit_the_one_with_the_keyboard_is_shown(on_screen: Desk) -> None:
+async def test_of_several_windows_that_fit_the_one_with_the_keyboard_is_shown(on_screen: Desktop) -> None:
     below = on_screen.window("Grüße aus Rom", "Mail", GREEN, (10, 300, 60, 50))
     above = on_screen.window("Grüße aus Bari", "Mail", RED, (10, 400, 60, 50))
     on_screen.manage([below, above], active=below)
@@ -126,7 +126,7 @@ async def test_of_several_windows_that_fit_the_one_with_the_keyboard_is_shown(on
 
 @pytest.mark.process
 @needs_x_server
-async def test_a_window_that_hangs_over_the_edge_is_shown_as_far_as_it_is_on_the_screen(on_screen: Desk) -> None:
+async def test_a_window_that_hangs_over_the_edge_is_shown_as_far_as_it_is_on_the_screen(on_screen: Desktop) -> None:
     hanging = on_screen.window("Edge", "Edge", GREEN, (-50, 400, 100, 200))
     beside = on_screen.window("Away", "Away", GREEN, (2000, 0, 100, 100))
     seen, unseen = await looked(app="Edge"), await looked(app="Away")
@@ -139,7 +139,7 @@ async def test_a_window_that_hangs_over_the_edge_is_shown_as_far_as_it_is_on_the
 
 @pytest.mark.process
 @needs_x_server
-async def test_windows_are_listed_the_topmost_first_and_filtered(on_screen: Desk) -> None:
+async def test_windows_are_listed_the_topmost_first_and_filtered(on_screen: Desktop) -> None:
     everything, some = await looked(mode="windows"), await looked(mode="windows", window_title="MARCH")
 
     red = {"app": "Ledger", "title": "Invoice – March", "box": [20, 30, 300, 200]}
@@ -150,7 +150,7 @@ async def test_windows_are_listed_the_topmost_first_and_filtered(on_screen: Desk
 
 @pytest.mark.process
 @needs_x_server
-async def test_a_window_that_is_not_there_is_refused_with_those_that_are(on_screen: Desk) -> None:
+async def test_a_window_that_is_not_there_is_refused_with_those_that_are(on_screen: Desktop) -> None:
     result = await looked(app="Solitaire")
 
     assert code(result) == "not_found"
@@ -160,7 +160,7 @@ async def test_a_window_that_is_not_there_is_refused_with_those_that_are(on_scre
 @pytest.mark.process
 @needs_x_server
 @needs_tesseract
-async def test_the_text_on_the_screen_is_read(on_screen: Desk) -> None:
+async def test_the_text_on_the_screen_is_read(on_screen: Desktop) -> None:
     sheet = Image.new("RGB", (600, 90), "white")
     ImageDraw.Draw(sheet).text((20, 20), "Amount due 4711", font=ImageFont.load_default(40), fill="black")
     window = on_screen.window("Bill", "Bill", 0xFFFFFF, (10, 300, 600, 90))
@@ -175,7 +175,7 @@ async def test_the_text_on_the_screen_is_read(on_screen: Desk) -> None:
 @pytest.mark.process
 @needs_x_server
 async def test_where_nothing_reads_text_it_is_said(
-    on_screen: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    on_screen: Desktop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = await looked(mode="text")
@@ -251,7 +251,7 @@ async def test_a_wayland_desktop_without_such_a_program_takes_the_picture_itself
 @pytest.mark.parametrize("library", ["Xlib.display", "PIL.ImageGrab"])
 @needs_x_server
 async def test_without_the_libraries_the_extra_is_named(
-    library: str, on_screen: Desk, monkeypatch: pytest.MonkeyPatch
+    library: str, on_screen: Desktop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     result = await looked()
@@ -261,7 +261,7 @@ async def test_without_the_libraries_the_extra_is_named(
 
 @pytest.mark.process
 @needs_x_server
-async def test_the_user_is_asked_each_time_whatever_the_mode_and_the_session_is_tainted(on_screen: Desk) -> None:
+async def test_the_user_is_asked_each_time_whatever_the_mode_and_the_session_is_tainted(on_screen: Desktop) -> None:
     approver = RecordingApprover("all")
     async with opened(approver=approver) as session:
         first, second = [await session.call("observe_screen") for _ in range(2)]
@@ -276,7 +276,7 @@ async def test_the_user_is_asked_each_time_whatever_the_mode_and_the_session_is_
 
 @pytest.mark.process
 @needs_x_server
-async def test_nobody_sees_it_without_a_yes_and_a_client_not_at_all(on_screen: Desk) -> None:
+async def test_nobody_sees_it_without_a_yes_and_a_client_not_at_all(on_screen: Desktop) -> None:
     async with opened(approver=RecordingApprover("no")) as session:
         refused = await session.call("observe_screen")
     async with opened(principal="guest") as session:

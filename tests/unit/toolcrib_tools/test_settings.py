@@ -36,7 +36,7 @@ tools:
 """
 
 
-class Desk:
+class User:
     """A user with a configuration, a crib made of it, and a session of it."""
 
     def __init__(self, home: Path, files: tuple[Path, ...] = ()) -> None:
@@ -47,7 +47,7 @@ class Desk:
         self.session: Session
 
     @asynccontextmanager
-    async def open(self, **options: Any) -> AsyncGenerator[Desk]:
+    async def open(self, **options: Any) -> AsyncGenerator[User]:
         async with Toolcrib(load(self.files, {"builtins": False}, self.environ, cwd=self.cwd)) as crib:
             crib.add(tools)
             given: dict[str, Any] = {"profile": "flat", "approver": self.approver, **options}
@@ -66,9 +66,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> User:
     monkeypatch.chdir(tmp_path)
-    made = Desk(tmp_path)
+    made = User(tmp_path)
     made.file.parent.mkdir(parents=True)
     made.file.write_text(TEXT)
     return made
@@ -99,12 +99,12 @@ def test_nothing_that_decides_what_is_allowed_is_for_tools_to_change() -> None:
 
 
 @pytest.mark.process
-async def test_a_setting_is_told_with_whether_it_can_be_changed(desk: Desk) -> None:
-    async with desk.open():
-        keep = await desk.told("get_setting", key="results.keep")
-        mode = await desk.told("get_setting", key="mode")
-        whole = await desk.told("get_config", section="results")
-        attempts = await desk.told("get_setting", key="jobs.retries.attempts")
+async def test_a_setting_is_told_with_whether_it_can_be_changed(user: User) -> None:
+    async with user.open():
+        keep = await user.told("get_setting", key="results.keep")
+        mode = await user.told("get_setting", key="mode")
+        whole = await user.told("get_config", section="results")
+        attempts = await user.told("get_setting", key="jobs.retries.attempts")
 
     assert keep == {"key": "results.keep", "value": 43_200, "can_be_changed": True}
     assert mode == {
@@ -115,11 +115,11 @@ async def test_a_setting_is_told_with_whether_it_can_be_changed(desk: Desk) -> N
     }
     assert whole == {"results": {"pass_whole": 1 << 20, "keep": 43_200, "quota": 2 << 30, "each": 256 << 20}}
     assert attempts["value"] == 3
-    assert desk.approver.questions == []
+    assert user.approver.questions == []
 
 
 @pytest.mark.process
-async def test_the_whole_configuration_is_shown_without_what_holds_secrets(desk: Desk) -> None:
+async def test_the_whole_configuration_is_shown_without_what_holds_secrets(user: User) -> None:
     parts = {
         "plugins": "{config: {weather: {place: hidden-1}}, disabled: [rain]}",
         "approvals": "{webhook: {url: 'https://hooks.test/hidden-2', secret: hidden-3}}",
@@ -127,10 +127,10 @@ async def test_the_whole_configuration_is_shown_without_what_holds_secrets(desk:
         "servers": "{crm: {command: crm, args: [hidden-5], env: {PLACE: hidden-6}}}",
         "telemetry": "{otlp: 'http://hidden-7.test', content: true}",
     }
-    desk.file.write_text(TEXT + "".join(f"{key}: {value}\n" for key, value in parts.items()))
-    async with desk.open():
-        shown = await desk.told("get_config")
-        refusals = [(await desk.refused("get_setting", key=key)).code for key in ("token", "tools.settings", "store")]
+    user.file.write_text(TEXT + "".join(f"{key}: {value}\n" for key, value in parts.items()))
+    async with user.open():
+        shown = await user.told("get_config")
+        refusals = [(await user.refused("get_setting", key=key)).code for key in ("token", "tools.settings", "store")]
 
     assert (shown["profile"], shown["chat"]["model"]) == ("tiered", "anthropic:claude")
     assert SECRET.isdisjoint(shown)
@@ -140,38 +140,38 @@ async def test_the_whole_configuration_is_shown_without_what_holds_secrets(desk:
     assert refusals == ["denied", "denied", "denied"]
 
 
-async def test_a_setting_is_written_where_it_stands_and_comments_stay(desk: Desk) -> None:
-    async with desk.open():
-        changed = await desk.told("update_setting", key="results.keep", value="30d")
-        await desk.told("update_setting", key="profile", value="gateway")
-        await desk.told("update_setting", key="jobs.retries.attempts", value=5)
-        now = await desk.told("get_setting", key="results.keep")
+async def test_a_setting_is_written_where_it_stands_and_comments_stay(user: User) -> None:
+    async with user.open():
+        changed = await user.told("update_setting", key="results.keep", value="30d")
+        await user.told("update_setting", key="profile", value="gateway")
+        await user.told("update_setting", key="jobs.retries.attempts", value=5)
+        now = await user.told("get_setting", key="results.keep")
 
-    assert (changed["before"], changed["after"], changed["file"]) == (43_200, 2_592_000, str(desk.file))
+    assert (changed["before"], changed["after"], changed["file"]) == (43_200, 2_592_000, str(user.file))
     assert now["value"] == 43_200
-    assert desk.file.read_text() == (
+    assert user.file.read_text() == (
         TEXT.replace("12h ", "30d ").replace("profile: tiered ", "profile: gateway ")
         + "jobs:\n  retries:\n    attempts: 5\n"
     )
-    again = load((), environ=desk.environ, cwd=desk.home)
+    again = load((), environ=user.environ, cwd=user.home)
     assert (again.disclosure.profile, again.results.keep, again.jobs.retries.attempts) == ("gateway", 2_592_000, 5)
 
 
-async def test_the_user_is_asked_each_time_also_where_everything_runs_by_itself(desk: Desk) -> None:
-    async with desk.open(mode="autonomous"):
-        await desk.told("update_setting", key="jobs.kept", value=10)
-        await desk.told("update_setting", key="jobs.kept", value=11)
-        await desk.told("switch_backend", profile="big")
-    asked = [question.tool.name for question in desk.approver.questions]
-    before = desk.file.read_text()
+async def test_the_user_is_asked_each_time_also_where_everything_runs_by_itself(user: User) -> None:
+    async with user.open(mode="autonomous"):
+        await user.told("update_setting", key="jobs.kept", value=10)
+        await user.told("update_setting", key="jobs.kept", value=11)
+        await user.told("switch_backend", profile="big")
+    asked = [question.tool.name for question in user.approver.questions]
+    before = user.file.read_text()
 
-    desk.approver = RecordingApprover("no")
-    async with desk.open(mode="autonomous"):
-        refusal = await desk.refused("update_setting", key="jobs.kept", value=12)
+    user.approver = RecordingApprover("no")
+    async with user.open(mode="autonomous"):
+        refusal = await user.refused("update_setting", key="jobs.kept", value=12)
 
     assert asked == ["update_setting", "update_setting", "switch_backend"]
     assert refusal.code == "denied"
-    assert desk.file.read_text() == before
+    assert user.file.read_text() == before
 
 
 @pytest.mark.parametrize(
@@ -192,98 +192,98 @@ async def test_the_user_is_asked_each_time_also_where_everything_runs_by_itself(
     ],
 )
 async def test_what_cannot_be_changed_is_refused_with_its_reason(
-    desk: Desk, key: str, value: str, code: str, said: str
+    user: User, key: str, value: str, code: str, said: str
 ) -> None:
-    async with desk.open():
-        refusal = await desk.refused("update_setting", key=key, value=value)
+    async with user.open():
+        refusal = await user.refused("update_setting", key=key, value=value)
 
     assert (refusal.code, said in refusal.message) == (code, True), refusal.message
-    assert desk.file.read_text() == TEXT
+    assert user.file.read_text() == TEXT
 
 
-async def test_only_a_listed_backend_can_be_chosen(desk: Desk) -> None:
-    async with desk.open():
-        chosen = await desk.told("switch_backend", profile="small")
-        refusal = await desk.refused("switch_backend", profile="http://evil.test")
+async def test_only_a_listed_backend_can_be_chosen(user: User) -> None:
+    async with user.open():
+        chosen = await user.told("switch_backend", profile="small")
+        refusal = await user.refused("switch_backend", profile="http://evil.test")
 
     assert (chosen["before"], chosen["model"]) == ("anthropic:claude", "local:tiny@http://127.0.0.1:1/v1")
     assert (refusal.code, refusal.hint) == ("not_found", "there are small, big")
-    assert load((), environ=desk.environ, cwd=desk.home).chat.model == "local:tiny@http://127.0.0.1:1/v1"
+    assert load((), environ=user.environ, cwd=user.home).chat.model == "local:tiny@http://127.0.0.1:1/v1"
 
 
-async def test_without_listed_backends_the_setting_is_named(desk: Desk) -> None:
-    desk.file.write_text("profile: flat\n")
-    async with desk.open():
-        refusal = await desk.refused("switch_backend", profile="small")
+async def test_without_listed_backends_the_setting_is_named(user: User) -> None:
+    user.file.write_text("profile: flat\n")
+    async with user.open():
+        refusal = await user.refused("switch_backend", profile="small")
 
     assert refusal.code == "unavailable"
     assert "tools: {settings: {backends:" in (refusal.hint or "")
 
 
-async def test_a_file_is_made_where_there_was_none(desk: Desk) -> None:
-    desk.file.unlink()
-    async with desk.open():
-        await desk.told("update_setting", key="profile", value="flat")
+async def test_a_file_is_made_where_there_was_none(user: User) -> None:
+    user.file.unlink()
+    async with user.open():
+        await user.told("update_setting", key="profile", value="flat")
 
-    assert desk.file.read_text() == "profile: flat\n"
-    assert desk.file.stat().st_mode & 0o777 == 0o600
+    assert user.file.read_text() == "profile: flat\n"
+    assert user.file.stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_file_that_was_named_is_changed_and_no_other(desk: Desk) -> None:
-    named = desk.home / "mine.yaml"
+async def test_the_file_that_was_named_is_changed_and_no_other(user: User) -> None:
+    named = user.home / "mine.yaml"
     named.write_text("# named\nprofile: flat\n")
-    desk.files = (named,)
-    async with desk.open():
-        await desk.told("update_setting", key="profile", value="tiered")
+    user.files = (named,)
+    async with user.open():
+        await user.told("update_setting", key="profile", value="tiered")
 
     assert named.read_text() == "# named\nprofile: tiered\n"
-    assert desk.file.read_text() == TEXT
+    assert user.file.read_text() == TEXT
 
 
-async def test_what_a_project_overrides_is_taken_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_project_overrides_is_taken_back(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that would hold nowhere is no change: the file is as it was."""
-    project = desk.home / "work" / ".toolcrib" / "config.yaml"
+    project = user.home / "work" / ".toolcrib" / "config.yaml"
     project.parent.mkdir(parents=True)
     project.write_text("jobs: {kept: 7}\n")
-    Trust(Directories.of(desk.environ)).confirm([(project, project.read_bytes())])
-    desk.cwd = project.parent.parent
-    monkeypatch.chdir(desk.cwd)
-    async with desk.open():
-        refusal = await desk.refused("update_setting", key="jobs.kept", value=9)
-        await desk.told("update_setting", key="jobs.age", value=60)
+    Trust(Directories.of(user.environ)).confirm([(project, project.read_bytes())])
+    user.cwd = project.parent.parent
+    monkeypatch.chdir(user.cwd)
+    async with user.open():
+        refusal = await user.refused("update_setting", key="jobs.kept", value=9)
+        await user.told("update_setting", key="jobs.age", value=60)
 
     assert (refusal.code, "another file says something else" in refusal.message) == ("tool_error", True)
-    assert (desk.file.read_text(), project.read_text()) == (f"{TEXT}jobs:\n  age: 60\n", "jobs: {kept: 7}\n")
+    assert (user.file.read_text(), project.read_text()) == (f"{TEXT}jobs:\n  age: 60\n", "jobs: {kept: 7}\n")
 
 
-async def test_a_file_that_cannot_be_read_any_more_is_left_as_it_is(desk: Desk) -> None:
-    async with desk.open():
-        desk.file.write_text("profile: flat\nbad_key: 1\n")
-        refusal = await desk.refused("update_setting", key="jobs.kept", value=9)
+async def test_a_file_that_cannot_be_read_any_more_is_left_as_it_is(user: User) -> None:
+    async with user.open():
+        user.file.write_text("profile: flat\nbad_key: 1\n")
+        refusal = await user.refused("update_setting", key="jobs.kept", value=9)
 
     assert (refusal.code, "unknown key" in refusal.message) == ("tool_error", True)
-    assert desk.file.read_text() == "profile: flat\nbad_key: 1\n"
+    assert user.file.read_text() == "profile: flat\nbad_key: 1\n"
 
 
-async def test_a_client_that_does_not_run_the_crib_sees_and_changes_nothing(desk: Desk) -> None:
-    async with desk.open(principal="guest"):
+async def test_a_client_that_does_not_run_the_crib_sees_and_changes_nothing(user: User) -> None:
+    async with user.open(principal="guest"):
         codes = [
-            (await desk.refused("get_config")).code,
-            (await desk.refused("get_setting", key="profile")).code,
-            (await desk.refused("update_setting", key="profile", value="flat")).code,
-            (await desk.refused("switch_backend", profile="big")).code,
+            (await user.refused("get_config")).code,
+            (await user.refused("get_setting", key="profile")).code,
+            (await user.refused("update_setting", key="profile", value="flat")).code,
+            (await user.refused("switch_backend", profile="big")).code,
         ]
 
     assert codes == ["denied"] * 4
-    assert desk.file.read_text() == TEXT
+    assert user.file.read_text() == TEXT
 
 
-async def test_a_crib_that_a_program_made_writes_no_files_of_its_user(desk: Desk) -> None:
-    async with Toolcrib(load((), environ=desk.environ, cwd=desk.home), memory=True) as crib:
+async def test_a_crib_that_a_program_made_writes_no_files_of_its_user(user: User) -> None:
+    async with Toolcrib(load((), environ=user.environ, cwd=user.home), memory=True) as crib:
         crib.add(tools)
-        result = await crib.session(profile="flat", approver=desk.approver).call(
+        result = await crib.session(profile="flat", approver=user.approver).call(
             "update_setting", {"key": "profile", "value": "flat"}
         )
 
     assert result.error is not None
-    assert (result.error.code, desk.file.read_text()) == ("unavailable", TEXT)
+    assert (result.error.code, user.file.read_text()) == ("unavailable", TEXT)

@@ -14,7 +14,7 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib_tools import files, waypoints
-from toolcrib_tools.waypoints import snapshot, storage
+from toolcrib_tools.waypoints import storage
 from unit.toolcrib_tools.telling import told
 
 pytestmark = pytest.mark.process
@@ -132,7 +132,7 @@ async def test_what_could_not_be_saved_before_is_never_overwritten(
     session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await save(session, "first")
-    monkeypatch.setattr(snapshot, "MOST_FILE_BYTES", 100)
+    monkeypatch.setattr(storage, "MOST_FILE_BYTES", 100)
     (folder / "README.md").write_text("x" * 101)
     (folder / "src/app.py").unlink()
     (folder / ".gitignore").write_text("build/\n*.log\nsrc/\n")
@@ -167,7 +167,7 @@ async def test_what_is_listed_from_outside_is_not_named(
 async def test_a_file_that_is_too_large_or_guarded_is_in_no_waypoint(
     crib: Toolcrib, session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MOST_FILE_BYTES", 8)
+    monkeypatch.setattr(storage, "MOST_FILE_BYTES", 8)
     (folder / "large.txt").write_text("123456789")
     saved = await told(session, "save_waypoint", description="first")
 
@@ -175,7 +175,7 @@ async def test_a_file_that_is_too_large_or_guarded_is_in_no_waypoint(
     assert saved["waypoint"]["files"] == 2
     kept = crib.parts.hosting.folder("waypoints", kept=True)
     assert not any(b"TOKEN" in path.read_bytes() for path in kept.rglob("*") if path.is_file())
-    monkeypatch.setattr(snapshot, "MOST_FILES", 2)
+    monkeypatch.setattr(storage, "MOST_FILES", 2)
     assert "at most 2 files" in await refused(session, "save_waypoint", description="second")
     assert len((await told(session, "list_waypoints"))["waypoints"]) == 1
 

@@ -1,1 +1,29 @@
 """Ranking by meaning, optional: a small local model turns texts into vectors, and near vectors mean alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .embedder import Meanings, SharedEmbedder, Texts, optional_extra
+
+__all__ = ["open_meanings", "open_texts"]
+
+
+def open_meanings(embedder: str | SharedEmbedder, path: Path | None = None) -> Meanings:
+    """Return the vectors of tools that an embedder makes, kept in the SQLite file `path`; nothing is loaded yet.
+
+    Raises `ConfigError` when the extra `embed` is not installed.
+    """
+    opener = SharedEmbedder(embedder) if isinstance(embedder, str) else embedder
+    with optional_extra():
+        from .vectors import Vectors  # needs numpy, of the extra `embed`
+
+    return Vectors(opener, path)
+
+
+def open_texts(embedder: SharedEmbedder, path: Path | None = None) -> Texts:
+    """Return the vectors of texts that an embedder makes; as `open_meanings`."""
+    with optional_extra():
+        from .texts import TextVectors  # needs numpy, of the extra `embed`
+
+    return TextVectors(embedder, path)

@@ -10,11 +10,11 @@ BERT model. An entry point is a callable without arguments that returns an `Embe
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from ...errors import ConfigError
 from ..ranking.entry import Entry
@@ -27,13 +27,12 @@ __all__ = [
     "SharedEmbedder",
     "Texts",
     "open_embedder",
-    "open_meanings",
-    "open_texts",
+    "optional_extra",
 ]
 
 GROUP: Final = "toolcrib.embedders"
 
-_OWN: Final = {"minilm": "bert:open_minilm"}
+_OWN: Final = ("minilm",)
 
 
 class Embedder(Protocol):
@@ -97,11 +96,12 @@ class Meanings(Protocol):
 
 def open_embedder(name: str) -> Embedder:
     """Return the embedder `name`; raises `ConfigError` with the known names, or the package to install."""
-    if name in _OWN:
-        module, _, function = _OWN[name].partition(":")
-        return cast("Callable[[], Embedder]", getattr(_optional(module), function))()
-    if (folder := Path(name).expanduser()).is_dir():
-        return cast("Callable[[Path], Embedder]", _optional("bert").open_folder)(folder)
+    folder = Path(name).expanduser()
+    if name in _OWN or folder.is_dir():
+        with optional_extra():
+            from .bert import open_folder, open_minilm  # needs numpy, of the extra `embed`
+
+        return open_minilm() if name in _OWN else open_folder(folder)
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
         known = ", ".join(sorted({*_OWN, *points}))
@@ -158,23 +158,11 @@ class SharedEmbedder:
             return self._opened
 
 
-def open_meanings(embedder: str | SharedEmbedder, path: Path | None = None) -> Meanings:
-    """Return the vectors of tools that an embedder makes, kept in the SQLite file `path`; nothing is loaded yet.
-
-    Raises `ConfigError` when the extra `embed` is not installed.
-    """
-    opener = SharedEmbedder(embedder) if isinstance(embedder, str) else embedder
-    return cast("Meanings", _optional("vectors").Vectors(opener, path))
-
-
-def open_texts(embedder: SharedEmbedder, path: Path | None = None) -> Texts:
-    """Return the vectors of texts that an embedder makes; as `open_meanings`."""
-    return cast("Texts", _optional("texts").TextVectors(embedder, path))
-
-
-def _optional(module: str) -> Any:
+@contextmanager
+def optional_extra() -> Generator[None]:
+    """Turn a missing library into a `ConfigError` with the extra to install."""
     try:
-        return import_module(f".{module}", __package__)
+        yield
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"ranking by meaning needs {error.name}; install the extra `embed`", key="ranking.embedder"

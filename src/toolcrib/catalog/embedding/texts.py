@@ -5,7 +5,7 @@
     texts.cosines("when do we ship?", [("3", held)])                             # {"3": 0.41}
 
 A long text is read by its passages, and is as near to a question as the nearest of them. Everything here blocks and is
-for threads; nothing is locked. Needs the extra `embed` (numpy): `embedder.open_texts` imports this module.
+for threads; nothing is locked. Needs the extra `embed` (numpy): `embedding.open_texts` imports this module.
 """
 
 from __future__ import annotations

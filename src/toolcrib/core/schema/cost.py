@@ -22,7 +22,7 @@ from .nodes import Node, as_node
 __all__ = ["MAX_SCHEMA_BYTES", "MAX_SCHEMA_DEPTH", "MAX_SCHEMA_NODES", "Cost", "measure"]
 
 MAX_SCHEMA_BYTES: Final = 1 << 20
-"""Sources set a smaller limit for what strangers send (security.md R13: 64 KiB)."""
+"""Absolute maximum; sources set a smaller limit for foreign schemas (security.md R13: 64 KiB)."""
 MAX_SCHEMA_NODES: Final = 20_000
 MAX_SCHEMA_DEPTH: Final = 64
 _MAX_LOOKS: Final = 1_000
@@ -148,7 +148,7 @@ class _Walk:
         return base
 
     def weigh(self, node: Node) -> tuple[_Weight, _Weight]:
-        """Return the looks of `node`, and how many of them lead back to a schema that is looking already."""
+        """Return the number of checks of `node`, and of those that lead back to a schema being checked."""
         key = id(node)
         if known := self._weights.get(key):
             return known

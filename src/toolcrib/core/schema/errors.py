@@ -35,7 +35,7 @@ class FieldError:
     path: str
     """`a.b[0]`; empty for the arguments as a whole. A missing or unknown argument is named here too."""
     keyword: str
-    """The JSON Schema keyword that was broken, or `limit` or `json` for what no schema can allow."""
+    """The violated JSON Schema keyword, or `limit` or `json` for errors beyond any schema."""
     message: str
     expected: Any = None
     """Expectation of the schema: a type name, the options, the limit."""

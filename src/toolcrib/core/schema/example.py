@@ -108,7 +108,7 @@ def _value(node: Node, root: Node, depth: int) -> Any:
 
 
 def _kind(node: Node, root: Node, depth: int) -> str:
-    """The type to show: the first that is admitted; text where anything goes, but not for the arguments themselves."""
+    """Return the type to show: the first admitted one; text if every type is, except for the arguments themselves."""
     types = types_of(node, root)
     if depth and types == JSON_TYPES and "properties" not in node:
         return "string"

@@ -121,7 +121,7 @@ def _stated_types(node: Node) -> frozenset[str]:
 
 
 def json_type(value: object) -> str:
-    """Return the JSON name of a Python value's type; the Python name of what JSON does not know."""
+    """Return the JSON name of a Python value's type; the Python name of a type without one."""
     if isinstance(value, Mapping):
         return "object"
     if isinstance(value, list | tuple):

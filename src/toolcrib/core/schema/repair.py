@@ -181,7 +181,7 @@ def _try_json(text: str) -> Any:
 
 
 class _Repair:
-    """Walks a value beside its schema; copies only what changes."""
+    """Walk through a value beside its schema; only changed parts are copied."""
 
     __slots__ = ("_notes", "_root")
 
@@ -246,7 +246,7 @@ class _Repair:
         return self._container(read, node, path, depth)
 
     def _container(self, value: Any, node: Node, path: str, depth: int) -> Any:
-        """Look below an object or array, where exactly one schema can be meant for it."""
+        """Repair the content of an object or array that matches exactly one schema."""
         wanted = "object" if isinstance(value, Mapping) else "array" if isinstance(value, list) else ""
         if not wanted:
             return cast("Any", value)

@@ -89,7 +89,7 @@ def read(scene: VisibleCatalog, call: Call) -> Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """A call as far as it is read."""
+    """Partly parsed call."""
 
     tool: Tool
     arguments: Any

@@ -1,4 +1,4 @@
-"""One op in words: its arguments, notes on how it wants to be called, a call that is valid."""
+"""Help on one op: its arguments, notes on its use, a valid call."""
 
 from __future__ import annotations
 

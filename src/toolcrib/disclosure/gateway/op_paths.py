@@ -81,7 +81,7 @@ class Tree:
 
 
 def normalized(path: str) -> str:
-    """Return a path as it is written here: `.onto.task.`, `onto/task` and `"onto.task"` are `onto.task`."""
+    """Return the canonical form of a path: `.onto.task.`, `onto/task` and `"onto.task"` are `onto.task`."""
     text = _SLASHES.sub(".", path[:_LONGEST].strip().strip("\"'`").strip())
     text = text.removeprefix(".").removesuffix(".")
     if text.lower() in _ROOT_WORDS:

@@ -31,7 +31,7 @@ def gateway(scene: VisibleCatalog) -> View:
 
 
 def _instructions(scene: VisibleCatalog) -> str:
-    """Return the profile's words, filled with a path that exists, and the groups there are."""
+    """Return the profile's instructions, filled with an existing path and the existing groups."""
     tree = Tree.of(scene)
     if not tree.ops:
         return "There are no tools."

@@ -65,7 +65,7 @@ def migrated(call: Call) -> Call:
 
 
 class Expand:
-    """Put the value of an artifact where its reference stands."""
+    """Replace artifact references by their values."""
 
     def __init__(self, artifacts: Artifacts, taint: Taint) -> None:
         """`artifacts` holds the outputs, each for its owner; `taint` records which of them are untrusted."""
@@ -83,9 +83,8 @@ class Expand:
         owner = call.session.principal
         arguments, references = await expand(call.arguments, tool.input_schema, owner, self._artifacts)
         if any(reference.trust == "untrusted" for reference in references):
-            self._taint.stain(
-                tool, call.session
-            )  # another session may have read it, so the tool's own declaration counts here
+            # another session may have read it, so the tool's own declaration counts here
+            self._taint.stain(tool, call.session)
         return call.evolve(arguments=arguments, references=references) if references else call
 
 

@@ -85,7 +85,7 @@ _OURS: Final = frozenset({SOURCE, JOBS, RESOURCES})
 """Sources that pass on foreign content: their results carry its origin themselves."""
 
 _OUR_WORDS: Final = frozenset({"budget_exceeded", "internal", "overloaded", "storage", "timeout"})
-"""Codes of failures that no source words. Our own `denied` comes before there is a grant: a later one is an API's."""
+"""Codes whose messages are always ours. `denied` is not among them: after a grant it comes from an API."""
 
 
 class Provenance:
@@ -109,7 +109,7 @@ class Provenance:
             return result  # the result of another call, handed on
         trust: Trust = self._taint.trust_of(tool)
         if result.input_required is None and self._taint.is_noted(tool, trust):
-            text = result.text if result.spill is None else f"{result.spill.head}\n{result.spill.tail}"
+            text = result.text if result.spooled is None else f"{result.spooled.head}\n{result.spooled.tail}"
             self._taint.note(tool, trust, call.session, text)
         return result.with_meta(source=tool.source, trust=trust)
 
@@ -131,7 +131,7 @@ class Examine:
             return result
         found = suspicions(result.text[:_SCANNED])
         shown, hidden = _visible(call, result)
-        if call.origin != "cli":  # a person at a terminal is shown escapes, and may ask for the raw text
+        if call.origin != "cli":  # a person at a terminal gets escapes, and may ask for the raw text
             result = shown
         findings: dict[str, Any] = {"hidden": hidden} if hidden else {}
         findings |= {"suspicious": list(found)} if found else {}

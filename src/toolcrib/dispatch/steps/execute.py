@@ -34,7 +34,7 @@ from ..loop_watchdog import Lag
 __all__ = ["Execute"]
 
 _LAST_WORDS: Final = 1.0
-"""Seconds that a client may take for the rest of the output of a call that ended."""
+"""Seconds for a client to take the rest of the output of an ended call."""
 
 
 class Execute:
@@ -139,7 +139,7 @@ def _context(
 
 
 def _elicitor(session: SessionState) -> Elicitor | None:
-    """Return who answers questions: the session's own, else its approver where that can do both."""
+    """Return the session's elicitor, else its approver if it can answer questions."""
     if session.elicitor is not None or session.approvals.approver is None:
         return session.elicitor
     return getattr(session.approvals.approver, "clarify", None)

@@ -54,7 +54,7 @@ class CheckBudget:
         self._profile_of = profile_of
 
     async def __call__(self, call: Call) -> Call:
-        """Return the call with its share taken; raises `ToolFailure` with what else could be done."""
+        """Return the call with its share reserved; raises `ToolFailure` with the alternatives."""
         if call.options.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
             return call
         if call.turn.place:
@@ -64,7 +64,7 @@ class CheckBudget:
     def _check_loops(self, call: Call) -> None:
         """Check the turns of a model for loops: single calls do not form turns."""
         loops = self._profile_of(call.session).loops
-        if loops is NO_LOOPS or call.target.source == JOBS:  # to ask for a job again and again is to wait for it
+        if loops is NO_LOOPS or call.target.source == JOBS:  # repeated queries of a job are a way of waiting for it
             return
         if loops.burst is not None and call.turn.place > loops.burst:
             raise ToolFailure(
@@ -113,7 +113,7 @@ class Decide:
 
 
 class ReplayOrDescribe:
-    """End the walk for what need not run."""
+    """End the walk for calls that need not run."""
 
     def __init__(
         self,

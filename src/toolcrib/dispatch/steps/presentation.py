@@ -36,7 +36,7 @@ class Limit:
         Results for an MCP client pass whole up to a size, unless a person or the profile set a limit in tokens or
         characters. Built-in tools keep the limit: clients had no such results before.
         """
-        if is_settled(call, result) or (call.options.raw and result.spill is None):
+        if is_settled(call, result) or (call.options.raw and result.spooled is None):
             return result
         session = call.session
         profile = self._profile_of(session)

@@ -89,7 +89,7 @@ class Record:
         self._spending = spending
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return the result with the call's id, how long it took in milliseconds, and who decided."""
+        """Return the result with the call's id, its duration in milliseconds, and the deciding rule."""
         took = round((time.monotonic() - call.started) * 1000, 3)
         rule = call.decision.rule if call.decision else ""
         result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
@@ -108,7 +108,7 @@ class Record:
         return result
 
     async def _write_down(self, call: Call, result: ToolResult) -> ToolResult:
-        """Record an effect. When the disk refuses, the row waits for it and the caller still learns what happened."""
+        """Record an effect. While the disk fails, the row waits and the caller still gets the outcome."""
         recorded = result
         if call.reserved:
             principal, key = call.session.principal, call.options.idempotency_key
@@ -145,7 +145,7 @@ class Record:
 
 
 def _is_final(call: Call, result: ToolResult) -> bool:
-    """Whether a repeat is answered with `result`: not when nothing ran, nor when the tool goes on once it has input."""
+    """Whether a repeat is answered with `result`: false if nothing ran, or if the tool continues after input."""
     if call.grant is not None and spend(call.grant, call.target, call.arguments, call.id):
         return False
     return result.input_required is None and (result.error is None or result.error.code not in _DID_NOT_RUN)

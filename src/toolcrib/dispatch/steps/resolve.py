@@ -133,7 +133,7 @@ class Resolve:
         except ToolFailure as failure:
             raise Refused(failure, call if asked == call.name else call.evolve(requested=asked)) from None
         requested = call.route.requested or (asked if asked != tool.name else "")
-        if requested == call.route.requested:  # most calls: the group stays as it is
+        if requested == call.route.requested:  # most calls: the group stays unchanged
             return call.evolve(tool=tool, name=tool.name)
         return call.evolve(tool=tool, name=tool.name, requested=requested)
 
@@ -226,7 +226,7 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
 
 
 def definition_changed(name: str) -> ToolFailure:
-    """Return the failure of a call whose tool has changed since the call was made."""
+    """Return the failure of a call whose tool has changed since the call was saved."""
     return ToolFailure(
         "definition_changed",
         f"{name} is defined in another way than when this call was made; it did not run",
@@ -262,7 +262,7 @@ def _is_skill(tool: Tool, scene: VisibleCatalog) -> ToolFailure:
     doing = [other for other in scene.offered() if other.capability.type == "TOOL" and not tags.isdisjoint(other.tags)]
     fallback = scene.find(tool.capability.fallback_tool) if tool.capability.fallback_tool else None
     names = dict.fromkeys(scene.labels.name(other) for other in ([fallback] if fallback else []) + doing)
-    address = f"skill://{tool.local_name}/SKILL.md"  # what `read_resource` takes
+    address = f"skill://{tool.local_name}/SKILL.md"  # the argument for `read_resource`
     where = address if tool.origin == "skill" else tool.capability.skill_path or address
     helpers = f"; {', '.join(list(names)[:5])} can do such work" if names else ""
     return ToolFailure(

@@ -1,7 +1,7 @@
 """Authorization at MCP servers.
 
-`access` tokens of requests, and the answer to a refusal · `login_store` where logins are kept · `probe` the challenge
-of a server without credentials. The protocol is in `net.oauth`; this is the part that lives as long as a server does.
+`access` tokens of requests, and the answer to a refusal · `login_store` where logins are kept. The protocol is in
+`net.oauth`; this is the part that lives as long as a server does.
 """
 
 __all__: list[str] = []

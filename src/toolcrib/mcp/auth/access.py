@@ -20,9 +20,9 @@ import anyio.to_thread
 from ...errors import ToolcribError, ToolFailure
 from ...net.client import WebClient
 from ...net.oauth.flow import Flow, Person, make_http
+from ...net.oauth.login import NO_TOKENS, Client, Login
 from ...net.oauth.metadata import Challenge, bearer_challenge
 from ...net.oauth.spec import OAuthSpec
-from ...net.oauth.stored_login import NO_TOKENS, Client, Login
 from ...net.oauth.tokens import Refused, renewed, revoke
 from .login_store import Logins, login_key
 

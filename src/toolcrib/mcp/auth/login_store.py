@@ -14,7 +14,6 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -24,9 +23,9 @@ import anyio.to_thread
 from ...core.json import canonical as canonical_json
 from ...core.json import dumps, loads
 from ...errors import ToolFailure
+from ...net.oauth.login import Login, login_of, plain
 from ...net.oauth.metadata import canonical
 from ...net.oauth.spec import OAuthSpec
-from ...net.oauth.stored_login import Login, login_of, plain
 from ...system.file_watch import Stamp, stamps
 from ...system.private_files import replace_private
 
@@ -214,8 +213,9 @@ class MemoryLogins:
 def system_keyring() -> Keyring | None:
     """Return the system's keyring; None without the package `keyring`, or where the system has none."""
     try:
-        package: Any = import_module("keyring")
-        ring: Any = package.get_keyring()
+        import keyring  # of the extra `keyring`; its backends are slow to load
+
+        ring: Any = keyring.get_keyring()
         return ring if ring.priority > 0 else None
     except Exception as error:  # noqa: BLE001 - ImportError, or any exception of a system's backends
         _log.debug("no keyring: %s", type(error).__name__)

@@ -1,4 +1,9 @@
-"""Connection to one server: started in the background, healed when it ends, left alone when it cannot start.
+"""Circuit breaker: restarts of a server that does not start (security.md T23).
+
+The first restart is immediate; failures wait longer and longer, with jitter; too many of them in a short time open the
+breaker: nothing is tried, and calls fail at once, until a time that doubles with every further failure.
+
+Connection to one server: started in the background, healed when it ends, left alone when it cannot start.
 
 One task a source makes links one after another; calls only ever wait for the current attempt. A call is never sent
 twice here: that is for `source` to decide, which knows what the tool does.
@@ -7,7 +12,9 @@ twice here: that is for `source` to decide, which knows what the tool does.
 from __future__ import annotations
 
 import logging
+import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Literal
@@ -18,14 +25,53 @@ from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..auth.access import NeedsLogin
 from ..jsonrpc import RpcError
-from .breaker import Breaker
 from .handshake import Client, Hint, negotiate
-from .limits import McpLimits
 from .messages import LinkLost
 from .session import Session
+from .spec import McpLimits
 from .transport import Link
 
-__all__ = ["Connection", "Phase"]
+__all__ = ["Breaker", "Connection", "Phase"]
+
+_LONGEST_BACKOFF: Final = 10.0
+
+
+class Breaker:
+    """The failures of one server. Lives as long as its source."""
+
+    def __init__(self, limits: McpLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._failures: deque[float] = deque(maxlen=limits.breaker_failures)
+        self._in_a_row = 0
+        self._period = 0.0
+        self._until = 0.0
+
+    @property
+    def open_for(self) -> float:
+        """Seconds for which nothing is tried; 0 when it is closed."""
+        return max(0.0, self._until - self._clock())
+
+    def failed(self) -> float:
+        """Note a failed start and return the seconds to wait before the next."""
+        now = self._clock()
+        self._failures.append(now)
+        self._in_a_row += 1
+        limits = self._limits
+        full = len(self._failures) == limits.breaker_failures
+        if self._period or (full and now - self._failures[0] <= limits.breaker_window):
+            self._period = min(self._period * 2, limits.breaker_open_max) if self._period else limits.breaker_open
+            self._until = now + self._period
+            return self._period
+        delay = min(limits.backoff * 2 ** min(self._in_a_row - 1, 16), _LONGEST_BACKOFF)
+        return delay * random.uniform(0.5, 1.5)
+
+    def succeeded(self) -> None:
+        """Note that the server works: forget its failures."""
+        self._failures.clear()
+        self._in_a_row = 0
+        self._period = self._until = 0.0
+
 
 _log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ import anyio
 
 from ...core.json import dumps
 from ...core.sanitize import Icons, clean_text, cut
-from ...core.server_features import Offer
+from ...core.server_features import ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import METHOD_NOT_FOUND, RpcError, mapping
-from ..lines import Big
-from .limits import McpLimits
+from ..stdio import SpooledMessage
+from .spec import McpLimits
 from .transport import Reply
 
 __all__ = ["RawOffer", "build_offer", "list_offer"]
@@ -85,7 +85,7 @@ async def _pages(ask: _Ask, method: str, key: str, limits: McpLimits) -> list[An
     cursor: Any = None
     for _ in range(limits.pages):
         reply = await ask(method, {} if cursor is None else {"cursor": cursor})
-        if isinstance(reply, Big):
+        if isinstance(reply, SpooledMessage):
             reply.discard()
             raise ToolFailure("unavailable", f"a page of it has {reply.size} bytes, more than is taken")
         page = reply.get(key)
@@ -98,11 +98,11 @@ async def _pages(ask: _Ask, method: str, key: str, limits: McpLimits) -> list[An
     return found
 
 
-def build_offer(raw: RawOffer, limits: McpLimits, report: _Report, icons: Icons) -> Offer:
+def build_offer(raw: RawOffer, limits: McpLimits, report: _Report, icons: Icons) -> ServerFeatures:
     """Check every entry of `raw` and return what can be offered."""
     for key, reason in raw.missing.items():
         report("unavailable", f"its list of {key} cannot be used: {cut(clean_text(reason)[0], 300)}")
-    return Offer(
+    return ServerFeatures(
         resources=_entries(raw, "resources", "uri", limits, report, icons),
         templates=_entries(raw, "resourceTemplates", "uriTemplate", limits, report, icons),
         prompts=_entries(raw, "prompts", "name", limits, report, icons),

@@ -19,7 +19,7 @@ from ...core.server_features import EMPTY_ROLE, ROLE
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError, mapping
-from ..lines import Big
+from ..stdio import SpooledMessage
 from .connection import Connection
 from .messages import LinkLost
 from .results import asked_for_input, of_error, of_spilled
@@ -28,7 +28,7 @@ from .spec import ServerSpec
 from .spooled_result import Spilled
 from .transport import Reply
 
-__all__ = ["ServerOffers"]
+__all__ = ["RemoteFeatures"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _RELISTEN: Final = 30.0
 """Seconds before a subscription that ended is opened again."""
 
 
-class ServerOffers:
+class RemoteFeatures:
     """One server's offers. Lives as long as its source."""
 
     def __init__(
@@ -51,7 +51,7 @@ class ServerOffers:
         spec: ServerSpec,
         connection: Connection,
         background: Background,
-        spilled: Callable[[Big], Awaitable[Spilled]],
+        spilled: Callable[[SpooledMessage], Awaitable[Spilled]],
     ) -> None:
         """`spilled` takes an answer that was too large to parse to disk."""
         self._spec = spec
@@ -70,7 +70,7 @@ class ServerOffers:
     async def read(self, uri: str, context: Context) -> ToolResult:
         """Read a resource; see `Offers`."""
         reply = await self._ask("resources/read", {"uri": uri}, context, uri)
-        if isinstance(reply, Big):
+        if isinstance(reply, SpooledMessage):
             return of_spilled(await self._spilled(reply))
         if (asked := asked_for_input(reply, self._spec)) is not None:
             return asked
@@ -82,7 +82,7 @@ class ServerOffers:
     async def prompt(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
         """Get a prompt; see `Offers`."""
         reply = await self._ask("prompts/get", {"name": name, "arguments": arguments}, context, name)
-        if isinstance(reply, Big):
+        if isinstance(reply, SpooledMessage):
             return of_spilled(await self._spilled(reply))
         if (asked := asked_for_input(reply, self._spec)) is not None:
             return asked
@@ -98,7 +98,7 @@ class ServerOffers:
             return {"values": []}
         with anyio.move_on_after(min(context.remaining, _COMPLETION_SECONDS)):
             reply = await self._ask("completion/complete", params, context, "completions")
-            if isinstance(reply, Big):
+            if isinstance(reply, SpooledMessage):
                 reply.discard()
                 raise ToolFailure("tool_error", f"the server proposes {reply.size} bytes, more than is taken")
             return _completion(mapping(reply.get("completion")))
@@ -167,7 +167,7 @@ class ServerOffers:
         try:
             with anyio.move_on_after(_COMPLETION_SECONDS):
                 reply = await session.ask(method, {"uri": uri})
-                if isinstance(reply, Big):
+                if isinstance(reply, SpooledMessage):
                     reply.discard()
         except (RpcError, LinkLost, ToolFailure) as error:
             _log.info("server %s does not take %s: %s", self._spec.name, method, error)

@@ -27,7 +27,7 @@ from ..jsonrpc import (
     RpcError,
     mapping,
 )
-from ..lines import Big
+from ..stdio import SpooledMessage
 from .messages import LinkLost
 from .transport import Link, Outgoing, Reply
 
@@ -181,7 +181,7 @@ def _text(value: Any) -> str:
 
 
 def _object(reply: Reply) -> Mapping[str, Any]:
-    if isinstance(reply, Big):
+    if isinstance(reply, SpooledMessage):
         reply.discard()
         raise ToolFailure("unavailable", "the server's answer to the handshake is larger than any can be")
     return reply

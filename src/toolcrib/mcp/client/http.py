@@ -16,14 +16,13 @@ from ...core.json import dumps
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..auth.access import Access, NeedsLogin
+from ..headers import NAMED, header_value
 from ..jsonrpc import LATEST, RpcError, mapping
-from ..lines import Big, Flood
-from ..sse_events import Event, EventReader
-from .headers import header_value
+from ..sse import Event, EventReader
+from ..stdio import Flood, SpooledMessage
 from .http_session import exchange, failure_of, make_client, media_type, pieces, read_message, refusal_of
-from .limits import McpLimits
 from .messages import LinkLost, broken_answer, decode, id_of_broken, messages_in, outcome_of
-from .spec import ServerSpec
+from .spec import McpLimits, ServerSpec
 from .spooled_result import id_of_big
 from .transport import Inbound, Outgoing, Reply
 
@@ -42,7 +41,6 @@ _RESUMES: Final = 5
 
 _EVENTS: Final = "text/event-stream"
 _BOTH: Final = f"application/json, {_EVENTS}"
-_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Method → the parameter that the `Mcp-Name` header repeats."""
 _SESSION: Final = "mcp-session-id"
 _SESSION_REFUSED: Final = -32000
@@ -158,7 +156,7 @@ class HttpLink:
             headers.update(request.headers)
             if request.version == LATEST:
                 headers["mcp-method"] = request.method
-                if (named := _NAMED.get(request.method)) is not None:
+                if (named := NAMED.get(request.method)) is not None:
                     headers["mcp-name"] = header_value(str(request.params[named]))
         if version:
             headers["mcp-protocol-version"] = version
@@ -260,7 +258,7 @@ class HttpLink:
         """Sort what one event carries; return the outcome of `request` when that is it."""
         if event.name != "message" or not event.data:
             return None
-        if isinstance(event.data, Big):
+        if isinstance(event.data, SpooledMessage):
             return self._sort(event.data, request)
         try:
             return self._sort(decode(event.data), request)
@@ -271,7 +269,7 @@ class HttpLink:
             return None
 
     def _sort(self, body: Any, request: Outgoing) -> Reply | Exception | None:
-        if isinstance(body, Big):
+        if isinstance(body, SpooledMessage):
             if id_of_big(body) == request.id:
                 return body
             body.discard()
@@ -340,7 +338,7 @@ class HttpLink:
     async def _hear_all(self, response: httpx2.Response, events: EventReader) -> None:
         async for piece in pieces(response):
             for event in events.feed(piece):
-                if isinstance(event.data, Big):
+                if isinstance(event.data, SpooledMessage):
                     event.data.discard()
                     continue
                 try:

@@ -2,6 +2,8 @@
 
 No redirect is followed and no environment proxy used, so a credential only ever reaches the configured origin. Bodies
 are asked for uncompressed: a compressed one could grow without limit between two reads.
+
+Probe of a server without credentials, for its authentication challenge.
 """
 
 from __future__ import annotations
@@ -11,17 +13,29 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import httpx2
 
+from ...core.json import dumps
 from ...errors import ToolFailure
+from ...net.oauth.metadata import Challenge, bearer_challenge
 from ..auth.access import Access
-from ..jsonrpc import RpcError, mapping
-from ..lines import Big, Buffer, Flood, looks_like_message
-from .limits import McpLimits
+from ..jsonrpc import LATEST, RpcError, mapping
+from ..stdio import Flood, MessageBuffer, SpooledMessage, looks_like_message
+from .handshake import Client, envelope
 from .messages import LinkLost, decode
-from .spec import ServerSpec
+from .spec import McpLimits, ServerSpec
 
-__all__ = ["exchange", "failure_of", "make_client", "media_type", "pieces", "read_message", "refusal_of"]
+__all__ = [
+    "exchange",
+    "failure_of",
+    "make_client",
+    "media_type",
+    "pieces",
+    "probe_auth_challenge",
+    "read_message",
+    "refusal_of",
+]
 
 _CONNECT_TIMEOUT: Final = 10.0
 _WRITE_TIMEOUT: Final = 30.0
@@ -115,8 +129,8 @@ async def pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 async def read_message(response: httpx2.Response, limits: McpLimits, folder: Path) -> Any:
-    """Read one JSON body: the parsed value, or `Big`; raises `ValueError`, `Flood` or `LinkLost`."""
-    buffer = Buffer(limits, folder)
+    """Read one JSON body: the parsed value, or `SpooledMessage`; raises `ValueError`, `Flood` or `LinkLost`."""
+    buffer = MessageBuffer(limits, folder)
     checked = False
     try:
         async for piece in pieces(response):
@@ -128,7 +142,7 @@ async def read_message(response: httpx2.Response, limits: McpLimits, folder: Pat
         body = buffer.take()
     finally:
         buffer.discard()
-    return body if isinstance(body, Big) else decode(body)
+    return body if isinstance(body, SpooledMessage) else decode(body)
 
 
 async def _rpc_error(response: httpx2.Response) -> RpcError | None:
@@ -145,3 +159,34 @@ async def _rpc_error(response: httpx2.Response) -> RpcError | None:
     except (ValueError, LinkLost, ToolFailure):
         return None
     return RpcError.of(error) if isinstance(error.get("code"), int) else None
+
+
+_SECONDS: Final = 20.0
+
+
+async def probe_auth_challenge(spec: ServerSpec, version: str) -> Challenge | None:
+    """Return how the server at `spec.url` refuses; None where it does not. Raises `ToolFailure` `unavailable`."""
+    params = {"_meta": envelope(Client(version=version, capabilities={}), {})}
+    body = dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params})
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+        "mcp-protocol-version": LATEST,
+        "mcp-method": "server/discover",
+    }
+    how: dict[str, Any] = {"headers": headers, "content": body} if spec.transport == "http" else {}
+    method = "POST" if how else "GET"
+    with anyio.move_on_after(_SECONDS):
+        try:
+            async with (
+                make_client(spec, f"toolcrib/{version}") as client,
+                client.stream(method, spec.url, **how) as response,
+            ):
+                if response.status_code != 401:
+                    return None
+                return bearer_challenge(response.headers.get("www-authenticate", "")) or Challenge()
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            failure = failure_of(error)
+            reason = failure.reason if isinstance(failure, LinkLost) else failure.message
+            raise ToolFailure("unavailable", f"server {spec.name!r} {reason}") from error
+    raise ToolFailure("unavailable", f"server {spec.name!r} did not answer within {_SECONDS:g} s")

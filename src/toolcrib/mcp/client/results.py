@@ -65,8 +65,8 @@ def of_spilled(spilled: Spilled) -> ToolResult:
     """Return the result whose output is on disk."""
     error = None
     if spilled.is_error:
-        error = ToolError(code="tool_error", message=spilled.spill.head[:_MESSAGE] or "the tool failed")
-    return ToolResult(spill=spilled.spill, error=error)
+        error = ToolError(code="tool_error", message=spilled.spooled.head[:_MESSAGE] or "the tool failed")
+    return ToolResult(spooled=spilled.spooled, error=error)
 
 
 def _content(reply: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

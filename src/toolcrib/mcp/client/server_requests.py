@@ -19,8 +19,7 @@ from ...core.context import Peer
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND, mapping
-from .limits import McpLimits
-from .spec import ServerSpec
+from .spec import McpLimits, ServerSpec
 from .transport import Link, Outgoing
 
 __all__ = ["RELAYED", "Relay", "elicitation_from"]

@@ -1,9 +1,9 @@
-"""Session of a connection whose era is known: listing and calling tools."""
+"""Session of a connection whose era is known: listing tools, calling them, and running them as tasks."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -12,15 +12,60 @@ import anyio
 from ...core.context import Context
 from ...errors import ToolFailure
 from ..jsonrpc import LATEST, LOG_LEVEL_KEY, METHOD_NOT_FOUND, RpcError, mapping
-from ..lines import Big
+from ..stdio import SpooledMessage
 from .feature_listing import RawOffer
 from .handshake import Client, Era, envelope
-from .limits import McpLimits
 from .messages import LinkLost
-from .tasks import run_task
+from .spec import McpLimits
 from .transport import Link, Outgoing, Reply
 
-__all__ = ["RawListing", "Session"]
+__all__ = ["RawListing", "Session", "needing_tasks", "run_task"]
+
+_LONGEST_TTL: Final = 3600.0
+"""Seconds that a server is asked to keep a task whose call has no deadline."""
+_CANCEL_SECONDS: Final = 1.0
+
+
+def needing_tasks(tools: Iterable[Any]) -> frozenset[str]:
+    """Return the names of the listed tools that refuse a plain call."""
+    entries = (mapping(entry) for entry in tools)
+    needing = (entry for entry in entries if mapping(entry.get("execution")).get("taskSupport") == "required")
+    return frozenset(str(entry.get("name")) for entry in needing)
+
+
+async def run_task(link: Link, params: Mapping[str, Any], context: Context, version: str) -> Reply:
+    """Run `tools/call` with `params` as a task and return its result.
+
+    Raises `RpcError`, `LinkLost`, or `ToolFailure` when the server starts no task.
+    """
+    ttl = round(min(context.remaining, _LONGEST_TTL) * 1000)
+    started = await link.ask(Outgoing("tools/call", {**params, "task": {"ttl": ttl}}, version=version, context=context))
+    task = _task_id(started)
+    request = Outgoing("tasks/result", {"taskId": task}, version=version, context=context)
+    try:
+        return await link.ask(request)
+    except anyio.get_cancelled_exc_class():
+        with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
+            await _cancel(link, task, version)
+        raise
+
+
+def _task_id(started: Reply) -> str:
+    if isinstance(started, SpooledMessage):
+        started.discard()
+        raise ToolFailure("tool_error", "the server answered a task with a message that is too large")
+    task: Any = mapping(started.get("task")).get("taskId")
+    if not isinstance(task, str):
+        raise ToolFailure("tool_error", "the server runs this tool only as a task, and started none")
+    return task
+
+
+async def _cancel(link: Link, task: str, version: str) -> None:
+    try:
+        await link.ask(Outgoing("tasks/cancel", {"taskId": task}, version=version))
+    except (LinkLost, RpcError, ToolFailure):
+        return
+
 
 _log = logging.getLogger(__name__)
 
@@ -153,7 +198,7 @@ class Session:
 
 
 def _page(reply: Reply) -> list[Any]:
-    if isinstance(reply, Big):
+    if isinstance(reply, SpooledMessage):
         reply.discard()
         raise ToolFailure("unavailable", f"its list of tools has {reply.size} bytes on one page, more than is taken")
     tools = reply.get("tools")
@@ -163,5 +208,5 @@ def _page(reply: Reply) -> list[Any]:
 
 
 def _cursor(reply: Reply) -> str | None:
-    cursor = reply.get("nextCursor") if not isinstance(reply, Big) else None
+    cursor = reply.get("nextCursor") if not isinstance(reply, SpooledMessage) else None
     return cursor if isinstance(cursor, str) and cursor else None

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, Final, cast
 
 import orjson
 
-from ...core.result import Spill
-from ..lines import Big
+from ...core.result import SpooledResult
+from ..stdio import SpooledMessage
 
 __all__ = ["Spilled", "convert", "id_of_big"]
 
@@ -49,7 +49,7 @@ _AFTER_TEXT = re.compile(
 class Spilled:
     """A large answer made fit to hand on."""
 
-    spill: Spill
+    spooled: SpooledResult
     is_error: bool = False
     """The tool or the server reported a failure."""
 
@@ -65,7 +65,7 @@ class _Layout:
     """Where that member's value begins."""
 
 
-def id_of_big(big: Big) -> int | str | None:
+def id_of_big(big: SpooledMessage) -> int | str | None:
     """Return the id of the request that `big` answers; None for anything but an answer."""
     with big.path.open("rb") as file:
         layout = _layout(file.read(_HEAD))
@@ -76,7 +76,7 @@ def id_of_big(big: Big) -> int | str | None:
     return layout.key if layout.member else None
 
 
-def convert(big: Big, folder: Path) -> Spilled:
+def convert(big: SpooledMessage, folder: Path) -> Spilled:
     """Turn `big` into an output file in `folder` and delete it. Blocking; raises `OSError` and `ValueError`."""
     try:
         with big.path.open("rb") as file:
@@ -160,8 +160,8 @@ def _text(file: BinaryIO, found: _Found, folder: Path) -> Spilled | None:
         path.unlink()
         return None
     late = b'"isError":true' in string.rest()[after.end() :].replace(b" ", b"")
-    spill = Spill(path=path, size=size, mime_type="text/plain", head=head, tail=tail)
-    return Spilled(spill=spill, is_error=found.is_error or late)
+    spooled = SpooledResult(path=path, size=size, mime_type="text/plain", head=head, tail=tail)
+    return Spilled(spooled=spooled, is_error=found.is_error or late)
 
 
 def _write_text(string: _String, path: Path) -> tuple[int, str, str]:
@@ -196,8 +196,8 @@ def _raw(file: BinaryIO, size: int, layout: _Layout, folder: Path) -> Spilled:
         head = copied.read(_EXCERPT).decode("utf-8", "replace")
         copied.seek(max(0, end - layout.start - _EXCERPT))
         tail = copied.read().decode("utf-8", "replace")
-    spill = Spill(path=path, size=end - layout.start, mime_type="application/json", head=head, tail=tail)
-    return Spilled(spill=spill, is_error=layout.member == "error" or '"isError":true' in tail.replace(" ", ""))
+    spooled = SpooledResult(path=path, size=end - layout.start, mime_type="application/json", head=head, tail=tail)
+    return Spilled(spooled=spooled, is_error=layout.member == "error" or '"isError":true' in tail.replace(" ", ""))
 
 
 class _String:

@@ -16,12 +16,11 @@ from ...core.json import dumps
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..auth.access import Access, NeedsLogin
-from ..lines import Big, Flood
-from ..sse_events import Event, EventReader
+from ..sse import Event, EventReader
+from ..stdio import Flood, SpooledMessage
 from .http_session import exchange, failure_of, make_client, media_type, pieces, refusal_of
-from .limits import McpLimits
 from .messages import LinkLost
-from .spec import ServerSpec
+from .spec import McpLimits, ServerSpec
 from .transport import Inbound, Mux, Outgoing, Reply
 
 __all__ = ["SseLink"]
@@ -138,7 +137,7 @@ class SseLink:
             self._lose(self._failure.reason if isinstance(self._failure, LinkLost) else "ended its stream")
 
     def _take(self, event: Event) -> None:
-        if event.name == "endpoint" and not isinstance(event.data, Big):
+        if event.name == "endpoint" and not isinstance(event.data, SpooledMessage):
             endpoint = urljoin(self._spec.url, event.data.decode("utf-8", "replace"))
             if _origin(endpoint) != _origin(self._spec.url):
                 raise ToolFailure("unavailable", "the server wants messages sent to another origin; that is refused")

@@ -16,16 +16,16 @@ import anyio
 
 from ...core.context import Context
 from ..jsonrpc import mapping
-from ..lines import Big
-from .limits import McpLimits
+from ..stdio import SpooledMessage
 from .messages import LinkLost, broken_answer, decode, id_of_broken, messages_in, outcome_of
+from .spec import McpLimits
 from .spooled_result import id_of_big
 
 __all__ = ["Inbound", "Link", "Mux", "Outgoing", "Reply"]
 
 _log = logging.getLogger(__name__)
 
-Reply = Mapping[str, Any] | Big
+Reply = Mapping[str, Any] | SpooledMessage
 """The `result` of an answer, or the whole answer on disk when it is too large to parse."""
 
 _NOTES: Final = 256
@@ -99,7 +99,7 @@ class Outgoing:
             self._rouse()
             for scope in self.scopes:
                 scope.cancel()
-        elif isinstance(outcome, Big):
+        elif isinstance(outcome, SpooledMessage):
             outcome.discard()
 
     def note(self, method: str, params: Mapping[str, Any]) -> None:
@@ -131,7 +131,7 @@ class Outgoing:
     def drop(self) -> None:
         """Forget the request: it has no waiter any more."""
         self.settle(LinkLost("no caller waits for the answer"))
-        if isinstance(self._outcome, Big):
+        if isinstance(self._outcome, SpooledMessage):
             self._outcome.discard()
 
     async def hand_on(self) -> None:
@@ -230,9 +230,9 @@ class Mux:
         """Take `request` out; an answer that still comes is ignored."""
         self.pending.pop(request.id, None)
 
-    def receive(self, line: bytes | Big) -> None:
+    def receive(self, line: bytes | SpooledMessage) -> None:
         """Take one message in."""
-        if isinstance(line, Big):
+        if isinstance(line, SpooledMessage):
             self._receive_big(line)
             return
         try:
@@ -277,7 +277,7 @@ class Mux:
             self._good += 1
             request.settle(outcome)
             return
-        if isinstance(outcome, Big):
+        if isinstance(outcome, SpooledMessage):
             outcome.discard()
         if not (isinstance(key, int) and 0 < key <= self._last):
             self.count_bad()
@@ -288,7 +288,7 @@ class Mux:
             self._settle(key, broken_answer(error))
         self.count_bad()
 
-    def _receive_big(self, big: Big) -> None:
+    def _receive_big(self, big: SpooledMessage) -> None:
         key = id_of_big(big)
         if key is None:
             big.discard()

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ...core.context import Peer
 from ...core.result import ToolResult
-from ...core.server_features import Offer
+from ...core.server_features import ServerFeatures
 from ...core.tool import Tool
 from ..jsonrpc import Request
 from .calls import ToolCall
@@ -25,7 +25,7 @@ class Resources(Protocol):
         ...
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> ServerFeatures:
         """Prompts, resources and templates, as they are listed."""
         ...
 

@@ -1,8 +1,4 @@
-"""`tools/call`: what a client may ask for, and the result as it goes back.
-
-Of the request's `_meta` only trace context, the wanted log level and our own keys are read. Nothing else that a client
-sends, headers included, ever reaches a source (security.md T9).
-"""
+"""`tools/call` and MCP tasks: what a client declares and asks for, and the result as it goes back."""
 
 from __future__ import annotations
 
@@ -11,12 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from ...core.json import dumps
+from ...core.json import dumps, loads
 from ...core.result import ToolResult
+from ...core.tool import Tool
 from ...errors import CODES
-from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, RpcError
+from ..jsonrpc import CLIENT_INFO_KEY, INVALID_PARAMS, LOG_LEVEL_KEY, TASKS_EXTENSION, RpcError
+from .exchange import supports
 
-__all__ = ["ToolCall", "client_name", "read_call", "result_body", "result_meta"]
+__all__ = [
+    "CAPABILITY",
+    "DECLARED",
+    "ToolCall",
+    "client_name",
+    "mark_tools",
+    "read_call",
+    "read_task_id",
+    "result_body",
+    "result_meta",
+    "takes_tasks",
+    "wants_task",
+]
 
 _HANDED_ON: Final = ("traceparent", "tracestate", "baggage", LOG_LEVEL_KEY)
 _PREFIX: Final = "io.toolcrib/"
@@ -174,3 +184,48 @@ def result_meta(result: ToolResult) -> dict[str, Any]:
         told = result.error.to_json()
         meta[f"{_PREFIX}error"] = {**told, "retryable": CODES[result.error.code].retryable}
     return meta
+
+
+CAPABILITY: Final[Mapping[str, Any]] = {"cancel": {}, "list": {}, "requests": {"tools": {"call": {}}}}
+"""Server capability of revision 2025-11-25."""
+DECLARED: Final[Mapping[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
+"""Client capability of the extension, in the stateless era."""
+
+
+def takes_tasks(declared: Mapping[str, Any]) -> bool:
+    """Whether a client of the stateless era that declared `declared` accepts a task in place of a result."""
+    return supports(declared, DECLARED)
+
+
+def wants_task(params: Mapping[str, Any]) -> bool:
+    """Whether a `tools/call` of revision 2025-11-25 asks for a task.
+
+    Raises `RpcError` with INVALID_PARAMS if `task` is not an object. Its `ttl` is ignored: the answer has ours.
+    """
+    task = params.get("task")
+    if task is not None and not isinstance(task, dict):
+        raise RpcError(INVALID_PARAMS, 'Invalid params: "task" must be an object')
+    return task is not None
+
+
+def mark_tools(listing: bytes, tools: tuple[Tool, ...]) -> bytes:
+    """Return the listing with `execution.taskSupport` on tools that move to the background by themselves.
+
+    Clients gain by asking for those as tasks; any other tool can be called as a task as well.
+    """
+    names = {tool.name for tool in tools if tool.execution.background_after is not None}
+    if not names:
+        return listing
+    definitions = cast("list[dict[str, Any]]", loads(listing))
+    for definition in definitions:
+        if definition["name"] in names:
+            definition["execution"] = {"taskSupport": "optional"}
+    return dumps(definitions)
+
+
+def read_task_id(params: Mapping[str, Any]) -> str:
+    """Return the task that the parameters name. Raises `RpcError` with INVALID_PARAMS."""
+    task = params.get("taskId")
+    if not isinstance(task, str):
+        raise RpcError(INVALID_PARAMS, 'Invalid params: "taskId" must be a string')
+    return task

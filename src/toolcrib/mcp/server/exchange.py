@@ -1,14 +1,27 @@
-"""One request of a client while it is being answered, however the bytes travel."""
+"""One request of a client: the way of its messages, however the bytes travel, and its client as a tool sees it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import anyio
 
-from ..jsonrpc import Id
+from ...core.result import ToolResult
+from ...errors import ToolFailure
+from ..jsonrpc import LOG_LEVELS, MISSING_CAPABILITY, Id, RpcError
 
-__all__ = ["Exchange"]
+__all__ = [
+    "NEEDS",
+    "Exchange",
+    "is_wanted",
+    "missing_capability",
+    "missing_downstream",
+    "needed",
+    "refused",
+    "supports",
+]
 
 
 class Exchange(ABC):
@@ -46,3 +59,67 @@ class Exchange(ABC):
     @abstractmethod
     async def answer(self, message: bytes) -> None:
         """Send the final answer and end the exchange before its work has ended."""
+
+
+NEEDS: Final[Mapping[str, str]] = {
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+}
+"""What a tool may ask of a client → the capability that the client must have declared for it."""
+
+
+def needed(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the client capabilities that asking `method` takes; raises `ToolFailure` for what no client is asked."""
+    capability = NEEDS.get(method)
+    if capability is None:
+        raise ToolFailure("unavailable", f"clients are not asked for {method}")
+    if capability == "elicitation" and params.get("mode") == "url":
+        return {capability: {"url": {}}}
+    return {capability: {}}
+
+
+def supports(declared: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a client that declared `declared` can do all of `wanted`."""
+    for name, inner in wanted.items():
+        have = declared.get(name)
+        if not isinstance(have, Mapping) or not supports(cast("Mapping[str, Any]", have), inner):
+            return False
+    return True
+
+
+def is_wanted(method: str, params: Mapping[str, Any], level: str | None) -> bool:
+    """Whether a notification passes the client's log level; None lets no log message pass."""
+    if method != "notifications/message":
+        return True
+    given = params.get("level")
+    if level is None or given not in LOG_LEVELS:
+        return False
+    return LOG_LEVELS.index(given) >= LOG_LEVELS.index(level)
+
+
+def refused(method: str, error: Mapping[str, Any]) -> ToolFailure:
+    """Return the failure for a client that answered `method` with an error."""
+    message = error.get("message")
+    told = message if isinstance(message, str) else "no reason given"
+    return ToolFailure(
+        "unavailable", f"the client refused {method}: {told[:300]}", details={"rpc_code": error.get("code")}
+    )
+
+
+def missing_capability(wanted: Mapping[str, Any]) -> RpcError:
+    """Return the error for a client that did not declare `wanted`."""
+    return RpcError(
+        MISSING_CAPABILITY,
+        "The request needs a capability that the client did not declare",
+        {"requiredCapabilities": wanted},
+    )
+
+
+def missing_downstream(result: ToolResult) -> Mapping[str, Any] | None:
+    """Return what the tool's own server reported as missing, if anything."""
+    if result.error is None or result.error.details.get("rpc_code") != MISSING_CAPABILITY:
+        return None
+    data = result.error.details.get("data")
+    wanted = cast("Mapping[str, Any]", data).get("requiredCapabilities") if isinstance(data, Mapping) else None
+    return cast("Mapping[str, Any]", wanted) if isinstance(wanted, Mapping) else None

@@ -11,6 +11,7 @@ import anyio
 
 from ...core.json import MESSAGE_BYTES
 from ...errors import UsageError
+from ..headers import NAMED, decode_header, mismatch
 from ..jsonrpc import (
     HANDSHAKE_VERSIONS,
     HEADER_MISMATCH,
@@ -28,10 +29,18 @@ from ..jsonrpc import (
     parse,
     result_message,
 )
-from .headers import NAMED, decode_header, mismatch
-from .http_request import Headers, Refusal, accepts_json_and_stream, is_json
+from .http_messages import (
+    Headers,
+    HttpExchange,
+    Receive,
+    Refusal,
+    Send,
+    accepts_json_and_stream,
+    is_json,
+    send_json,
+    send_status,
+)
 from .modern import ModernServer, read_envelope, unsupported_version
-from .response import HttpExchange, Receive, Send, send_json, send_status
 from .service import Service
 from .session_table import SESSION_HEADER, SessionTable
 

@@ -36,14 +36,12 @@ from ..jsonrpc import (
 )
 from .admission import Overloaded
 from .backend import Session, Tasks
-from .calls import ToolCall, client_name, read_call, result_body
-from .client import is_wanted, needed, refused, supports
+from .calls import CAPABILITY, ToolCall, client_name, mark_tools, read_call, result_body, wants_task
 from .dispatch import SHARED, Client, Handler, dispatch
-from .exchange import Exchange
+from .exchange import Exchange, is_wanted, needed, refused, supports
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
 from .subscriptions import UPDATED, ListChanges, ResourceWatches
-from .tasks import CAPABILITY, mark_tools, wants_task
 
 __all__ = ["LegacyClient", "LegacySession", "Outlet"]
 

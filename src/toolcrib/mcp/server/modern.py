@@ -31,16 +31,13 @@ from ..jsonrpc import (
 )
 from .admission import Overloaded
 from .backend import Session, Tasks
-from .calls import ToolCall, client_name, read_call, result_body
-from .client import missing_capability, missing_downstream, needed, supports
+from .calls import DECLARED, ToolCall, client_name, read_call, result_body, takes_tasks
 from .dispatch import SHARED, Client, Handler, dispatch
-from .exchange import Exchange
+from .exchange import Exchange, missing_capability, missing_downstream, needed, supports
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
-from .signed_state import InvalidState, binding
 from .subscriptions import serve_subscription
-from .suspended_calls import SuspendableCall, input_required
-from .tasks import DECLARED, takes_tasks
+from .suspended_calls import InvalidState, SuspendableCall, binding, input_required
 
 __all__ = ["Envelope", "ModernClient", "ModernServer", "read_envelope", "unsupported_version"]
 

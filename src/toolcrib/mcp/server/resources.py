@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from ...core.json import dumps
 from ...core.result import ToolResult
-from ...core.server_features import EMPTY_ROLE, ROLE, Offer
+from ...core.server_features import EMPTY_ROLE, ROLE, ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, SKILLS_EXTENSION, Request, RpcError
 from .backend import Resources
@@ -101,7 +101,7 @@ def refuse_cursor(request: Request) -> None:
         raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
 
 
-def list_body(request: Request, offer: Offer, head: Mapping[str, Any]) -> bytes:
+def list_body(request: Request, offer: ServerFeatures, head: Mapping[str, Any]) -> bytes:
     """Return the JSON text of a list, after what `head` says. Raises `RpcError` with INVALID_PARAMS for a cursor."""
     refuse_cursor(request)
     key = LIST_METHODS[request.method]
@@ -126,7 +126,7 @@ def skills_body(request: Request, resources: Resources, head: Mapping[str, Any])
     return dumps({**head, "resources": list(children.values())})
 
 
-def _children(folder: str, offer: Offer) -> Iterator[Mapping[str, Any]]:
+def _children(folder: str, offer: ServerFeatures) -> Iterator[Mapping[str, Any]]:
     """Yield what is directly in a folder of a skill, a folder in it once for each file below."""
     for entry in offer.resources if folder.startswith(_SKILL_SCHEME) and folder != _SKILL_SCHEME else ():
         name, _, below = entry["uri"].removeprefix(folder).partition("/")

@@ -1,9 +1,15 @@
-"""State that all connections of one process share: backend, limits, change listeners, sessions and suspended calls."""
+"""Sessions of the stateless era, by principal and the key that the client names.
+
+A session lives for `idle` seconds after its last use; above `limit`, the least recently used one goes first.
+
+State that all connections of one process share: backend, limits, change listeners, sessions and suspended calls.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,17 +21,62 @@ from anyio.abc import TaskGroup
 
 from ...core.context import Peer
 from ...core.result import ToolResult
+from ..headers import ParameterHeaders
 from ..jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
 from .admission import Admission
 from .backend import Backend, Session
 from .calls import ToolCall
-from .headers import ParameterHeaders
 from .resources import CAPABILITIES
-from .session_cache import SessionCache
-from .signed_state import StateSigner
-from .suspended_calls import SuspendedCalls
+from .suspended_calls import StateSigner, SuspendedCalls
 
-__all__ = ["Service", "ServiceLimits", "capabilities", "overloaded", "server_info"]
+__all__ = ["Service", "ServiceLimits", "SessionCache", "capabilities", "overloaded", "server_info"]
+
+
+class SessionCache:
+    """A bounded table of sessions, least recently used first."""
+
+    def __init__(self, backend: Backend, *, limit: int, idle: float) -> None:
+        self._backend = backend
+        self._limit = limit
+        self._idle = idle
+        self._known: OrderedDict[tuple[str, ...], tuple[Session, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, principal: str, profile: str, mode: str, instance: str, key: str) -> Session:
+        """Return the conversation, opening it at need. Raises `UsageError` for an unknown profile or mode."""
+        now, place = time.monotonic(), (principal, profile, mode, instance, key)
+        known = self._known.get(place)
+        session = known[0] if known is not None and now - known[1] < self._idle else None
+        if session is None:
+            # The backend knows a conversation by principal and key alone; without a key it opens a new one. The
+            # instance is part of the key in a form that no key can imitate: instances never share a conversation.
+            name = f"{f'{instance}@' if instance else ''}{profile}/{mode}/{key}" if key else ""
+            session = self._backend.open_session(
+                key=name,
+                principal=principal,
+                profile=profile,
+                mode=mode,
+                instance=instance,
+                is_stateless=True,
+                is_shared=not key,
+            )
+        self._known[place] = (session, now)
+        self._known.move_to_end(place)
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+        return session
+
+    def sweep(self) -> None:
+        """Forget what has been idle for too long."""
+        now = time.monotonic()
+        while self._known:
+            place, (_, used) = next(iter(self._known.items()))
+            if now - used < self._idle:
+                return
+            del self._known[place]
+
 
 _logger = logging.getLogger(__name__)
 

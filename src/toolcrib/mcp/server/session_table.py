@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from typing import Final
 
-from .http_request import Headers, Refusal
+from .http_messages import Headers, Refusal
 from .legacy import LegacySession
 from .service import Service
 

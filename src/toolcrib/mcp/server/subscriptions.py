@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ...core.server_features import NOTHING, Offer
+from ...core.server_features import NO_FEATURES, ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import INVALID_PARAMS, RpcError, notification_message
 from .backend import Session
@@ -86,7 +86,7 @@ class ListChanges:
     def __init__(self, session: Session, wanted: Mapping[str, bool]) -> None:
         self._session = session
         self._wanted = wanted
-        self._known: tuple[int, Offer] = (-1, NOTHING)
+        self._known: tuple[int, ServerFeatures] = (-1, NO_FEATURES)
         self._seen = self._lists()
 
     @classmethod

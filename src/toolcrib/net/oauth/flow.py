@@ -1,18 +1,27 @@
-"""Authorization flow: from a server's refusal to a token that it takes, with a person and without one."""
+"""Authorization flow: from a server's refusal to a token that it accepts, with a person and without one.
+
+A person is sent to a browser address; a loopback page receives the answer.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio
+import anyio.abc
 
-from ...errors import ToolFailure
+from ...errors import ToolFailure, UsageError
 from ..client import WebClient
-from .authorization import Receiver, ask, receiving
+from .login import Client, Login
 from .metadata import (
     LIMITS,
     AuthorizationServer,
@@ -25,12 +34,184 @@ from .metadata import (
     safe_url,
 )
 from .spec import OAuthSpec
-from .stored_login import Client, Login
-from .tokens import configured, get_tokens, register
+from .tokens import configured, get_tokens, refusal_in, register
 
-__all__ = ["Flow", "Person", "make_http", "wanted_scopes"]
+__all__ = ["PATH", "Flow", "Person", "Question", "Receiver", "ask", "make_http", "receiving", "wanted_scopes"]
 
 _OFFLINE: Final = "offline_access"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One request for authorization, until its answer comes. Used once."""
+
+    url: str = field(repr=False)
+    """For the browser."""
+    issuer: str
+    """Who was asked."""
+    redirect_uri: str
+    state: str = field(repr=False)
+    verifier: str = field(repr=False)
+    needs_issuer: bool
+    """Whether an answer without its issuer is invalid."""
+
+    def is_answered_by(self, answer: Mapping[str, str]) -> bool:
+        """Whether `answer` is to this question and to no other; what is not is ignored."""
+        return hmac.compare_digest(answer.get("state", "").encode(), self.state.encode())
+
+    def code(self, answer: Mapping[str, str]) -> str:
+        """Return the authorization code of an answer to this question. Raises `ToolFailure` `denied`."""
+        issuer = answer.get("iss")
+        if issuer is None and self.needs_issuer:
+            raise ToolFailure(
+                "denied", f"the answer does not say that it comes from {self.issuer[:200]}; it is not used"
+            )
+        if issuer is not None and issuer != self.issuer:
+            raise ToolFailure(
+                "denied", f"the answer comes from another server than {self.issuer[:200]}; it is not used"
+            )
+        if "error" in answer:
+            raise refusal_in(answer, 400, self.issuer)
+        code = answer.get("code", "")
+        if not code:
+            raise ToolFailure("denied", f"the answer of {self.issuer[:200]} holds no code")
+        return code
+
+
+def ask(
+    server: AuthorizationServer, client_id: str, redirect_uri: str, scopes: tuple[str, ...], resource: str
+) -> Question:
+    """Return the question. Raises `ToolFailure` `denied` for a server that does not say that it takes PKCE (S256)."""
+    if not server.authorization_endpoint:
+        raise ToolFailure("denied", f"{server.issuer[:200]} asks no people: it names no authorization endpoint")
+    if "S256" not in server.challenge_methods:
+        raise ToolFailure(
+            "denied",
+            f"{server.issuer[:200]} does not say that it takes PKCE with S256: who overhears the answer could use it",
+        )
+    state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    asked = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": redirect_uri,
+        "state": state,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+        "resource": resource,
+    }
+    if scopes:
+        asked["scope"] = " ".join(scopes)
+    if _OFFLINE in scopes:
+        asked["prompt"] = "consent"  # OpenID Connect Core, section 11
+    mark = "&" if "?" in server.authorization_endpoint else "?"
+    return Question(
+        url=f"{server.authorization_endpoint}{mark}{urlencode(asked)}",
+        issuer=server.issuer,
+        redirect_uri=redirect_uri,
+        state=state,
+        verifier=verifier,
+        needs_issuer=server.names_itself,
+    )
+
+
+PATH: Final = "/callback"
+_HOST: Final = "127.0.0.1"
+_LONGEST: Final = 16 * 1024
+"""Bytes of a request's head."""
+_PATIENCE: Final = 10.0
+"""Seconds that a browser has for its request."""
+_AT_ONCE: Final = 16
+_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib</title>
+<style>body{{font:1.1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;text-align:center}}</style>
+<h1>{title}</h1><p>{text}</p></html>"""
+_DONE: Final = ("Thank you", "Toolcrib has the answer. You can close this window and go back to the terminal.")
+_STRANGE: Final = ("Not this one", "This does not answer the login that Toolcrib waits for. Nothing was changed.")
+_HEADERS: Final = (
+    "content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n"
+    "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
+    "x-content-type-options: nosniff\r\nconnection: close\r\n"
+)
+
+
+class Receiver:
+    """Listens for one answer. Lives in `receiving`."""
+
+    def __init__(self, listener: anyio.abc.Listener[anyio.abc.SocketStream], port: int) -> None:
+        self.port = port
+        self.redirect_uri = f"http://{_HOST}:{port}{PATH}"
+        self._listener = listener
+        self._hosts = (f"{_HOST}:{port}", f"localhost:{port}")
+        self._limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def answer(self, is_ours: Callable[[Mapping[str, str]], bool]) -> Mapping[str, str]:
+        """Return the parameters of the first request that `is_ours`; the caller sets the limit."""
+        found: list[Mapping[str, str]] = []
+        async with anyio.create_task_group() as group:
+
+            async def handle(stream: anyio.abc.SocketStream) -> None:
+                async with stream, self._limiter:
+                    given = await self._read(stream)
+                    good = given is not None and not found and is_ours(given)
+                    if given is not None and good:
+                        found.append(given)
+                    with anyio.move_on_after(_PATIENCE):
+                        await _reply(stream, good=good)
+                if found:
+                    group.cancel_scope.cancel()
+
+            group.start_soon(self._listener.serve, handle)
+        return found[0]
+
+    async def _read(self, stream: anyio.abc.SocketStream) -> Mapping[str, str] | None:
+        """Return the query of a request for our page; None for any other request."""
+        head = b""
+        with anyio.move_on_after(_PATIENCE):
+            try:
+                while b"\r\n\r\n" not in head and len(head) < _LONGEST:
+                    head += await stream.receive(_LONGEST)
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return None
+        line, *rest = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (one.partition(":") for one in rest)}
+        words = line.split(" ")
+        if len(words) != 3 or words[0] != "GET" or headers.get("host", "").lower() not in self._hosts:
+            return None
+        path, _, query = words[1].partition("?")
+        if path != PATH:
+            return None
+        try:
+            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50)
+        except ValueError:
+            return None
+        given = dict(pairs)
+        return given if len(given) == len(pairs) else None  # a repeated parameter makes it invalid (RFC 6749, 3.1)
+
+
+@asynccontextmanager
+async def receiving(port: int, *, exactly: bool) -> AsyncGenerator[Receiver]:
+    """Listen on `port` of 127.0.0.1, or on any where it is 0 or taken; `exactly` raises `UsageError` instead."""
+    try:
+        listeners = await anyio.create_tcp_listener(local_host=_HOST, local_port=port)
+    except OSError as error:
+        if exactly:
+            raise UsageError(f"auth: `redirect_port` {port} on this machine cannot be listened on: {error}") from error
+        listeners = await anyio.create_tcp_listener(local_host=_HOST)
+    async with listeners:
+        yield Receiver(listeners, listeners.extra(anyio.abc.SocketAttribute.local_port))
+
+
+async def _reply(stream: anyio.abc.SocketStream, *, good: bool) -> None:
+    title, text = _DONE if good else _STRANGE
+    body = _PAGE.format(title=title, text=text).encode()
+    status = "200 OK" if good else "404 Not Found"
+    try:
+        await stream.send(f"HTTP/1.1 {status}\r\n{_HEADERS}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await stream.send_eof()
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return
+
+
 _SOON: Final = 60.0
 
 

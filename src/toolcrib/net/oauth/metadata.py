@@ -13,6 +13,7 @@ from ...core.json import read_json
 from ...errors import ToolFailure
 from ..client import NetLimits, WebClient, WebRequest
 from ..guard import DEFAULT_PORTS, Guard
+from .login import scopes_in
 
 __all__ = [
     "LIMITS",
@@ -30,7 +31,6 @@ __all__ = [
     "read_resource",
     "read_server",
     "safe_url",
-    "scopes_in",
     "text_in",
 ]
 
@@ -111,15 +111,11 @@ def _split(url: str) -> SplitResult | None:
 
 _challenge_LONGEST: Final = 8192
 """Characters of a header that are looked at."""
-_MOST_SCOPES: Final = 100
-_LONGEST_SCOPE: Final = 256
 
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _PARAMETER: Final = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _SCHEME: Final = re.compile(rf"({_TOKEN})(?=[\s,]|$)(?:[ \t]+[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$)))?")
 _GAP: Final = re.compile(r"[\s,]*")
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""RFC 6749, section 3.3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +156,6 @@ def bearer_challenge(header: str) -> Challenge | None:
         scopes=scopes_in(found.get("scope", "")),
         resource_metadata=found.get("resource_metadata", ""),
     )
-
-
-def scopes_in(text: str) -> tuple[str, ...]:
-    """Return the scopes of a list with spaces, each once; invalid ones are left out."""
-    words = (word for word in text.split() if len(word) <= _LONGEST_SCOPE and _SCOPE.fullmatch(word))
-    return tuple(dict.fromkeys(words))[:_MOST_SCOPES]
 
 
 def _after_gap(text: str, place: int) -> int:

@@ -13,9 +13,9 @@ from ...core.hidden_characters import escape
 from ...core.json import dumps, read_json
 from ...errors import ToolFailure
 from ..client import WebClient, WebRequest
-from .metadata import AuthorizationServer, origin, safe_url, scopes_in, text_in
+from .login import Client, Login, Tokens, scopes_in
+from .metadata import AuthorizationServer, origin, safe_url, text_in
 from .spec import ClientAuth, OAuthSpec
-from .stored_login import Client, Login, Tokens
 
 __all__ = [
     "Refused",

@@ -1,4 +1,4 @@
-"""Text of approval questions: arguments, diffs of file changes, and refusals."""
+"""Text of approval questions: arguments, diffs of file changes, refusals, and the word for a destructive call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from difflib import unified_diff
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 from anyio import to_thread
 
@@ -16,14 +16,16 @@ from ...core.approval import Approval
 from ...core.call import Call
 from ...core.hidden_characters import escape, is_hidden
 from ...core.json import canonical, dumps, loads
-from ...core.permission import Decision, Question
+from ...core.permission import Decision, Question, Verdict
 from ...core.tool import Tool
 from ...errors import ToolFailure
+from ..shell.grammar import read_script
 
 __all__ = [
     "ReadText",
     "binding",
     "broken",
+    "confirmation_word",
     "denied_by_rule",
     "diff_of",
     "no_approver",
@@ -34,7 +36,48 @@ __all__ = [
     "unanswered",
 ]
 
-_WORD: Final = re.compile(r"[^\W_]{2,}")
+_IRRECOVERABLE: Final = re.compile(r"irrecoverable: (\w+)(?:[ -].*)? asks in every mode")
+"""The rule that `policy.decision` names for such a command; the affected data begins with the command word."""
+_UNREADABLE: Final = frozenset({"a", "commands"})
+"""First words of an irrecoverable command that could not be read: it has no command word."""
+_COMMANDS: Final = ("command", "cmd")
+_SEPARATOR: Final = re.compile(r"__|[./:]")
+_WORD: Final = re.compile(r"[\w+-]{2,40}")
+_ANSWERS: Final = frozenset({*get_args(Verdict), "details"})
+"""Words that are answers themselves."""
+_FALLBACK: Final = "confirm"
+
+
+def confirmation_word(tool: str, kind: str, rule: str, arguments: Mapping[str, Any]) -> str:
+    """Return the word that approves a call, or nothing where one key does.
+
+    A call of the kind `destructive` and an irrecoverable command need a word: the command word of a shell command
+    (`rm`), else the last segment of the tool's name (`delete_note` of `notes__delete_note`). A command that the model
+    chose cannot make the word a single key or another answer.
+    """
+    irrecoverable = rule.startswith("irrecoverable: ")
+    if kind != "destructive" and not irrecoverable:
+        return ""
+    lost = _IRRECOVERABLE.fullmatch(rule)
+    words = [lost[1].lower()] if lost is not None and lost[1] not in _UNREADABLE else []
+    if not irrecoverable:
+        texts = (arguments.get(name) for name in _COMMANDS)
+        words += [_command_word(text) for text in texts if isinstance(text, str)]
+    words += [_SEPARATOR.split(tool)[-1], tool]
+    return next((word for word in words if _can_be_typed(word)), _FALLBACK)
+
+
+def _command_word(text: str) -> str:
+    """Return the program of the first command; empty when only the shell will know it."""
+    return next((command.name for command in read_script(text).commands), "")
+
+
+def _can_be_typed(word: str) -> bool:
+    plain = word.isascii() and _WORD.fullmatch(word) is not None and not any(map(is_hidden, word))
+    return plain and word.lower() not in _ANSWERS
+
+
+_TERM: Final = re.compile(r"[^\W_]{2,}")
 _LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
 """First words of the names of letters that imitate a Latin one in a deceptive text."""
 
@@ -60,7 +103,7 @@ def shown_text(text: str, *, json_escapes: bool = False) -> str:
     """
     if text.isascii() and not any(map(is_hidden, text.replace("\n", "").replace("\t", ""))):
         return text
-    plain = _WORD.sub(_without_lookalikes, text)
+    plain = _TERM.sub(_without_lookalikes, text)
     if not json_escapes:
         return escape(plain, lines=True)
     return "".join(char if char in "\n\t" or not is_hidden(char) else _escaped(char) for char in plain)

@@ -1,11 +1,13 @@
 """The grammar of bash (tree-sitter) applied to one text. Unknown or unparsable parts are a doubt.
 
-The tree is walked once, every node of it: a command is found wherever the grammar has one, in any surroundings.
+The tree is walked once, every node of it: a command is found wherever the grammar has one, in any surroundings. A text
+that does not parse is read word by word: for a deny, and for what cannot be undone, a guess is enough.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from functools import lru_cache
@@ -15,12 +17,54 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
 
 from . import grammar_nodes
-from .fallback_parser import commands_of_broken
-from .script import Command, Script
-from .words import HOLE, Piece, TooManyWords, Word, ansi_c, expand, unescaped
+from .script import HOLE, Command, Piece, Script, TooManyWords, Word, ansi_c, expand, unescaped
 from .wrapper_commands import Carried, carried_by
 
-__all__ = ["MAX_TEXT", "read_argv", "read_script"]
+__all__ = ["MAX_TEXT", "commands_of_broken", "read_argv", "read_script"]
+
+_SEPARATORS: Final = re.compile(r"(?:&&|\|\|?|;|&(?!>)|\n|\$\(|\(|\)|`|\{(?=\s)|(?<=\s)\}|<\()")
+_PUNCTUATION: Final = frozenset(";&|()\n`")
+_SKIPPED: Final = frozenset("{ } $ ! if then elif else fi while until do done for case esac in select".split())
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
+
+
+def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
+    """Yield the probable commands in a text that does not parse; closed quotes are removed."""
+    for words in _split(text.replace("\\\n", " ")):
+        rest = [word for word in words if word not in _SKIPPED]
+        while rest and _ASSIGNMENT.fullmatch(rest[0]):
+            del rest[0]
+        found = tuple(inner for word in rest for inner in _word(word))
+        if found:
+            yield found
+
+
+def _split(text: str) -> Iterator[list[str]]:
+    try:
+        lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n`")
+        lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+        words = list(lexer)
+    except ValueError:
+        for part in _SEPARATORS.split(text):
+            yield part.replace('"', " ").replace("'", " ").split()
+        return
+    command: list[str] = []
+    for word in words:
+        if word and set(word) <= _PUNCTUATION:
+            yield command
+            command = []
+        else:
+            command.append(word)
+    yield command
+
+
+def _word(text: str) -> Iterator[Word]:
+    loose = HOLE.join(re.split(r"\$\w+|\$\{[^}]*\}|\$", text))
+    try:
+        yield from expand([(loose, False)])
+    except TooManyWords:
+        yield Word(HOLE, HOLE)
+
 
 MAX_TEXT: Final = 32_000
 """Characters of one text that are read; a longer one is a doubt as a whole."""
@@ -49,7 +93,7 @@ _JOINED: Final = re.compile(r"(?<=[^\s\\])\\\n(?=\S)")
 
 @lru_cache(maxsize=512)
 def read_script(text: str) -> Script:
-    """Return what bash would do with `text`. Never raises: what cannot be read is a doubt."""
+    """Return the commands that bash would run for `text`. Never raises: an unreadable part is a doubt."""
     return _read(text, 0)
 
 
@@ -135,7 +179,7 @@ def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: st
 
 
 class _Walk:
-    """Goes through one tree; used once."""
+    """Walk through one syntax tree; used once."""
 
     def __init__(self, root: Node, depth: int) -> None:
         self.commands: list[Command] = []

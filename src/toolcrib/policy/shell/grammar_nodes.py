@@ -9,7 +9,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from .words import Word
+from .script import Word
 
 __all__ = [
     "AROUND",
@@ -61,7 +61,7 @@ _TIGHT: Final = frozenset(
 )
 """Nodes whose parts are on one line."""
 _SOLID: Final = frozenset({"concatenation", "variable_assignment"})
-"""Nodes whose parts have nothing between them."""
+"""Nodes whose parts are adjacent."""
 _GAP: Final = re.compile(rb"(?<!\\)\n|[^\s\\]")
 _COMPARED: Final = re.compile(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
 
@@ -70,7 +70,7 @@ GUIDES: Final = re.compile(
     r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"
     r"|MAKEFLAGS|GREP_OPTIONS|RIPGREP_CONFIG_PATH|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|BASH_FUNC\w*"
 )
-"""Variables by which programs choose what else they run."""
+"""Variables that decide what programs execute."""
 
 _APART: Final = "words that the grammar and the shell put together in different ways"
 _CALCULATES: Final = "arithmetic with variables"
@@ -118,7 +118,7 @@ def _expansion(node: Node, source: bytes) -> str | None:
 
 
 def _substitution(node: Node, source: bytes) -> str | None:
-    """Between backquotes the shell takes backslashes away before it reads; the grammar reads them as they stand."""
+    """Return the text between backquotes without the backslashes that the shell removes before it parses."""
     return "a backslash between backquotes" if source.startswith(b"`") and b"\\" in source else None
 
 

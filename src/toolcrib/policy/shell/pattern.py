@@ -20,8 +20,7 @@ from typing import Any, Final
 from ..argument_conditions import HERE, glob
 from .command_tools import scripts_of, texts_of
 from .readonly_commands import only_reads
-from .script import Command, Script
-from .words import HOLE, Word
+from .script import HOLE, Command, Script, Word
 
 __all__ = ["ShellPattern", "covering", "parse_shell"]
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from .command_tools import is_handle, scripts_of
-from .script import Command
-from .words import HOLE, Word
+from .script import HOLE, Command, Word
 
 __all__ = ["looks_only", "only_reads"]
 

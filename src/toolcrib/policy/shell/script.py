@@ -1,13 +1,178 @@
-"""Parsed shell text, as values: its commands, the commands that they run, and parts undecidable before it runs."""
+"""Shell text as values: its words as far as they are known before it runs, its commands, and what is undecidable.
+
+Words are as after quote removal. A part that only the running shell knows (`$X`, `$(…)`, the result of a glob) is a
+hole: the character NUL, which an argument of a program cannot contain.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
-from .words import HOLE, Word
+__all__ = ["HOLE", "Command", "Piece", "Script", "TooManyWords", "Word", "ansi_c", "expand", "literal", "unescaped"]
 
-__all__ = ["Command", "Script"]
+HOLE: Final = "\0"
+_MAX_WORDS: Final = 256
+"""Words that the braces of one word may become."""
+_MAX_BRACED: Final = 1_000
+"""Characters of a word with braces."""
+_GLOB: Final = re.compile(r"[*?\[]")
+_SEQUENCE: Final = re.compile(r"[^{},]+\.\.[^{},]+")
+_ESCAPE: Final = re.compile(
+    r"\\(?:(?P<plain>[abeEfnrtv\\'\"?])|(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})"
+    r"|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8})|c(?P<control>.))",
+    re.DOTALL,
+)
+_PLAIN: Final = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "?": "?",
+}
+
+
+class TooManyWords(ValueError):
+    """Braces that would expand to too many words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word. `text` has globs as they are written, `loose` a hole wherever a glob could find anything."""
+
+    text: str
+    loose: str
+    source: str = ""
+    """Source text, with quotes; empty for a word built by us."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the shell can make nothing else of it."""
+        return HOLE not in self.loose
+
+    def splits(self) -> bool:
+        """Whether a second shell would split the text."""
+        return re.search(r"[\s;&|<>()$`]", self.text) is not None
+
+
+Piece = tuple[str, bool]
+"""Text, and whether it was quoted."""
+
+
+def literal(text: str) -> Word:
+    """Return the word that is exactly `text`."""
+    return Word(text, text)
+
+
+def expand(pieces: Sequence[Piece]) -> Iterator[Word]:
+    """Yield the words that the pieces of one word become; raises `TooManyWords`."""
+    bare = "".join(text for text, quoted in pieces if not quoted)
+    if "{" not in bare or ("," not in bare and ".." not in bare):
+        yield _word(pieces)
+        return
+    marked = [(character, quoted) for text, quoted in pieces for character in text]
+    if len(marked) > _MAX_BRACED:
+        raise TooManyWords
+    for count, found in enumerate(_braces(marked), start=1):
+        if count > _MAX_WORDS:
+            raise TooManyWords
+        if found:
+            yield _word(found)
+
+
+def _word(pieces: Iterable[Piece]) -> Word:
+    text, loose = "", ""
+    for part, quoted in pieces:
+        text += part
+        loose += part if quoted else _GLOB.sub(HOLE, part)
+    return Word(text, loose if text not in ("[", "[[") else text)
+
+
+def _braces(marked: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """Yield the expansions of `a{b,c}d` as in bash, leftmost braces first; braces without a comma stay."""
+    for start, piece in enumerate(marked):
+        if piece != ("{", False):
+            continue
+        closed = _closing(marked, start)
+        if closed is None:
+            continue
+        end, commas = closed
+        before, after = marked[:start], marked[end + 1 :]
+        inside = "".join(character for character, quoted in marked[start + 1 : end] if not quoted)
+        if commas:
+            edges = [start, *commas, end]
+            for left, right in pairwise(edges):
+                yield from _braces([*before, *marked[left + 1 : right], *after])
+            return
+        if _SEQUENCE.fullmatch(inside):
+            yield from _braces([*before, (HOLE, True), *after])
+            return
+    yield marked
+
+
+def _closing(marked: Sequence[Piece], start: int) -> tuple[int, list[int]] | None:
+    """Return where the brace at `start` closes, and the commas that are its own."""
+    depth, commas = 0, list[int]()
+    for place in range(start, len(marked)):
+        character, quoted = marked[place]
+        if quoted:
+            continue
+        if character == "{":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            if not depth:
+                return place, commas
+        elif character == "," and depth == 1:
+            commas.append(place)
+    return None
+
+
+def unescaped(text: str, *, quoted: bool) -> Iterator[Piece]:
+    """Yield `text` without its backslashes: outside of quotes, or inside double ones where few characters have one."""
+    place, plain = 0, ""
+    while place < len(text):
+        character = text[place]
+        following = text[place + 1 : place + 2]
+        if character != "\\" or not following or (quoted and following not in '$`"\\\n'):
+            plain += character
+            place += 1
+            continue
+        if plain:
+            yield plain, quoted
+        plain = ""
+        if following != "\n":
+            yield following, True
+        place += 2
+    if plain:
+        yield plain, quoted
+
+
+def ansi_c(text: str) -> str:
+    r"""Return what `$'…'` stands for; `text` is what is between the quotes. `\0` ends it, as in bash."""
+
+    def replace(found: re.Match[str]) -> str:
+        kind = found.lastgroup or ""
+        value = found[kind]
+        if kind == "plain":
+            return _PLAIN[value]
+        if kind == "control":
+            return chr(ord(value.upper()) & 0x1F)
+        code = int(value, 8 if kind == "octal" else 16)
+        return chr(code & 0xFF if kind == "octal" else code) if code <= 0x10FFFF else ""
+
+    return _ESCAPE.sub(replace, text).partition("\0")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

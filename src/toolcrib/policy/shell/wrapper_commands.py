@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .grammar_nodes import GUIDES
-from .words import HOLE, Word
+from .script import HOLE, Word
 
 __all__ = ["Carried", "carried_by"]
 
@@ -43,7 +43,7 @@ class _Wrapper:
     long_flags: tuple[str, ...] = ()
     operands: int = 0
     assigns: bool = False
-    """`X=1` may stand before the command."""
+    """Whether `X=1` may come before the command."""
     harmless: bool = False
     """The command is the same with it as without."""
 
@@ -82,7 +82,7 @@ _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
         long_flags=("--null", "--no-run-if-empty", "--verbose", "--interactive", "--exit", "--open-tty"),
     ),
 }
-"""Programs and words whose options are known here."""
+"""Programs and words whose options are known."""
 
 _LOOSE: Final = frozenset(
     "ash-run at batch bwrap catchsegv choom chroot chpst coproc daemonize dbus-run-session debconf docker doit"
@@ -363,7 +363,7 @@ def _option_texts(rest: Sequence[Word], options: Sequence[str]) -> list[str]:
 
 
 def _is_option(text: str, known: str) -> bool:
-    """Whether it is the option, or as much of a long one as GNU takes for it."""
+    """Whether it is the option, or an abbreviation that GNU accepts."""
     return text == known or (text.startswith("--") and len(text) > 3 and known.startswith(text))
 
 

@@ -22,7 +22,8 @@ def main(proxy: int, host: str, port: int) -> int:
     with socket.create_connection(("127.0.0.1", proxy)) as far:
         far.sendall(f"CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n".encode())
         head = b""
-        while not head.endswith(b"\r\n\r\n") and len(head) < _HEAD:  # byte by byte: what follows is the other side's
+        # byte by byte: the bytes after the head belong to the other side
+        while not head.endswith(b"\r\n\r\n") and len(head) < _HEAD:
             piece = far.recv(1)
             if not piece:
                 break

@@ -25,10 +25,8 @@ def main(control: int, port: int, program: list[str]) -> None:
     outside.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed)])
     outside.close()
     signals = __import__("_signal")  # the C module: importing its Python wrapper takes some 5 ms
-    for number in (
-        signals.SIGPIPE,
-        signals.SIGXFSZ,
-    ):  # Python ignores these signals, and the executed program would inherit that
+    # Python ignores these signals, and the executed program would inherit that
+    for number in (signals.SIGPIPE, signals.SIGXFSZ):
         signals.signal(number, signals.SIG_DFL)
     os.execv(program[0], program)
 

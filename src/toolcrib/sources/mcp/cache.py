@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from ...core.events import Problem
 from ...core.json import dumps, loads
-from ...core.server_features import Offer
+from ...core.server_features import ServerFeatures
 from ...core.tool import Annotations, Tool
 from ...mcp.client.handshake import Hint
 from ...mcp.client.spec import ServerSpec
@@ -73,7 +73,7 @@ class ListingCache:
                 "title": listing.title,
                 "description": listing.description,
                 "server": listing.server,
-                "offer": asdict(listing.offer),
+                "features": asdict(listing.features),
             }
         )
         replace_private(self._path, data)
@@ -86,7 +86,7 @@ class ListingCache:
             title=kept["title"],
             description=kept["description"],
             server=mapping(kept.get("server")),
-            offer=_offer(mapping(kept.get("offer"))),
+            features=_features(mapping(kept.get("features"))),
         )
 
     def _tool(self, entry: Mapping[str, Any]) -> Tool:
@@ -111,12 +111,12 @@ class ListingCache:
         )
 
 
-def _offer(kept: Mapping[str, Any]) -> Offer:
+def _features(kept: Mapping[str, Any]) -> ServerFeatures:
     lists = {
         name: tuple(mapping(entry) for entry in cast("list[Any]", kept.get(name, ())))
         for name in ("resources", "templates", "prompts")
     }
-    return Offer(**lists, reads=kept.get("reads") is True)
+    return ServerFeatures(**lists, reads=kept.get("reads") is True)
 
 
 def _entry(tool: Tool) -> dict[str, Any]:

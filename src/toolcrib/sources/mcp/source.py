@@ -24,23 +24,21 @@ from ...errors import ToolFailure
 from ...mcp.auth.access import Access
 from ...mcp.client.connection import Connection
 from ...mcp.client.feature_listing import list_offer
-from ...mcp.client.features import ServerOffers
+from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import Client, Era
-from ...mcp.client.headers import header_paths, parameter_headers
 from ...mcp.client.http import HttpLink
-from ...mcp.client.limits import McpLimits
 from ...mcp.client.messages import LinkLost
 from ...mcp.client.results import of_error, of_reply, of_spilled
 from ...mcp.client.server_requests import RELAYED, Relay
-from ...mcp.client.session import RawListing, Session
-from ...mcp.client.spec import ServerSpec
+from ...mcp.client.session import RawListing, Session, needing_tasks
+from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.sse import SseLink
 from ...mcp.client.stdio import StdioLink
-from ...mcp.client.tasks import needing_tasks
 from ...mcp.client.transport import Link, Reply
+from ...mcp.headers import header_paths, parameter_headers
 from ...mcp.jsonrpc import RpcError
-from ...mcp.lines import Big
+from ...mcp.stdio import SpooledMessage
 from ...system.file_watch import POLL_SECONDS
 from ...system.reaper import shared_reaper
 from ...system.tasks import Background
@@ -48,7 +46,7 @@ from ...telemetry.hops import hop
 from ..source import Listing, Publish
 from ..startup import still_starting
 from .cache import Cached, ListingCache
-from .listing import build_listing, same
+from .tool_list import build_listing, same
 
 __all__ = ["McpSource"]
 
@@ -95,13 +93,13 @@ class McpSource:
         self._cache = ListingCache(cache_dir, spec)
         self._background = Background()
         self._relay = Relay(
-            spec, self._limits, self._background, self._note_change, lambda uri: self.offers.updated(uri)
+            spec, self._limits, self._background, self._note_change, lambda uri: self.features.updated(uri)
         )
         self._connection = Connection(
             spec.name, self._limits, _client(spec), self._background, self._make_link, self._take_list
         )
         self._connection.on_phase = self._on_phase
-        self.offers = ServerOffers(spec, self._connection, self._background, self._spilled)
+        self.features = RemoteFeatures(spec, self._connection, self._background, self._spilled)
         """Resources and prompts of the server."""
         self._publish: Publish = _ignore
         self._listing = Listing(tools=())
@@ -144,7 +142,7 @@ class McpSource:
         cached = await anyio.to_thread.run_sync(self._cache.read)
         if cached is not None:
             self._connection.hint = cached.era
-            self._offer(cached.listing)
+            self._publish_listing(cached.listing)
             self._become("cached")
         self._background.spawn(self._connection.run)
         self._background.spawn(self._keep_fresh)
@@ -222,16 +220,16 @@ class McpSource:
                 return await session.call(tool.local_name, arguments, context, headers)
             context = replace(context, meta={**context.meta, **span.meta})
             reply = await session.call(tool.local_name, arguments, context, headers)
-            if not isinstance(reply, Big) and reply.get("isError") is True:
+            if not isinstance(reply, SpooledMessage) and reply.get("isError") is True:
                 span.failed("tool_error")
             return reply
 
     async def _result(self, tool: Tool, reply: Reply) -> ToolResult:
-        if isinstance(reply, Big):
+        if isinstance(reply, SpooledMessage):
             return of_spilled(await self._spilled(reply))
         return of_reply(reply, self._spec, self._output(tool))
 
-    async def _spilled(self, big: Big) -> Any:
+    async def _spilled(self, big: SpooledMessage) -> Any:
         work = partial(convert, big, self._spill_dir)
         try:
             return await anyio.to_thread.run_sync(work, limiter=self._converting)
@@ -267,7 +265,7 @@ class McpSource:
         """
         current = self._tools.get(tool.local_name)
         if current is None:
-            raise ToolFailure("not_found", f"server {self.name!r} offers no tool {tool.local_name!r} any more")
+            raise ToolFailure("not_found", f"server {self.name!r} no longer has the tool {tool.local_name!r}")
         same_input = current.input_schema is tool.input_schema or same(current.input_schema, tool.input_schema)
         same_words = current.description == tool.description and current.annotations == tool.annotations
         if self._reviewed and not (same_input and same_words):
@@ -296,10 +294,10 @@ class McpSource:
             build = partial(build_listing, raw, self._spec, self._limits, session.era)
             listing = await anyio.to_thread.run_sync(build)
             self._raw = raw, session.era
-            self._offer(listing)
+            self._publish_listing(listing)
             self._background.spawn(partial(self._keep, listing, "modern" if session.era.modern else "legacy"))
         elif self._state.state in ("stale", "failed", "needs_login"):
-            self._offer(self._listing)
+            self._publish_listing(self._listing)
         self._ready.set()
 
     async def _keep(self, listing: Listing, era: Any) -> None:
@@ -336,7 +334,7 @@ class McpSource:
     def _note_change(self) -> None:
         self._changed.set()
 
-    def _offer(self, listing: Listing) -> None:
+    def _publish_listing(self, listing: Listing) -> None:
         self._listing = listing
         self._tools = {tool.local_name: tool for tool in listing.tools}
         self._outputs, self._paths = {}, {}
@@ -348,7 +346,7 @@ class McpSource:
         if connection.phase == "up":
             self._become("ready")
             if connection.session is not None:
-                self._background.spawn(partial(self.offers.follow, connection.session))
+                self._background.spawn(partial(self.features.follow, connection.session))
         elif connection.phase == "down":
             listed = bool(self._listing.tools)
             words = f" (stderr: {connection.last_words})" if connection.last_words else ""

@@ -11,11 +11,11 @@ from typing import Any, cast
 from ...errors import UsageError
 from .declaration import Declaration, declaration_of
 
-__all__ = ["Found", "find"]
+__all__ = ["FoundFunction", "find"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundFunction:
     """A function that is to become a tool."""
 
     function: Callable[..., Any]
@@ -29,7 +29,7 @@ class Found:
         return self.declaration.options.get("name") or getattr(self.function, "__name__", "")
 
 
-def find(thing: object) -> list[Found]:
+def find(thing: object) -> list[FoundFunction]:
     """Return the functions in `thing`; raises `UsageError` listing the supported kinds when it has none."""
     if isinstance(thing, ModuleType):
         return _in_module(thing)
@@ -42,7 +42,7 @@ def find(thing: object) -> list[Found]:
     return _in_object(thing)
 
 
-def _in_module(module: ModuleType) -> list[Found]:
+def _in_module(module: ModuleType) -> list[FoundFunction]:
     functions = [value for value in vars(module).values() if inspect.isfunction(value)]
     marked = [value for value in functions if declaration_of(value) and value.__module__ == module.__name__]
     if not marked:
@@ -54,7 +54,7 @@ def _in_module(module: ModuleType) -> list[Found]:
     return [_found(value) for value in _distinct(marked)]
 
 
-def _in_object(thing: object) -> list[Found]:
+def _in_object(thing: object) -> list[FoundFunction]:
     marked = [
         cast("Callable[..., Any]", getattr(thing, name))
         for name in dir(type(thing))
@@ -74,10 +74,12 @@ def _is_marked(attribute: Any) -> bool:
     return declaration_of(getattr(attribute, "__func__", attribute)) is not None
 
 
-def _found(function: Callable[..., Any]) -> Found:
+def _found(function: Callable[..., Any]) -> FoundFunction:
     name = getattr(function, "__qualname__", type(function).__qualname__)
     declared = declaration_of(function) or Declaration()
-    return Found(function=function, declaration=declared, origin=f"{getattr(function, '__module__', '?')}.{name}")
+    return FoundFunction(
+        function=function, declaration=declared, origin=f"{getattr(function, '__module__', '?')}.{name}"
+    )
 
 
 def _distinct(functions: Iterable[Callable[..., Any]]) -> Iterator[Callable[..., Any]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from types import FunctionType, MethodType
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from ...core.context import Context
@@ -31,30 +30,20 @@ from ...system.threads import Threads
 from ..function_run import Body, body_of, is_stream
 from ..source import Amendment, Listing, Publish
 from .declaration import Declaration, ToolOptions, declaration_of
-from .discovery import Found, find
+from .discovery import FoundFunction, find
+
+if TYPE_CHECKING:
+    from .signature import Signature
 
 __all__ = ["PythonSource"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class _Signature(Protocol):
-    """Interface of `signature.Signature`; that module loads pydantic, so it is loaded on demand."""
-
-    @property
-    def description(self) -> str: ...
-    @property
-    def input_schema(self) -> dict[str, Any]: ...
-    @property
-    def output_schema(self) -> dict[str, Any] | None: ...
-    def arguments(self, given: Mapping[str, Any], context: Context) -> dict[str, Any]: ...
-    def result(self, value: Any) -> ToolResult: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     tool: Tool
-    signature: _Signature
+    signature: Signature
     body: Body
     function: Callable[..., Any]
 
@@ -66,9 +55,9 @@ class _Reading:
     declaration: Declaration
     doc: str | None
     tool: Tool
-    signature: _Signature
+    signature: Signature
 
-    def is_of(self, found: Found, doc: str | None) -> bool:
+    def is_of(self, found: FoundFunction, doc: str | None) -> bool:
         return self.declaration is found.declaration and self.doc == doc and self.tool.name == found.name
 
 
@@ -88,7 +77,7 @@ class PythonSource:
         """By name and version."""
         self.amend: Callable[[Amendment], None] | None = None
         """Receives single changes if the crib supports it; else every change is a whole listing."""
-        self._waiting: dict[str, Found] = {}
+        self._waiting: dict[str, FoundFunction] = {}
         """Guests' functions with requirements, unread until a session meets them."""
         self._problems: dict[str, Problem] = {}
         self._publish: Publish | None = None
@@ -207,7 +196,7 @@ class PythonSource:
     def _is_listed(self, tool: Tool) -> bool:
         return self._provided.issuperset(tool.availability.needs)
 
-    def _try(self, found: Found) -> bool:
+    def _try(self, found: FoundFunction) -> bool:
         try:
             self._take(found)
         except UsageError as error:
@@ -218,7 +207,7 @@ class PythonSource:
             return False
         return True
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: FoundFunction) -> None:
         """Make the entry; raises `UsageError` naming the function."""
         version = found.declaration.options.get("version", "")
         known = self._entries.get(found.name, {}).get(version)
@@ -237,16 +226,16 @@ class PythonSource:
         self._problems.pop(found.origin, None)
 
 
-def _needs(found: Found) -> tuple[str, ...]:
+def _needs(found: FoundFunction) -> tuple[str, ...]:
     return tuple(found.declaration.options.get("needs", ()))
 
 
-def _entry(found: Found, source: str) -> _Entry:
+def _entry(found: FoundFunction, source: str) -> _Entry:
     tool, signature = _read_once(found, source)
     return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
 
 
-def _read_once(found: Found, source: str) -> tuple[Tool, _Signature]:
+def _read_once(found: FoundFunction, source: str) -> tuple[Tool, Signature]:
     """Convert a function; a marked one, which cannot change, is converted once in a process.
 
     The result for a method does not depend on its object, unless it inherits its description.
@@ -264,18 +253,19 @@ def _read_once(found: Found, source: str) -> tuple[Tool, _Signature]:
     return reading.tool, reading.signature
 
 
-def _read(found: Found, source: str) -> tuple[Tool, _Signature]:
+def _read(found: FoundFunction, source: str) -> tuple[Tool, Signature]:
     options = found.declaration.options
-    read = cast("Callable[..., _Signature]", import_module(".signature", __package__).read_signature)
+    from .signature import read_signature  # loads pydantic: with the first function, not with the package
+
     if not found.name.isidentifier() and "name" not in options:
         raise UsageError(f"{found.name!r} is not a tool name; set one with @tool(name=…)")
-    signature = read(found.function, options.get("description", ""))
+    signature = read_signature(found.function, options.get("description", ""))
     tool = _tool(found.name, source, options, signature, streams=is_stream(found.function))
     _check(tool)
     return tool, signature
 
 
-def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *, streams: bool) -> Tool:
+def _tool(name: str, source: str, options: ToolOptions, signature: Signature, *, streams: bool) -> Tool:
     return Tool(
         name=name,
         local_name=name,
@@ -307,7 +297,7 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
     )
 
 
-def _lineage(options: ToolOptions, signature: _Signature) -> VersionInfo:
+def _lineage(options: ToolOptions, signature: Signature) -> VersionInfo:
     if not options.keys() & {"version", "deprecated", "migrations"}:
         return NO_LINEAGE
     return VersionInfo(

@@ -15,14 +15,14 @@ import anyio.to_thread
 
 from ...core.context import Context
 from ...core.result import ToolResult
-from ...core.server_features import Offer
+from ...core.server_features import ServerFeatures
 from ...errors import ToolFailure
 from ...workspace.safe_paths import read_beneath
 from ..skill_folder import FILE
-from .listing import Found
 from .manifest import MAX_BYTES
+from .skill_scan import FoundSkill
 
-__all__ = ["SkillOffers", "SkillResource", "entries_of", "offer_of", "read_resource", "resources_of"]
+__all__ = ["SkillFeatures", "SkillResource", "entries_of", "features_of", "read_resource", "resources_of"]
 
 _SCHEME: Final = "skill://"
 _NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -41,7 +41,7 @@ class SkillResource:
     size: int
 
 
-def resources_of(found: Iterable[Found]) -> tuple[SkillResource, ...]:
+def resources_of(found: Iterable[FoundSkill]) -> tuple[SkillResource, ...]:
     """Return every file of every skill that has an address, each skill's SKILL.md first."""
     resources: list[SkillResource] = []
     for one in found:
@@ -61,7 +61,7 @@ def resources_of(found: Iterable[Found]) -> tuple[SkillResource, ...]:
     return tuple(resources)
 
 
-def entries_of(found: Iterable[Found]) -> tuple[Mapping[str, Any], ...]:
+def entries_of(found: Iterable[FoundSkill]) -> tuple[Mapping[str, Any], ...]:
     """Return what `skills/list` answers with: `{uri, frontmatter, resources: [{uri, digest, size}]}` a skill."""
     return tuple(
         {
@@ -77,7 +77,7 @@ def entries_of(found: Iterable[Found]) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def read_resource(found: Mapping[str, Found], uri: str) -> tuple[str, bytes]:
+def read_resource(found: Mapping[str, FoundSkill], uri: str) -> tuple[str, bytes]:
     """Return the media type and the content of `uri`. Raises `KeyError` if it is missing, or changed meanwhile."""
     name, _, path = unquote(uri.removeprefix(_SCHEME)).partition("/")
     one = found.get(name) if uri.startswith(_SCHEME) else None
@@ -95,7 +95,7 @@ def read_resource(found: Mapping[str, Found], uri: str) -> tuple[str, bytes]:
     return _type(path), content
 
 
-def _uri(one: Found, name: str) -> str:
+def _uri(one: FoundSkill, name: str) -> str:
     """The file of a skill is SKILL.md there, however it is written on disk."""
     return f"{_SCHEME}{one.skill.name}/{FILE if name == one.skill.file else quote(name)}"
 
@@ -105,13 +105,13 @@ def _type(name: str) -> str:
     return _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-def offer_of(resources: Iterable[SkillResource]) -> Offer:
+def features_of(resources: Iterable[SkillResource]) -> ServerFeatures:
     """Return the entries that `resources/list` shows."""
     entries = tuple(map(_entry, resources))
-    return Offer(resources=entries, reads=bool(entries))
+    return ServerFeatures(resources=entries, reads=bool(entries))
 
 
-class SkillOffers:
+class SkillFeatures:
     """Reads files of skills. Lives as long as its source."""
 
     traits: tuple[str, ...] = ()

@@ -23,9 +23,9 @@ from ...system.tasks import Background
 from ...workspace.safe_paths import files_beneath
 from ..skill_folder import answer
 from ..source import Listing, Publish
-from .listing import Found, Reading, Trusted, read_skills
-from .resources import SkillOffers, SkillResource, entries_of, offer_of, read_resource, resources_of
+from .resources import SkillFeatures, SkillResource, entries_of, features_of, read_resource, resources_of
 from .skill_roots import SkillRoot, find_folders
+from .skill_scan import FoundSkill, Reading, Trusted, read_skills
 
 __all__ = ["SkillsOptions", "SkillsSource"]
 
@@ -59,7 +59,7 @@ class SkillsSource:
         self._reading = Reading(found={}, problems=(), folders=())
         self._listing: Listing | None = None
         self._is_open = False
-        self.offers = SkillOffers(self.read_resource)
+        self.features = SkillFeatures(self.read_resource)
         """The files of its skills as MCP resources."""
 
     @property
@@ -143,7 +143,7 @@ class SkillsSource:
         ]
         tools = tuple(found.tool for found in self._reading.found.values())
         problems = (*of_groups, *self._reading.problems)
-        listing = Listing(tools=tools, problems=problems, offer=offer_of(self.resources()))
+        listing = Listing(tools=tools, problems=problems, features=features_of(self.resources()))
         self._ready.set()
         if listing != self._listing:
             self._listing = listing
@@ -153,14 +153,14 @@ class SkillsSource:
                 self._publish(listing)
 
 
-def _answer(found: Found, arguments: Mapping[str, Any]) -> ToolResult:
+def _answer(found: FoundSkill, arguments: Mapping[str, Any]) -> ToolResult:
     reference = str(arguments.get("reference") or "")
     if reference and found.manifest is not None and found.root.scope == "project":
         _check(found, reference)
     return answer(found.skill, arguments)
 
 
-def _check(found: Found, reference: str) -> None:
+def _check(found: FoundSkill, reference: str) -> None:
     """Compare a file with its confirmed state; `answer` reports a missing one."""
     manifest = found.manifest
     try:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...core.context import Context
@@ -17,7 +16,10 @@ from ...results.normalize import to_result
 from .entry import Endpoint
 from .template import as_text
 
-__all__ = ["Client", "EndpointRunner"]
+if TYPE_CHECKING:
+    from ...net.client import WebClient, WebRequest
+
+__all__ = ["EndpointRunner"]
 
 _READS: Final = ("GET", "HEAD")
 _TOLD: Final = 2_000
@@ -29,22 +31,10 @@ _BETWEEN: Final = (502, 504)
 _LOOK_FIRST: Final = "check its effects before calling it again"
 
 
-class Client(Protocol):
-    """Interface of `net.client.WebClient`; that module loads the HTTP client, so it is loaded on demand."""
-
-    async def send(self, request: Any, *, seconds: float | None = None) -> Any:
-        """Return the answer. Raises `NetFailure`."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        ...
-
-
 class EndpointRunner:
     """One endpoint, with the connections that it keeps. Closed with its source."""
 
-    def __init__(self, endpoint: Endpoint, client: Client | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, client: WebClient | None = None) -> None:
         """`client` is the caller's, who closes it; None makes one with the endpoint's permitted addresses."""
         self._endpoint = endpoint
         self._client = client
@@ -53,9 +43,10 @@ class EndpointRunner:
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Send it. Raises `ToolFailure`; a write that may have arrived is `outcome_unknown`, never sent again."""
         endpoint = self._endpoint
-        net = import_module("toolcrib.net.client")
+        from ...net.client import WebClient  # the HTTP client is slow to load: few catalogs have endpoints
+
         if self._client is None:
-            self._client = cast("Client", net.WebClient(_guard(endpoint)))
+            self._client = WebClient(_guard(endpoint))
         try:
             answer = await self._client.send(self._request(arguments), seconds=context.remaining)
         except NetFailure as failure:
@@ -66,15 +57,17 @@ class EndpointRunner:
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return the curl line of a call. Raises `ToolFailure` for arguments without a valid request."""
-        return import_module("toolcrib.net.client").curl(self._request(arguments))
+        from ...net.client import curl  # as above
 
-    def _request(self, arguments: Mapping[str, Any]) -> Any:
+        return curl(self._request(arguments))
+
+    def _request(self, arguments: Mapping[str, Any]) -> WebRequest:
+        from ...net.client import WebRequest  # as above
+
         endpoint = self._endpoint
         content, kind = _content(endpoint, arguments)
         headers = {"accept": "application/json, text/*;q=0.9, */*;q=0.5", **kind, **_headers(endpoint, arguments)}
-        return import_module("toolcrib.net.client").WebRequest(
-            method=endpoint.method, url=_url(endpoint, arguments), headers=headers, content=content
-        )
+        return WebRequest(method=endpoint.method, url=_url(endpoint, arguments), headers=headers, content=content)
 
     async def aclose(self) -> None:
         """Close the connections that are its own."""

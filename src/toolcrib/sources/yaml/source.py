@@ -292,7 +292,7 @@ def _tool(item: CallableEntry) -> Tool:
 
 def _checked(tool: Tool, result: ToolResult, output: Validator | None) -> ToolResult:
     """Hold a success against the schema that the tool promises, as its callers will."""
-    if output is None or result.is_error or result.spill is not None or result.input_required is not None:
+    if output is None or result.is_error or result.spooled is not None or result.input_required is not None:
         return result
     if wrong := output.check(result.structured_content):
         raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema declares: {wrong[0]}")

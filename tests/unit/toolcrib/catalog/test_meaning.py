@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rig import eventually
-from toolcrib.catalog.embedding.embedder import open_meanings
+from toolcrib.catalog.embedding import open_meanings
 from toolcrib.catalog.embedding.vectors import Vectors, text_of
 from toolcrib.catalog.index import Entry, Index
 from toolcrib.catalog.registry import Registry

@@ -12,11 +12,10 @@ from toolcrib.cli.keyboard import Pressed
 from toolcrib.config import Settings, load
 from toolcrib.testing.models import ScriptedModel
 from toolcrib_agent import Agent
-from toolcrib_agent.chat.agent_loader import load_agent
 from toolcrib_agent.chat.chat_session import ChatAgent, ChatSession
 from toolcrib_agent.chat.model_discovery import ModelChoice
 from toolcrib_agent.chat.screen import console_for
-from toolcrib_agent.chat.setup import ChatDependencies, ChatOptions, converse, for_folder, open_chat
+from toolcrib_agent.chat.setup import ChatDependencies, ChatOptions, converse, for_folder, load_agent, open_chat
 
 __all__ = ["Chatter", "Typist"]
 

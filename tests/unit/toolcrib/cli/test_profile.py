@@ -20,7 +20,8 @@ def test_the_list_counts_what_a_session_sees_at_first(owner: User) -> None:
     listed = {entry["name"]: entry for entry in owner.reads("profile", "list")}
 
     assert list(listed) == list(profiles.BUILT_IN)
-    assert set(listed["flat"]) == {"name", "description", "strategy", "progressive", "verbs", "tools", "tokens"}
+    fields = {"name", "description", "strategy", "progressive", "verbs", "tools", "tokens", "tokenizer"}
+    assert set(listed["flat"]) == fields
     assert listed["tiered"]["verbs"][:2] == ["browse_tools", "load_tools"]
     assert 0 < listed["introspection"]["tokens"] < listed["flat"]["tokens"]
 

@@ -15,12 +15,17 @@ def test_a_projects_catalog_and_skills_are_there_once_each_of_them_is_confirmed(
 
     before = user.types("tools")
     trusted = user.types("trust", ".toolcrib/office.yaml", ".agents/skills")
+    shown = user.reads("trust", "--show", ".toolcrib/office.yaml", ".agents/skills")
     after = user.types("tools")
     script.write_text("rm -rf /\n")
     changed = user.types("tools")
 
     assert ("say_hello" in before.stdout, "greet" in before.stdout) == (False, False)
     assert (trusted.exit_code, "Say hello." in trusted.stdout, "scripts/run.sh" in trusted.stdout) == (0, True, True)
+    assert (shown["confirmed"], [(one["text"], "run.sh" in one["files"]) for one in shown["files"]]) == (
+        False,
+        [(CATALOG, False), (SKILL, True)],
+    )
     assert ("say_hello" in after.stdout, "greet" in after.stdout) == (True, True)
     assert ("say_hello" in changed.stdout, "greet" in changed.stdout) == (True, False)
 

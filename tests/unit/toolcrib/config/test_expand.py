@@ -12,6 +12,9 @@ from toolcrib.config.directories import Directories
 from toolcrib.config.loading import specs_of
 from toolcrib.config.secrets import expand, read_secret, remove_secret, secret_names, write_secret
 from toolcrib.errors import ConfigError
+from toolcrib.mcp.auth.login_store import system_keyring
+
+system_keyring()  # importing the package `keyring` runs ldconfig: once, before the tests
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,6 @@ def test_a_text_means(text: str, meant: str) -> None:
     assert expand(text, environ) == meant
 
 
-@pytest.mark.process  # importing the package `keyring` runs ldconfig
 @pytest.mark.parametrize(
     ("text", "message"),
     [

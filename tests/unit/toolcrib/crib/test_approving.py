@@ -1,4 +1,4 @@
-"""The desk of approvals of a whole crib: asked through every way there is, answered once, run once."""
+"""The approvals of approvals of a whole crib: asked through every way there is, answered once, run once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def next_pending(crib: Toolcrib) -> Approval:
 
 
 async def answered(crib: Toolcrib, session: Session, answer: Answer, name: str = "fs__write") -> ToolResult:
-    """Call, answer at the desk, and return the result."""
+    """Call, answer at the approvals, and return the result."""
     results = list[ToolResult]()
 
     async def call() -> None:
@@ -81,7 +81,7 @@ async def answered(crib: Toolcrib, session: Session, answer: Answer, name: str =
     return results[0]
 
 
-async def test_the_desk_shows_what_waits_and_its_yes_lets_exactly_that_run() -> None:
+async def test_the_store_shows_what_waits_and_its_yes_lets_exactly_that_run() -> None:
     fs = source()
     async with opened(fs) as crib:
         result = await answered(crib, crib.session(), Answer(verdict="yes", by="Ada"))
@@ -213,7 +213,7 @@ async def test_nobody_is_asked_when_the_budget_is_spent() -> None:
     assert len(approver.questions) == 1
 
 
-async def test_a_batch_shows_the_desk_all_its_questions_at_once_and_each_gets_its_own_answer() -> None:
+async def test_a_batch_shows_all_its_questions_at_once_and_each_gets_its_own_answer() -> None:
     fs = source()
     results = list[ToolResult]()
     async with opened(fs) as crib:
@@ -239,15 +239,15 @@ async def test_others_approvals_do_not_exist_and_the_operator_sees_all() -> None
     async with opened(source()) as crib, anyio.create_task_group() as group:
         group.start_soon(crib.session(principal="ada").call, "fs__write", {"path": "a"})
         asked = await next_pending(crib)
-        desk = crib.approvals
+        approvals = crib.approvals
 
-        assert [await desk.pending(who) for who in (None, "ada", "eve")] == [[asked], [asked], []]
+        assert [await approvals.pending(who) for who in (None, "ada", "eve")] == [[asked], [asked], []]
         codes = list[str]()
         for attempt in (
-            desk.get(asked.id, "eve"),
-            desk.decide(asked.id, Answer(verdict="yes"), principal="eve"),
-            desk.result(asked.id, "eve"),
-            desk.get("approval_of_nobody"),
+            approvals.get(asked.id, "eve"),
+            approvals.decide(asked.id, Answer(verdict="yes"), principal="eve"),
+            approvals.result(asked.id, "eve"),
+            approvals.get("approval_of_nobody"),
         ):
             with pytest.raises(ToolFailure) as failure:
                 await attempt
@@ -255,8 +255,8 @@ async def test_others_approvals_do_not_exist_and_the_operator_sees_all() -> None
         assert len(set(codes[:3])) == 1, "the same as for one that does not exist"
         assert {code.partition(":")[0] for code in codes} == {"not_found"}
         with pytest.raises(ToolFailure, match="another call than the one you were shown"):
-            await desk.decide(asked.id, Answer(verdict="yes"), hash="0" * 64)
-        await desk.decide(asked.id, Answer(verdict="no"), principal="ada", hash=asked.hash)
+            await approvals.decide(asked.id, Answer(verdict="yes"), hash="0" * 64)
+        await approvals.decide(asked.id, Answer(verdict="no"), principal="ada", hash=asked.hash)
 
 
 async def test_who_watches_sees_every_question_and_every_answer() -> None:

@@ -128,7 +128,7 @@ async def test_json_is_an_array_where_an_array_is_wanted_and_text_where_text_is(
         ({"$artifact": "nonsense"}, "invalid_arguments", "text: 'nonsense' names no artifact"),
         ({"$artifact": "ID", "ofset": 1}, "invalid_arguments", "has no key 'ofset'"),
         ({"$artifact": "ID", "offset": -1}, "invalid_arguments", "offset is a number of bytes"),
-        ({"$artifact": "ID", "path": "/0"}, "invalid_arguments", "is not JSON"),
+        ({"$artifact": "ID", "path": "/0"}, "invalid_arguments", "JSON"),
         ({"$artifact": "ID", "path": "/0", "limit": 4}, "invalid_arguments", "not both"),
     ],
 )

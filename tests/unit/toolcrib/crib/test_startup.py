@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
+from unit.toolcrib.server.fake_desk import FakeDesk
 
 from contract.seats import over_mcp
 from rig import PATIENCE
@@ -28,7 +29,6 @@ from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from toolcrib.sources.source import Publish
 from toolcrib.testing import ScriptedSource
-from unit.toolcrib.server.fake_desk import FakeDesk
 from unit.toolcrib.server.wire_client import serving
 
 AUTONOMOUS = bare().with_values(mode="autonomous", builtins=False)

@@ -122,7 +122,7 @@ async def test_no_body_says_that_the_answer_comes_later_through_the_store() -> N
     async with api() as hook, crib_asking(hook.origin) as crib:
 
         async def accept(request: Request) -> Response:
-            """Answer at the desk, as the receiver does later from elsewhere."""
+            """Answer in the store, as the receiver does later from elsewhere."""
             body = json.loads(await request.body())
             await crib.approvals.decide(body["id"], Answer(verdict="yes", by="later"), hash=body["hash"])
             return Response(status_code=202)

@@ -13,7 +13,7 @@ from toolcrib import Toolcrib, tool
 from toolcrib.crib import Session
 
 
-class Desk:
+class Tools:
     """Two tools, and what reached them."""
 
     def __init__(self) -> None:
@@ -33,9 +33,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(**profile: Any) -> AsyncGenerator[tuple[Toolcrib, Desk]]:
+async def resolving(**profile: Any) -> AsyncGenerator[tuple[Toolcrib, Tools]]:
     async with Toolcrib() as crib:
-        tools = Desk()
+        tools = Tools()
         crib.add(tools)
         crib.profiles.add({"name": "mine", "extends": "adaptive", "budget_tokens": 0, **profile})
         yield crib, tools
@@ -57,7 +57,7 @@ GIVEN: dict[str, Any] = {
 @pytest.mark.parametrize("way", ["its name", "call_tool"])
 async def test_what_a_profile_fixes_holds_however_the_arguments_are_written(given: Any, way: str) -> None:
     names = {"peek": {"tool": "look", "args": {"p": "path"}, "fixed": {"force": False}}}
-    async with desk(names=names) as (crib, tools):
+    async with resolving(names=names) as (crib, tools):
         session = crib.session(profile="mine")
         if way == "call_tool":
             result = await session.call("call_tool", {"name": "peek", "arguments": given})
@@ -67,7 +67,10 @@ async def test_what_a_profile_fixes_holds_however_the_arguments_are_written(give
 
 
 async def test_a_label_that_is_the_tools_own_name_shows_what_it_takes_under_it() -> None:
-    async with desk(names={"look": {"tool": "look", "fixed": {"force": False}}}, budget_tokens=9000) as (crib, tools):
+    async with resolving(names={"look": {"tool": "look", "fixed": {"force": False}}}, budget_tokens=9000) as (
+        crib,
+        tools,
+    ):
         session = crib.session(profile="mine")
         shown = next(tool for tool in session.tools if tool.name == "look")
         await session.call("look", {"force": True})
@@ -76,7 +79,7 @@ async def test_a_label_that_is_the_tools_own_name_shows_what_it_takes_under_it()
 
 async def test_an_op_takes_the_arguments_that_its_help_tells() -> None:
     names = {"peek": {"tool": "look", "args": {"p": "path"}, "fixed": {"force": True}}}
-    async with desk(extends="gateway", names=names) as (crib, tools):
+    async with resolving(extends="gateway", names=names) as (crib, tools):
         session = crib.session(profile="mine")
         helped = (await session.call("tool_help", {"path": "look"})).structured_content
         await session.call("tool_exec", {"op": helped["op"], "args": {"p": "a"}})
@@ -86,7 +89,7 @@ async def test_an_op_takes_the_arguments_that_its_help_tells() -> None:
 
 
 async def test_a_tool_out_of_scope_is_refused_by_the_name_that_was_asked_for() -> None:
-    async with desk(names={"peek": "look"}) as (crib, _):
+    async with resolving(names={"peek": "look"}) as (crib, _):
         result = await crib.session(profile="mine", allowed_tools=["wipe"]).call("peek", {})
         assert (code(result), "look" in result.text) == ("not_in_scope", False)
 
@@ -99,7 +102,7 @@ def batch(session: Session) -> dict[str, Any]:
 
 
 async def test_the_read_only_verb_runs_no_verb_that_makes_calls_of_its_own() -> None:
-    async with desk(verbs=VERBS) as (crib, tools):
+    async with resolving(verbs=VERBS) as (crib, tools):
         session = crib.session(profile="mine", mode="autonomous")
         refused = await session.call("call_tool_readonly", batch(session))
         assert (code(refused), tools.reached) == ("denied", [])
@@ -108,7 +111,7 @@ async def test_the_read_only_verb_runs_no_verb_that_makes_calls_of_its_own() -> 
 
 
 async def test_a_verb_outside_of_an_exact_set_is_reached_through_no_other_verb() -> None:
-    async with desk() as (crib, _):
+    async with resolving() as (crib, _):
         session = crib.session(profile="mine", tools=["call_tool", "look"])
         assert code(await session.call("call_tool", {"name": "search_tools", "arguments": {"query": "look"}})) == (
             "not_in_scope"
@@ -116,7 +119,7 @@ async def test_a_verb_outside_of_an_exact_set_is_reached_through_no_other_verb()
 
 
 async def test_a_tool_that_a_label_hides_is_found_nowhere_and_no_name_is_shown_twice() -> None:
-    async with desk(names={"wipe": "look"}, budget_tokens=9000) as (crib, tools):
+    async with resolving(names={"wipe": "look"}, budget_tokens=9000) as (crib, tools):
         session = crib.session(profile="mine", mode="autonomous")
         assert [tool.name for tool in session.tools] == ["wipe", "read_artifact"]
         found = await session.call("search_tools", {"query": "wipe a path"})

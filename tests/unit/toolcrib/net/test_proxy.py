@@ -18,7 +18,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from rig import PATIENCE
 from toolcrib.core.sandbox import Reach
 from toolcrib.errors import UsageError
-from toolcrib.net.egress_hosts import HostPattern, host_pattern, private_host
+from toolcrib.net.guard import HostPattern, host_pattern, private_host
 from toolcrib.net.proxy import Proxy, ProxyLimits
 
 LOOPBACK = "127.0.0.1"

@@ -13,7 +13,7 @@ from toolcrib.core.permission import Answer, NoApprover, Question, Verdict
 from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals
-from toolcrib.policy.asking.blanket_approvals import approved_as
+from toolcrib.policy.asking.answers import approved_as
 from toolcrib.policy.asking.questions import binding
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.grant import covers

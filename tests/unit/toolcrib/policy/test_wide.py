@@ -7,7 +7,7 @@ import pytest
 from toolcrib.core.permission import Answer, Decision, Verdict
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
-from toolcrib.policy.asking.blanket_approvals import end_turn, forget, remember, rest
+from toolcrib.policy.asking.answers import end_turn, forget, remember, rest
 from toolcrib.policy.decision import Policy
 
 TOOL = Tool(name="fs__write", source="fs", local_name="write")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.core.result import Spill, ToolError, ToolResult
+from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.results.limit import Fit, Limiter, Way
 from toolcrib.results.redact import Redactor
@@ -223,10 +223,10 @@ async def test_a_single_line_that_is_too_long_is_cut_like_any_text(limiter: Limi
 async def test_an_output_on_disk_is_shown_in_the_same_style(
     limiter: Limiter, artifacts: Artifacts, tmp_path: Path, fit: Fit, lines: bool
 ) -> None:
-    file = tmp_path / "spill"
+    file = tmp_path / "spooled"
     file.write_text(LINES, encoding="utf-8")
-    spill = Spill(path=file, size=len(LINES), mime_type="text/plain", head=LINES[:9000], tail=LINES[-9000:])
-    limited = await limiter.apply(ToolResult(spill=spill), CEILING, "ada", Way(fit=fit, lines=lines))
+    spooled = SpooledResult(path=file, size=len(LINES), mime_type="text/plain", head=LINES[:9000], tail=LINES[-9000:])
+    limited = await limiter.apply(ToolResult(spooled=spooled), CEILING, "ada", Way(fit=fit, lines=lines))
 
     assert len(limited.text) <= (1500 if fit is SEED else 8000)
     assert (limited.text.startswith("line 0\nline 1\n"), limited.text.endswith("line 1999")) == (True, not lines)

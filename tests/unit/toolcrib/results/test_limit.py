@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.core.result import Spill, ToolError, ToolResult
+from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts, Keeping
 from toolcrib.results.limit import Limiter, estimate_tokens
 from toolcrib.results.redact import Redactor
@@ -197,9 +197,9 @@ async def test_a_spilled_output_becomes_a_clean_artifact_and_its_raw_file_goes(
     text = "first line\n" + "filling line\n" * 50_000 + f"token {token}\n" + "filling line\n" * 50_000 + "last line"
     raw = tmp_path / "raw"
     raw.write_text(text)
-    spill = Spill(path=raw, size=len(text), mime_type="text/plain", head=text[:500], tail=text[-500:])
+    spooled = SpooledResult(path=raw, size=len(text), mime_type="text/plain", head=text[:500], tail=text[-500:])
 
-    limited = await limiter.apply(ToolResult(spill=spill), BUDGET, "ada")
+    limited = await limiter.apply(ToolResult(spooled=spooled), BUDGET, "ada")
 
     kept = artifacts.find(limited.meta["artifact"], "ada")
     with artifacts.open(kept) as source:
@@ -207,16 +207,16 @@ async def test_a_spilled_output_becomes_a_clean_artifact_and_its_raw_file_goes(
     assert limited.text.startswith("first line\n")
     assert limited.text.endswith("\nlast line")
     assert len(limited.text.encode()) <= BUDGET * 4
-    assert (limited.spill, raw.exists()) == (None, False)
+    assert (limited.spooled, raw.exists()) == (None, False)
 
 
 async def test_a_spill_that_cannot_be_kept_shows_its_clean_excerpts(tmp_path: Path) -> None:
     raw = tmp_path / "raw"
     raw.write_text("x" * 5000)
-    spill = Spill(path=raw, size=5000, mime_type="text/plain", head="password: hunter22\n", tail="the end")
+    spooled = SpooledResult(path=raw, size=5000, mime_type="text/plain", head="password: hunter22\n", tail="the end")
     limiter = Limiter(Artifacts(tmp_path / "a", Keeping(each=100)), REDACTOR)
 
-    limited = await limiter.apply(ToolResult(spill=spill), BUDGET, "ada")
+    limited = await limiter.apply(ToolResult(spooled=spooled), BUDGET, "ada")
 
     assert "hunter22" not in limited.text
     assert "The rest is lost" in limited.text

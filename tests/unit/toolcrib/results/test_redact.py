@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.core.result import Spill, ToolResult
+from toolcrib.core.result import SpooledResult, ToolResult
 from toolcrib.results.redact import Redactor, redact_text
 
 RANDOM = random.Random(20261121)
@@ -282,9 +282,11 @@ async def test_long_and_short_results_are_cleaned_alike(filling: int) -> None:
 
 def test_excerpts_of_a_spill_lose_the_word_that_was_cut() -> None:
     token = TOKENS["github_token"]()
-    spill = Spill(path=Path("x"), size=9, mime_type="text/plain", head=f"head {token[:20]}", tail=f"{token[20:]} tail")
+    spooled = SpooledResult(
+        path=Path("x"), size=9, mime_type="text/plain", head=f"head {token[:20]}", tail=f"{token[20:]} tail"
+    )
 
-    clean = Redactor().result(ToolResult(spill=spill)).spill
+    clean = Redactor().result(ToolResult(spooled=spooled)).spooled
 
     assert clean is not None
     assert (clean.head, clean.tail) == ("head ", " tail")

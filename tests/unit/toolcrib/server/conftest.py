@@ -1,4 +1,4 @@
-"""A server on a real loopback socket, with a fake desk behind it."""
+"""A server on a real loopback socket, with a fake backend behind it."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -6,34 +6,34 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 
 from toolcrib.server.http import HttpOptions
-from unit.toolcrib.server.fake_desk import FakeDesk
+from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import Site, serving
 
-__all__ = ["Serve", "desk", "serve", "site"]
+__all__ = ["Serve", "backend", "serve", "site"]
 
 Serve = Callable[[HttpOptions], AbstractAsyncContextManager[Site]]
 
 
 @pytest.fixture
-def desk() -> FakeDesk:
-    """The desk of this test."""
-    return FakeDesk()
+def backend() -> FakeBackend:
+    """The backend of this test."""
+    return FakeBackend()
 
 
 @pytest.fixture
-def serve(desk: FakeDesk) -> Serve:
-    """Serve the desk with other options than `site` has."""
+def serve(backend: FakeBackend) -> Serve:
+    """Serve the backend with other options than `site` has."""
 
     @asynccontextmanager
     async def run(options: HttpOptions) -> AsyncGenerator[Site]:
-        async with serving(desk, options) as site:
+        async with serving(backend, options) as site:
             yield site
 
     return run
 
 
 @pytest.fixture
-async def site(desk: FakeDesk) -> AsyncGenerator[Site]:
-    """The desk, served with default options."""
-    async with serving(desk, HttpOptions()) as running:
+async def site(backend: FakeBackend) -> AsyncGenerator[Site]:
+    """The backend, served with default options."""
+    async with serving(backend, HttpOptions()) as running:
         yield running

@@ -47,7 +47,7 @@ def test_a_token_for_administration_alone_opens_no_server_to_other_machines() ->
 
 @pytest.mark.parametrize("admin", ["plain", "ada-token"])
 def test_one_token_for_two_scopes_is_refused(admin: str) -> None:
-    with pytest.raises(UsageError, match="two tokens are equal"):
+    with pytest.raises(UsageError, match="tokens"):
         Authority("plain", host="127.0.0.1", admin_token=admin, tokens=[ADA])
 
 

@@ -12,7 +12,7 @@ import pytest
 from rig import PATIENCE
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
-from unit.toolcrib.server.fake_desk import FakeDesk
+from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import CAPABLE, META, call, initialize
 
 LIST = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {"_meta": META}}
@@ -49,21 +49,21 @@ class Line:
 
 
 @pytest.fixture
-async def line(desk: FakeDesk) -> AsyncGenerator[Line]:
-    async with Service(desk, profile="adaptive", mode="cautious") as service:
+async def line(backend: FakeBackend) -> AsyncGenerator[Line]:
+    async with Service(backend, profile="adaptive", mode="cautious") as service:
         one = Line(service)
         async with one.connection:
             yield one
         one.close()
 
 
-async def test_a_handshake_client_lists_and_calls(line: Line, desk: FakeDesk) -> None:
+async def test_a_handshake_client_lists_and_calls(line: Line, backend: FakeBackend) -> None:
     assert (await line.ask(initialize()))["result"]["protocolVersion"] == "2025-11-25"
     await line.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
     assert len((await line.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))["result"]["tools"]) > 3
     answer = await line.ask(call("echo", {"text": "hi"}, id="c"))
     assert (answer["id"], answer["result"]["content"][0]["text"]) == ("c", "hi")
-    assert desk.seen[0].principal == "local"
+    assert backend.seen[0].principal == "local"
 
 
 async def test_a_stateless_client_needs_no_handshake(line: Line) -> None:
@@ -99,16 +99,16 @@ async def test_requests_before_the_handshake_are_told_to_begin_with_it(line: Lin
     assert (await line.ask({"jsonrpc": "2.0", "id": 3, "method": "server/discover"}))["error"]["code"] == -32602
 
 
-async def test_two_stateless_clients_have_a_conversation_each(desk: FakeDesk) -> None:
+async def test_two_stateless_clients_have_a_conversation_each(backend: FakeBackend) -> None:
     """What the user of one answers, and what strangers told one, is nothing to the other."""
-    async with Service(desk, profile="adaptive", mode="cautious") as service:
+    async with Service(backend, profile="adaptive", mode="cautious") as service:
         lines = Line(service), Line(service)
         for one in lines:
             async with one.connection:
                 for _ in range(2):
                     await one.ask(call("echo", {"text": "x"}, _meta=META))
             one.close()
-    first, again, other, _ = (seen.key for seen in desk.seen)
+    first, again, other, _ = (seen.key for seen in backend.seen)
     assert first == again
     assert len({first, other, ""}) == 3
 
@@ -119,29 +119,29 @@ async def test_a_bad_line_is_answered_and_the_next_one_works(line: Line) -> None
     assert "result" in await line.ask(initialize())
 
 
-async def test_calls_run_beside_each_other_and_a_slow_one_holds_up_nothing(line: Line, desk: FakeDesk) -> None:
+async def test_calls_run_beside_each_other_and_a_slow_one_holds_up_nothing(line: Line, backend: FakeBackend) -> None:
     await line.ask(initialize())
     await line.send(call("wait", id=1))
     assert (await line.ask(call("echo", {"text": "quick"}, id=2)))["id"] == 2
-    desk.release.set()
+    backend.release.set()
     assert (await line.next())["id"] == 1
 
 
-async def test_a_cancelled_call_is_never_answered(line: Line, desk: FakeDesk) -> None:
+async def test_a_cancelled_call_is_never_answered(line: Line, backend: FakeBackend) -> None:
     await line.ask(initialize())
     await line.send(call("wait", id=1))
-    await desk.waiting.wait()
+    await backend.waiting.wait()
     await line.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
     with anyio.fail_after(PATIENCE):
-        await desk.cancelled.wait()
+        await backend.cancelled.wait()
     assert (await line.ask({"jsonrpc": "2.0", "id": 2, "method": "ping"}))["id"] == 2
     assert line.left() == 0
 
 
-async def test_an_id_that_is_still_running_is_refused(line: Line, desk: FakeDesk) -> None:
+async def test_an_id_that_is_still_running_is_refused(line: Line, backend: FakeBackend) -> None:
     await line.ask(initialize())
     await line.send(call("wait", id=1))
-    await desk.waiting.wait()
+    await backend.waiting.wait()
     assert (await line.ask(call("echo", id=1)))["error"]["code"] == -32600
 
 
@@ -181,31 +181,31 @@ async def test_a_stateless_client_answers_by_calling_again(line: Line) -> None:
     assert (done["id"], done["result"]["content"][0]["text"]) == (2, "hello Ada")
 
 
-async def test_a_changed_list_is_told_to_a_handshake_client_unasked(line: Line, desk: FakeDesk) -> None:
+async def test_a_changed_list_is_told_to_a_handshake_client_unasked(line: Line, backend: FakeBackend) -> None:
     await line.ask(initialize())
-    desk.add("new_tool")
+    backend.add("new_tool")
     assert await line.next() == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
-async def test_a_subscription_ends_when_it_is_cancelled(line: Line, desk: FakeDesk) -> None:
+async def test_a_subscription_ends_when_it_is_cancelled(line: Line, backend: FakeBackend) -> None:
     wanted = {"_meta": META, "notifications": {"toolsListChanged": True}}
     listen = {"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": wanted}
     assert (await line.ask(listen))["method"] == "notifications/subscriptions/acknowledged"
-    desk.add("new_tool")
+    backend.add("new_tool")
     assert (await line.next())["method"] == "notifications/tools/list_changed"
     await line.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}})
     await anyio.wait_all_tasks_blocked()
-    desk.add("another")
+    backend.add("another")
     await anyio.wait_all_tasks_blocked()
     assert (line.left(), line.connection.running) == (0, 0)
 
 
-async def test_leaving_the_connection_cancels_what_runs(desk: FakeDesk) -> None:
-    async with Service(desk, profile="adaptive", mode="cautious") as service:
+async def test_leaving_the_connection_cancels_what_runs(backend: FakeBackend) -> None:
+    async with Service(backend, profile="adaptive", mode="cautious") as service:
         line = Line(service)
         async with line.connection:
             await line.ask(initialize())
             await line.send(call("wait"))
-            await desk.waiting.wait()
-        assert desk.cancelled.is_set()
+            await backend.waiting.wait()
+        assert backend.cancelled.is_set()
         line.close()

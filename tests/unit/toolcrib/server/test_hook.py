@@ -1,4 +1,4 @@
-"""What Claude Code reads of the desk: the output of its hook, and the answer of its permission-prompt tool."""
+"""What Claude Code reads of the gate: the output of its hook, and the answer of its permission-prompt tool."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_silence_is_a_deny_or_as_configured_claude_codes_own_dialog_and_th
     assert (dialog, len(questions)) == ("", 2)
 
 
-async def test_in_the_mode_plan_nothing_runs_until_the_desk_has_approved_claude_codes_plan() -> None:
+async def test_in_the_mode_plan_nothing_runs_until_the_gate_has_approved_claude_codes_plan() -> None:
     plan = (PRE, "ExitPlanMode", {"plan": "1. touch a"})
     async with opened(mode="plan") as crib:
         before = await told(crib, PRE, "Bash", {"command": "touch a"})
@@ -156,7 +156,7 @@ async def test_in_the_mode_plan_nothing_runs_until_the_desk_has_approved_claude_
         (PRE, "mcp__toolcrib__call_tool"),
     ],
 )
-async def test_what_is_not_the_desks_affair_is_left_to_claude_code_and_not_recorded(event: str, tool: str) -> None:
+async def test_what_is_not_the_gates_affair_is_left_to_claude_code_and_not_recorded(event: str, tool: str) -> None:
     async with opened() as crib:
         answer = await answer_hook(gate_of(crib), request(event, tool, {}))
         rows = await crib.store.calls.list()
@@ -191,8 +191,8 @@ async def test_a_hook_that_goes_away_takes_its_question_back() -> None:
 async def test_the_tool_is_shown_to_connections_that_ask_for_it_and_to_no_other() -> None:
     async with opened() as crib:
         plain = crib.session(profile="flat")
-        desk = WithApprove(crib).serve(plain)
-        names = [tool["name"] for tool in json.loads(desk.listing)]
+        served = WithApprove(crib).serve(plain)
+        names = [tool["name"] for tool in json.loads(served.listing)]
         others = [tool["name"] for tool in json.loads(plain.listing)]
         refused = await plain.call("approve", {"tool_name": "Bash", "input": {"command": "touch a"}})
 

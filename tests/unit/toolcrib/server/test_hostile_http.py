@@ -13,7 +13,7 @@ from rig import PATIENCE
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions, serve_http
 from unit.toolcrib.server.conftest import Serve
-from unit.toolcrib.server.fake_desk import FakeDesk
+from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import ACCEPT, Site, call, initialize
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -132,7 +132,7 @@ async def test_abandoned_sessions_are_capped(serve: Serve) -> None:
     assert alive == [404] * 20 + [200] * 10
 
 
-async def test_calls_beyond_the_queue_are_refused_at_once_and_none_is_lost(serve: Serve, desk: FakeDesk) -> None:
+async def test_calls_beyond_the_queue_are_refused_at_once_and_none_is_lost(serve: Serve, backend: FakeBackend) -> None:
     async with serve(HttpOptions(limits=ServiceLimits(running=4, queue=8))) as site:
         outcomes: list[str] = []
 
@@ -143,7 +143,7 @@ async def test_calls_beyond_the_queue_are_refused_at_once_and_none_is_lost(serve
                 error = result["_meta"]["io.toolcrib/error"]
                 outcomes.append(f"{error['code']} {error['retryable']} {response.headers['retry-after']}")
                 if outcomes.count(outcomes[-1]) == 28:
-                    desk.release.set()
+                    backend.release.set()
             else:
                 outcomes.append(result["content"][0]["text"])
 
@@ -152,7 +152,7 @@ async def test_calls_beyond_the_queue_are_refused_at_once_and_none_is_lost(serve
                 for number in range(40):
                     tasks.start_soon(one, number)
     assert sorted(outcomes) == ["overloaded True 1"] * 28 + ["waited"] * 12
-    assert desk.most_running == 4
+    assert backend.most_running == 4
 
 
 async def test_without_the_token_nothing_is_told_but_that_the_server_lives(serve: Serve) -> None:
@@ -170,7 +170,9 @@ async def test_other_paths_are_not_found(site: Site) -> None:
         assert response.status_code in (404, 415)
 
 
-async def test_the_end_of_the_server_waits_for_running_calls_and_closes_streams(site: Site, desk: FakeDesk) -> None:
+async def test_the_end_of_the_server_waits_for_running_calls_and_closes_streams(
+    site: Site, backend: FakeBackend
+) -> None:
     session = await site.open()
     answers: list[str] = []
 
@@ -181,17 +183,17 @@ async def test_the_end_of_the_server_waits_for_running_calls_and_closes_streams(
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks, site.stream("GET", None, **session) as stream:
             tasks.start_soon(run)
-            await desk.waiting.wait()
+            await backend.waiting.wait()
             site.stop.set()
             assert [line async for line in stream.aiter_lines()] == []
             refused = await site.post(initialize())
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-            desk.release.set()
+            backend.release.set()
         await site.stopped.wait()
     assert answers == ["waited"]
 
 
-async def test_the_end_of_the_server_does_not_wait_for_ever(serve: Serve, desk: FakeDesk) -> None:
+async def test_the_end_of_the_server_does_not_wait_for_ever(serve: Serve, backend: FakeBackend) -> None:
     async with serve(HttpOptions(limits=ServiceLimits(drain=0.1))) as site:
         session = await site.open()
         answers: list[int] = []
@@ -202,14 +204,14 @@ async def test_the_end_of_the_server_does_not_wait_for_ever(serve: Serve, desk: 
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run)
-                await desk.waiting.wait()
+                await backend.waiting.wait()
                 site.stop.set()
             await site.stopped.wait()
     assert answers == [-32800]
-    assert desk.cancelled.is_set()
+    assert backend.cancelled.is_set()
 
 
-async def test_a_server_that_is_cancelled_cuts_its_connections(desk: FakeDesk) -> None:
+async def test_a_server_that_is_cancelled_cuts_its_connections(backend: FakeBackend) -> None:
     scope, begun = anyio.CancelScope(), anyio.Event()
     urls: list[str] = []
 
@@ -219,7 +221,7 @@ async def test_a_server_that_is_cancelled_cuts_its_connections(desk: FakeDesk) -
 
     async def serve() -> None:
         with scope:
-            await serve_http(desk, HttpOptions(), started=started)
+            await serve_http(backend, HttpOptions(), started=started)
 
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:

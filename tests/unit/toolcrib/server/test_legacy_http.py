@@ -13,7 +13,7 @@ from toolcrib.mcp.server.calls import ToolCall
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.conftest import Serve
-from unit.toolcrib.server.fake_desk import FakeDesk, Seen
+from unit.toolcrib.server.fake_backend import FakeBackend, Seen
 from unit.toolcrib.server.wire_client import Site, call, events, initialize
 
 LIST: Mapping[str, Any] = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {}}
@@ -109,7 +109,9 @@ async def test_a_tool_that_breaks_tells_nothing_of_its_insides(site: Site) -> No
     assert response.json()["error"] == {"code": -32603, "message": "Internal error"}
 
 
-async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_desk(site: Site, desk: FakeDesk) -> None:
+async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_backend(
+    site: Site, backend: FakeBackend
+) -> None:
     session = await site.open()
     meta = {
         "traceparent": "00-1",
@@ -122,7 +124,7 @@ async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_desk(
     }
     headers = {**session, "X-Api-Key": "secret", "Cookie": "secret"}
     await site.post(call("echo", {"text": "x"}, _meta=meta), **headers)
-    (seen,) = desk.seen
+    (seen,) = backend.seen
     assert seen == Seen(
         call=ToolCall(
             name="echo",
@@ -141,6 +143,7 @@ async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_desk(
             session_key="",
             input_responses={},
             request_state=None,
+            client="test/1",
         ),
         resume=None,
         key=seen.key,
@@ -201,7 +204,7 @@ async def test_a_client_is_not_asked_for_what_it_did_not_declare(site: Site) -> 
     assert "did not declare" in result["content"][0]["text"]
 
 
-async def test_a_tool_of_the_stateless_era_gets_its_input_by_elicitation(site: Site, desk: FakeDesk) -> None:
+async def test_a_tool_of_the_stateless_era_gets_its_input_by_elicitation(site: Site, backend: FakeBackend) -> None:
     session = await site.open(capabilities={"elicitation": {}})
     async with site.stream("POST", call("wants_input"), **session) as response:
         stream = events(response)
@@ -209,13 +212,15 @@ async def test_a_tool_of_the_stateless_era_gets_its_input_by_elicitation(site: S
         answer = {"action": "accept", "content": {"name": "Ada"}}
         await site.post({"jsonrpc": "2.0", "id": question["id"], "result": answer}, **session)
         assert (await anext(stream))["result"]["content"][0]["text"] == "Ada with round-1"
-    assert [seen.resume for seen in desk.seen] == [
+    assert [seen.resume for seen in backend.seen] == [
         None,
         {"inputResponses": {"who": answer}, "requestState": "round-1"},
     ]
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_desk_and_answered_as_cancelled(site: Site, desk: FakeDesk) -> None:
+async def test_a_cancelled_call_is_cancelled_at_the_desk_and_answered_as_cancelled(
+    site: Site, backend: FakeBackend
+) -> None:
     session = await site.open()
     answers: list[int] = []
 
@@ -225,14 +230,14 @@ async def test_a_cancelled_call_is_cancelled_at_the_desk_and_answered_as_cancell
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
-            await desk.waiting.wait()
+            await backend.waiting.wait()
             cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}}
             assert (await site.post(cancel, **session)).status_code == 202
-            await desk.cancelled.wait()
+            await backend.cancelled.wait()
     assert answers == [-32800]
 
 
-async def test_a_session_cannot_cancel_the_call_of_another(site: Site, desk: FakeDesk) -> None:
+async def test_a_session_cannot_cancel_the_call_of_another(site: Site, backend: FakeBackend) -> None:
     session, other = await site.open(), await site.open()
     async with anyio.create_task_group() as tasks:
 
@@ -241,13 +246,13 @@ async def test_a_session_cannot_cancel_the_call_of_another(site: Site, desk: Fak
             assert response.json()["result"]["content"][0]["text"] == "waited"
 
         tasks.start_soon(run)
-        await desk.waiting.wait()
+        await backend.waiting.wait()
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}}
         await site.post(cancel, **other)
-        desk.release.set()
+        backend.release.set()
 
 
-async def test_a_client_that_goes_away_in_the_middle_of_a_call_cancels_it(site: Site, desk: FakeDesk) -> None:
+async def test_a_client_that_goes_away_in_the_middle_of_a_call_cancels_it(site: Site, backend: FakeBackend) -> None:
     session = await site.open()
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
@@ -256,12 +261,12 @@ async def test_a_client_that_goes_away_in_the_middle_of_a_call_cancels_it(site: 
                 await site.post(call("wait"), **session)
 
             tasks.start_soon(run)
-            await desk.waiting.wait()
+            await backend.waiting.wait()
             tasks.cancel_scope.cancel()
-        await desk.cancelled.wait()
+        await backend.cancelled.wait()
 
 
-async def test_an_ended_session_is_unknown_and_its_calls_are_cancelled(site: Site, desk: FakeDesk) -> None:
+async def test_an_ended_session_is_unknown_and_its_calls_are_cancelled(site: Site, backend: FakeBackend) -> None:
     session = await site.open()
     async with anyio.create_task_group() as tasks:
 
@@ -269,9 +274,9 @@ async def test_an_ended_session_is_unknown_and_its_calls_are_cancelled(site: Sit
             assert (await site.post(call("wait"), **session)).json()["error"]["code"] == -32800
 
         tasks.start_soon(run)
-        await desk.waiting.wait()
+        await backend.waiting.wait()
         assert (await site.client.delete(site.url, headers=session)).status_code == 204
-        await desk.cancelled.wait()
+        await backend.cancelled.wait()
     assert (await site.post(LIST, **session)).status_code == 404
     assert (await site.client.delete(site.url, headers=session)).status_code == 404
 
@@ -293,7 +298,7 @@ async def test_requests_without_a_session_are_told_to_begin_one(site: Site) -> N
     assert (await site.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status_code == 400
 
 
-async def test_at_the_cap_the_session_that_was_idle_longest_makes_room(serve: Serve, desk: FakeDesk) -> None:
+async def test_at_the_cap_the_session_that_was_idle_longest_makes_room(serve: Serve, backend: FakeBackend) -> None:
     async with serve(HttpOptions(limits=ServiceLimits(sessions=3))) as site:
         first, second, third = [await site.open() for _ in range(3)]
         assert (await site.post(LIST, **first)).status_code == 200
@@ -302,7 +307,7 @@ async def test_at_the_cap_the_session_that_was_idle_longest_makes_room(serve: Se
     assert statuses == [200, 404, 200, 200]
 
 
-async def test_no_session_in_use_is_given_up_for_a_new_one(serve: Serve, desk: FakeDesk) -> None:
+async def test_no_session_in_use_is_given_up_for_a_new_one(serve: Serve, backend: FakeBackend) -> None:
     async with serve(HttpOptions(limits=ServiceLimits(sessions=1))) as site:
         session = await site.open()
         async with anyio.create_task_group() as tasks:
@@ -311,37 +316,37 @@ async def test_no_session_in_use_is_given_up_for_a_new_one(serve: Serve, desk: F
                 assert (await site.post(call("wait"), **session)).status_code == 200
 
             tasks.start_soon(run)
-            await desk.waiting.wait()
+            await backend.waiting.wait()
             refused = await site.post(initialize())
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "10")
-            desk.release.set()
+            backend.release.set()
 
 
-async def test_the_stream_of_a_session_tells_of_a_changed_list(site: Site, desk: FakeDesk) -> None:
+async def test_the_stream_of_a_session_tells_of_a_changed_list(site: Site, backend: FakeBackend) -> None:
     session = await site.open()
     async with site.stream("GET", None, **session) as response:
         assert response.headers["content-type"] == "text/event-stream"
-        desk.touch()
-        desk.add("new_tool")
+        backend.touch()
+        backend.add("new_tool")
         stream = events(response)
         assert await anext(stream) == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
     listed = (await site.post(LIST, **session)).json()["result"]["tools"]
     assert listed[-1]["name"] == "new_tool"
 
 
-async def test_a_second_stream_takes_the_place_of_the_first(site: Site, desk: FakeDesk) -> None:
+async def test_a_second_stream_takes_the_place_of_the_first(site: Site, backend: FakeBackend) -> None:
     session = await site.open()
     async with site.stream("GET", None, **session) as first, site.stream("GET", None, **session) as second:
         assert [message async for message in events(first)] == []
-        desk.add("new_tool")
+        backend.add("new_tool")
         assert (await anext(events(second)))["method"] == "notifications/tools/list_changed"
 
 
-async def test_the_profile_of_the_path_is_the_profile_of_the_session(site: Site, desk: FakeDesk) -> None:
+async def test_the_profile_of_the_path_is_the_profile_of_the_session(site: Site, backend: FakeBackend) -> None:
     response = await site.post(initialize(), path="/flat")
     session = {"Mcp-Session-Id": response.headers["mcp-session-id"]}
     await site.post(call("echo"), path="/flat", **session)
-    assert [seen.profile for seen in desk.seen] == ["flat"]
+    assert [seen.profile for seen in backend.seen] == ["flat"]
     unknown = await site.post(initialize(), path="/nonsense")
     assert (unknown.status_code, "did you mean flat" in unknown.json()["error"]["message"]) == (404, True)
 
@@ -375,9 +380,9 @@ async def test_a_guarded_tool_is_denied_when_the_client_cannot_ask_its_user(site
     assert result["_meta"]["io.toolcrib/error"]["code"] == "denied"
 
 
-async def test_the_first_list_waits_for_servers_that_were_never_seen_before(site: Site, desk: FakeDesk) -> None:
+async def test_the_first_list_waits_for_servers_that_were_never_seen_before(site: Site, backend: FakeBackend) -> None:
     session = await site.open()
-    desk.ready = anyio.Event()
+    backend.ready = anyio.Event()
     listed: list[str] = []
     async with anyio.create_task_group() as tasks:
 
@@ -388,6 +393,6 @@ async def test_the_first_list_waits_for_servers_that_were_never_seen_before(site
         tasks.start_soon(run)
         assert (await site.post({"jsonrpc": "2.0", "id": 9, "method": "ping"}, **session)).json()["result"] == {}
         assert listed == []
-        desk.add("late")
-        desk.ready.set()
+        backend.add("late")
+        backend.ready.set()
     assert listed == ["late"]

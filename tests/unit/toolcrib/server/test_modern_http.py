@@ -11,7 +11,7 @@ from rig import PATIENCE
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.conftest import Serve
-from unit.toolcrib.server.fake_desk import FakeDesk
+from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import CAPABLE, META, Site, call, events, modern
 
 LIST = {"jsonrpc": "2.0", "id": 5, "method": "tools/list"}
@@ -66,15 +66,15 @@ async def test_the_list_is_the_same_bytes_whoever_asks_and_whatever_was_called_b
     assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 60_000, "private")
 
 
-async def test_the_list_is_not_to_be_kept_while_a_server_is_on_its_way(site: Site, desk: FakeDesk) -> None:
-    desk.is_connecting = True
+async def test_the_list_is_not_to_be_kept_while_a_server_is_on_its_way(site: Site, backend: FakeBackend) -> None:
+    backend.is_connecting = True
     ready = site.url.replace("/mcp", "/readyz")
     assert (await site.client.get(ready)).status_code == 503
     assert (await site.ask(LIST)).json()["result"]["ttlMs"] == 0
     assert (await site.client.get(ready)).status_code == 200
 
 
-async def test_a_call_is_complete_and_signed_by_the_server(site: Site, desk: FakeDesk) -> None:
+async def test_a_call_is_complete_and_signed_by_the_server(site: Site, backend: FakeBackend) -> None:
     response = await site.ask(call("echo", {"text": "hi"}, id="c"))
     assert response.json() == {
         "jsonrpc": "2.0",
@@ -86,7 +86,7 @@ async def test_a_call_is_complete_and_signed_by_the_server(site: Site, desk: Fak
             "_meta": {"io.toolcrib/call_id": "c1", **STAMP},
         },
     }
-    assert desk.seen[0].is_stateless
+    assert backend.seen[0].is_stateless
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_log_messages_are_sent_only_to_a_request_that_asks_for_them(site: 
     assert messages[-1]["result"]["resultType"] == "complete"
 
 
-async def test_a_tools_own_question_passes_through_with_its_state_sealed(site: Site, desk: FakeDesk) -> None:
+async def test_a_tools_own_question_passes_through_with_its_state_sealed(site: Site, backend: FakeBackend) -> None:
     asked = (await site.ask(call("wants_input", _meta=CAPABLE))).json()["result"]
     assert (asked["resultType"], list(asked["inputRequests"])) == ("input_required", ["who"])
     assert asked["requestState"] != "round-1"
@@ -200,10 +200,12 @@ async def test_a_tools_own_question_passes_through_with_its_state_sealed(site: S
     assert done["content"][0]["text"] == "Ada with round-1"
 
 
-async def test_a_tampered_or_reused_or_foreign_state_is_refused_and_nothing_runs(site: Site, desk: FakeDesk) -> None:
+async def test_a_tampered_or_reused_or_foreign_state_is_refused_and_nothing_runs(
+    site: Site, backend: FakeBackend
+) -> None:
     asked = (await site.ask(call("wants_input", _meta=CAPABLE))).json()["result"]
     good = _answers(asked, "Ada")
-    ran = len(desk.seen)
+    ran = len(backend.seen)
     for request in (
         call("wants_input", **{**good, "requestState": good["requestState"] + "-TAMPERED"}),
         call("wants_input", {"other": "arguments"}, **good),
@@ -218,7 +220,7 @@ async def test_a_tampered_or_reused_or_foreign_state_is_refused_and_nothing_runs
                 "data": {"reason": "invalid_request_state"},
             },
         )
-    assert len(desk.seen) == ran
+    assert len(backend.seen) == ran
     assert (await site.ask(call("wants_input", **good))).status_code == 200
     assert (await site.ask(call("wants_input", **good))).status_code == 400
 
@@ -229,7 +231,7 @@ async def test_malformed_input_responses_are_invalid_parameters(site: Site, resp
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32602)
 
 
-async def test_a_call_that_asks_in_its_middle_waits_in_memory_for_the_retry(site: Site, desk: FakeDesk) -> None:
+async def test_a_call_that_asks_in_its_middle_waits_in_memory_for_the_retry(site: Site, backend: FakeBackend) -> None:
     asked = (await site.ask(call("ask_twice", _meta=CAPABLE))).json()["result"]
     (question,) = asked["inputRequests"].values()
     assert (question["method"], question["params"]["message"]) == ("elicitation/create", "First?")
@@ -238,11 +240,11 @@ async def test_a_call_that_asks_in_its_middle_waits_in_memory_for_the_retry(site
     assert question["params"]["message"] == "Second?"
     done = (await site.ask(call("ask_twice", id=3, **_answers(again, "Bob")))).json()
     assert (done["id"], done["result"]["content"][0]["text"]) == (3, "Ada and Bob")
-    assert len(desk.seen) == 1
+    assert len(backend.seen) == 1
     assert (await site.ask(call("ask_twice", **_answers(again, "Bob")))).status_code == 400
 
 
-async def test_what_a_retry_leaves_unanswered_is_asked_again(site: Site, desk: FakeDesk) -> None:
+async def test_what_a_retry_leaves_unanswered_is_asked_again(site: Site, backend: FakeBackend) -> None:
     asked = (await site.ask(call("ask", _meta=CAPABLE))).json()["result"]
     wrong: dict[str, Any] = {**_answers(asked, "Ada"), "inputResponses": {"wrong_key": {}}}
     again = (await site.ask(call("ask", **wrong))).json()["result"]
@@ -266,26 +268,26 @@ async def test_a_client_that_lacks_what_the_tool_needs_is_told_which_capability(
         assert response.json()["error"]["data"] == {"requiredCapabilities": {capability: {}}}
 
 
-async def test_a_client_that_closes_its_request_cancels_the_call(site: Site, desk: FakeDesk) -> None:
+async def test_a_client_that_closes_its_request_cancels_the_call(site: Site, backend: FakeBackend) -> None:
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(site.ask, call("wait"))
-            await desk.waiting.wait()
+            await backend.waiting.wait()
             tasks.cancel_scope.cancel()
-        await desk.cancelled.wait()
+        await backend.cancelled.wait()
 
 
-async def test_a_conversation_is_that_of_the_key_that_the_client_names(site: Site, desk: FakeDesk) -> None:
+async def test_a_conversation_is_that_of_the_key_that_the_client_names(site: Site, backend: FakeBackend) -> None:
     for key in ("one", "two", "one"):
         await site.ask(call("echo", _meta={"io.toolcrib/session": key}))
     await site.ask(call("echo"))
-    first, second, third, unnamed = (seen.key for seen in desk.seen)
+    first, second, third, unnamed = (seen.key for seen in backend.seen)
     assert first == third
     assert len({first, second, unnamed}) == 3
 
 
 async def test_a_subscription_is_acknowledged_first_and_tells_only_what_was_asked_for(
-    site: Site, desk: FakeDesk
+    site: Site, backend: FakeBackend
 ) -> None:
     def listen(name: str, wanted: dict[str, Any]) -> dict[str, Any]:
         params = {"_meta": META, "notifications": wanted}
@@ -307,8 +309,8 @@ async def test_a_subscription_is_acknowledged_first_and_tells_only_what_was_aske
         }
         assert await anext(stream) == acknowledged
         assert (await anext(silent))["params"]["notifications"] == {}
-        desk.touch()
-        desk.add("new_tool")
+        backend.touch()
+        backend.add("new_tool")
         assert await anext(stream) == {
             "jsonrpc": "2.0",
             "method": "notifications/tools/list_changed",

@@ -9,7 +9,7 @@ import pytest
 from fastmcp import Client as FastMcpClient
 from mcp import Client as SdkClient
 
-from unit.toolcrib.server.fake_desk import FakeDesk
+from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import Site
 
 Mode = Literal["legacy", "auto", "2026-07-28"]
@@ -27,9 +27,9 @@ def _text(result: mcp_types.CallToolResult) -> str:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_sdk_client_lists_calls_and_is_asked(site: Site, desk: FakeDesk, mode: Mode) -> None:
+async def test_the_sdk_client_lists_calls_and_is_asked(site: Site, backend: FakeBackend, mode: Mode) -> None:
     async with SdkClient(site.url, mode=mode, elicitation_callback=_answer) as client:
-        assert [tool.name for tool in (await client.list_tools()).tools] == list(desk.tools)
+        assert [tool.name for tool in (await client.list_tools()).tools] == list(backend.tools)
         assert _text(await client.call_tool("echo", {"text": "hi"})) == "hi"
         unknown = await client.call_tool("nonsense", {})
         assert (unknown.is_error, "Did you mean echo?" in _text(unknown)) == (True, True)
@@ -53,9 +53,9 @@ async def test_the_sdk_client_hears_of_progress(site: Site, mode: Mode) -> None:
     assert heard == [1, 2, 3]
 
 
-async def test_the_fastmcp_client_lists_and_calls(site: Site, desk: FakeDesk) -> None:
+async def test_the_fastmcp_client_lists_and_calls(site: Site, backend: FakeBackend) -> None:
     async with FastMcpClient(site.url) as client:
-        assert [tool.name for tool in await client.list_tools()] == list(desk.tools)
+        assert [tool.name for tool in await client.list_tools()] == list(backend.tools)
         result = await client.call_tool("echo", {"text": "hi"})
         (block,) = result.content
         assert isinstance(block, mcp_types.TextContent)

@@ -15,7 +15,7 @@ from toolcrib.config import Directories, bare
 from toolcrib.crib import Toolcrib
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
-from unit.toolcrib.server.fake_desk import FakeDesk
+from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import Site, serving
 
 READY = (200, {"status": "ready"})
@@ -83,19 +83,19 @@ async def test_probing_writes_nothing(tmp_path: Path) -> None:
         assert [file.read_bytes() for file in files] == before
 
 
-async def test_however_many_ask_the_parts_are_checked_once_a_second(site: Site, desk: FakeDesk) -> None:
+async def test_however_many_ask_the_parts_are_checked_once_a_second(site: Site, backend: FakeBackend) -> None:
     ready = site.url.replace("/mcp", "/readyz")
     async with anyio.create_task_group() as tasks:
         for _ in range(50):
             tasks.start_soon(site.client.get, ready)
 
-    assert 1 <= desk.checks <= 1 + PATIENCE
+    assert 1 <= backend.checks <= 1 + PATIENCE
 
 
 async def test_the_reason_is_for_the_log_and_not_for_strangers(
-    site: Site, desk: FakeDesk, caplog: pytest.LogCaptureFixture
+    site: Site, backend: FakeBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk.failures["store"] = "cannot reach db.internal as ada"
+    backend.failures["store"] = "cannot reach db.internal as ada"
 
     response = await site.client.get(site.url.replace("/mcp", "/readyz"))
 

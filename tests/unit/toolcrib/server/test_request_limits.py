@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.errors import UsageError
-from toolcrib.mcp.server.http_request import Refusal, accepts_json_and_stream, is_json
+from toolcrib.mcp.server.http_messages import Refusal, accepts_json_and_stream, is_json
 from toolcrib.server.auth import Authority
 from toolcrib.server.request_limits import RequestLimits
 

@@ -18,8 +18,9 @@ import pytest
 from rig import PATIENCE
 from toolcrib.core.json import MESSAGE_BYTES
 from toolcrib.mcp.server.service import Service, ServiceLimits
-from toolcrib.server.stdio import Link, converse, messages, serve_stdio
-from unit.toolcrib.server.fake_desk import FakeDesk
+from toolcrib.mcp.stdio import read_messages
+from toolcrib.server.stdio import Link, converse, serve_stdio
+from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import META, call, initialize
 
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
@@ -58,9 +59,9 @@ class Client:
 
 
 @pytest.fixture
-async def service(desk: FakeDesk) -> AsyncGenerator[Service]:
+async def service(backend: FakeBackend) -> AsyncGenerator[Service]:
     limits = ServiceLimits(drain=0.2)
-    async with Service(desk, profile="adaptive", mode="cautious", limits=limits) as service:
+    async with Service(backend, profile="adaptive", mode="cautious", limits=limits) as service:
         yield service
 
 
@@ -80,14 +81,14 @@ async def connected(service: Service, received: bytes = b"") -> AsyncGenerator[C
         tasks.cancel_scope.cancel()
 
 
-async def test_a_client_is_served_with_the_profile_it_joined_with(service: Service, desk: FakeDesk) -> None:
+async def test_a_client_is_served_with_the_profile_it_joined_with(service: Service, backend: FakeBackend) -> None:
     async with connected(service) as client:
         hello = await client.ask(initialize())
         result = await client.ask(call("echo", text="hi"))
 
     assert hello["result"]["serverInfo"]["name"] == "toolcrib"
     assert result["result"]["isError"] is False
-    assert [(seen.call.name, seen.profile) for seen in desk.seen] == [("echo", "flat")]
+    assert [(seen.call.name, seen.profile) for seen in backend.seen] == [("echo", "flat")]
 
 
 async def test_what_came_behind_the_greeting_is_the_first_that_is_heard(service: Service) -> None:
@@ -116,36 +117,38 @@ async def test_a_client_that_only_waits_for_news_is_done_when_it_says_no_more(se
         await client.wait_for_the_end()
 
 
-async def test_a_client_that_is_gone_has_its_calls_cancelled(service: Service, desk: FakeDesk) -> None:
+async def test_a_client_that_is_gone_has_its_calls_cancelled(service: Service, backend: FakeBackend) -> None:
     async with connected(service) as client:
         await client.ask(initialize())
         await client.send(call("wait"))
-        await desk.waiting.wait()
+        await backend.waiting.wait()
         client.link.socket.close()
         with anyio.fail_after(PATIENCE):
-            await desk.cancelled.wait()
+            await backend.cancelled.wait()
         await client.wait_for_the_end()
 
 
-async def test_a_client_that_only_stopped_talking_keeps_its_running_call(service: Service, desk: FakeDesk) -> None:
+async def test_a_client_that_only_stopped_talking_keeps_its_running_call(
+    service: Service, backend: FakeBackend
+) -> None:
     async with connected(service) as client:
         await client.ask(initialize())
         await client.send(call("wait"))
-        await desk.waiting.wait()
+        await backend.waiting.wait()
         client.link.socket.shutdown(socket.SHUT_WR)
-        desk.release.set()
+        backend.release.set()
         assert (await client.hear())["result"]["isError"] is False
 
 
-async def test_a_stop_gives_running_calls_their_time_and_then_ends(service: Service, desk: FakeDesk) -> None:
+async def test_a_stop_gives_running_calls_their_time_and_then_ends(service: Service, backend: FakeBackend) -> None:
     async with connected(service) as client:
         await client.ask(initialize())
         await client.send(call("wait"))
-        await desk.waiting.wait()
+        await backend.waiting.wait()
         service.stop()
         await client.wait_for_the_end()
 
-    assert desk.cancelled.is_set()
+    assert backend.cancelled.is_set()
 
 
 async def test_a_message_above_the_cap_is_refused_and_the_next_one_is_heard(service: Service) -> None:
@@ -169,7 +172,7 @@ async def test_lines_are_given_whole_whatever_the_pieces_they_come_in() -> None:
 
     async with Link(theirs) as link, anyio.create_task_group() as tasks:
         tasks.start_soon(speak)
-        heard += [message async for message in messages(link)]
+        heard += [message async for message in read_messages(link.receive)]
 
     assert heard == [b'{"a":1}', b'{"b":"' + b"z" * 200_000 + b'"}', b'{"c":3}']
 

@@ -124,8 +124,8 @@ async def events(response: httpx2.Response) -> AsyncGenerator[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def serving(desk: Backend, options: HttpOptions, routes: Iterable[MakeRoute] = ()) -> AsyncGenerator[Site]:
-    """Serve `desk` for as long as the context is open; with the `routes` of slices too."""
+async def serving(backend: Backend, options: HttpOptions, routes: Iterable[MakeRoute] = ()) -> AsyncGenerator[Site]:
+    """Serve `backend` for as long as the context is open; with the `routes` of slices too."""
     stop, stopped, begun = anyio.Event(), anyio.Event(), anyio.Event()
     urls: list[str] = []
 
@@ -134,7 +134,7 @@ async def serving(desk: Backend, options: HttpOptions, routes: Iterable[MakeRout
         begun.set()
 
     async def run() -> None:
-        await serve_http(desk, options, started=started, stop=stop, routes=routes)
+        await serve_http(backend, options, started=started, stop=stop, routes=routes)
         stopped.set()
 
     async with httpx2.AsyncClient(verify=False) as client, anyio.create_task_group() as tasks:

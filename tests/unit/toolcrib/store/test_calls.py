@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli.log import new_calls
+from toolcrib.cli.log import Wanted, new_calls
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Decision
 from toolcrib.core.result import ToolResult
@@ -118,13 +118,20 @@ async def test_followed_calls_come_once_each_oldest_first() -> None:
     async with Store.open(None) as store:
         for number in range(3):
             store.calls.note(make_call(number), DONE)
-        more = iter(([3, 4], [], [5]))
+        more = iter((range(3, 5), range(0), range(5, 6)))
 
         async def wait() -> None:
             for number in next(more):
                 store.calls.note(make_call(number), DONE)
 
-        wanted = {"tool": "git__*", "outcome": "", "principal": "ada", "client": "", "session": "s1", "since": 0.0}
+        wanted: Wanted = {
+            "tool": "git__*",
+            "outcome": "",
+            "principal": "ada",
+            "client": "",
+            "session": "s1",
+            "since": 0.0,
+        }
         followed = new_calls(store.calls, wanted, 2, wait)
         ids = [(await anext(followed)).id for _ in range(5)]
         await followed.aclose()

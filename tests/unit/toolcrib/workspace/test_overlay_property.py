@@ -18,7 +18,7 @@ from toolcrib.core.workspace import Workspace
 from toolcrib.errors import ToolFailure
 from toolcrib.store.store import Store
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib.workspace.pending import PendingWorkspace
+from toolcrib.workspace.pending_changes import PendingWorkspace
 from toolcrib.workspace.review import accept, reject
 from unit.toolcrib.workspace.model import Model, Refused
 

@@ -18,7 +18,7 @@ from toolcrib.errors import ToolFailure
 from toolcrib.store.store import Store
 from toolcrib.workspace.disk import DiskWorkspace
 from toolcrib.workspace.merge import merged
-from toolcrib.workspace.pending import PendingWorkspace
+from toolcrib.workspace.pending_changes import PendingWorkspace
 from toolcrib.workspace.review import accept, diff, reject
 
 
@@ -256,7 +256,7 @@ from pathlib import Path
 from toolcrib.store.store import Store
 from toolcrib.workspace import batch
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib.workspace.pending import PendingWorkspace
+from toolcrib.workspace.pending_changes import PendingWorkspace
 from toolcrib.workspace.review import accept
 
 async def main(root, database, commits):

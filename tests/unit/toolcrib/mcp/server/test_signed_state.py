@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.mcp.server.signed_state import InvalidState, StateSigner, binding
+from toolcrib.mcp.server.suspended_calls import InvalidState, StateSigner, binding
 
 
 class _Clock:

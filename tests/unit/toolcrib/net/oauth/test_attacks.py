@@ -20,9 +20,9 @@ from peers.api import Api, api
 from rig import PATIENCE
 from toolcrib.errors import ToolFailure
 from toolcrib.net.oauth.flow import Flow, Person, make_http
+from toolcrib.net.oauth.login import Login
 from toolcrib.net.oauth.metadata import Challenge
 from toolcrib.net.oauth.spec import OAuthSpec
-from toolcrib.net.oauth.stored_login import Login
 
 __all__: list[str] = []
 

@@ -7,7 +7,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.errors import UsageError
-from toolcrib.net.oauth.authorization import Receiver, receiving
+from toolcrib.net.oauth.flow import Receiver, receiving
 
 __all__: list[str] = []
 

@@ -1,5 +1,5 @@
-from toolcrib.mcp.client.breaker import Breaker
-from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.mcp.client.connection import Breaker
+from toolcrib.mcp.client.spec import McpLimits
 
 __all__: list[str] = []
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.mcp.client.headers import header_paths, header_value, parameter_headers
+from toolcrib.mcp.headers import header_paths, header_value, parameter_headers
 
 __all__: list[str] = []
 

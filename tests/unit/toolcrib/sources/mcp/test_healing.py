@@ -15,8 +15,7 @@ from peers.journal import Journal, gone
 from peers.opened import open_source
 from rig import PATIENCE
 from toolcrib.core.tool import Tool
-from toolcrib.mcp.client.limits import McpLimits
-from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.source import Listing
 
 pytestmark = pytest.mark.process

@@ -13,7 +13,7 @@ from peers.opened import open_source
 from peers.web import Request, WebPeer, event, web_peer
 from rig import PATIENCE
 from toolcrib.core.result import ToolResult
-from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.mcp.client.spec import McpLimits
 
 __all__: list[str] = []
 
@@ -263,11 +263,11 @@ async def test_a_large_result_goes_to_disk_as_text(tmp_path: Path, events: bool)
 
     limits = McpLimits(inline_bytes=300_000, memory_bytes=100_000)
     async with web_peer(tools={"t": big}) as web, open_source(web.spec, tmp_path, limits=limits) as peer:
-        spill = (await peer.call("t")).spill
+        spooled = (await peer.call("t")).spooled
 
-    assert spill is not None
-    assert spill.path.read_text() == text
-    assert [path.name for path in (tmp_path / "spill").iterdir()] == [spill.path.name]
+    assert spooled is not None
+    assert spooled.path.read_text() == text
+    assert [path.name for path in (tmp_path / "spooled").iterdir()] == [spooled.path.name]
 
 
 async def test_a_stream_that_breaks_is_taken_up_where_it_broke(tmp_path: Path) -> None:

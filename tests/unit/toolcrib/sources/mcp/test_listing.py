@@ -15,11 +15,10 @@ from toolcrib.core.json import dumps
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.mcp.client.handshake import Era
-from toolcrib.mcp.client.limits import McpLimits
 from toolcrib.mcp.client.session import RawListing
-from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.mcp.cache import Cached, ListingCache
-from toolcrib.sources.mcp.listing import build_listing
+from toolcrib.sources.mcp.tool_list import build_listing
 
 __all__: list[str] = []
 

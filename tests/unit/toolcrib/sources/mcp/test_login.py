@@ -22,11 +22,11 @@ from toolcrib.core.events import Problem, SourceState
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.access import Access, NeedsLogin
 from toolcrib.mcp.auth.login_store import FileLogins, login_key
-from toolcrib.mcp.auth.probe import knock
+from toolcrib.mcp.client.http_session import probe_auth_challenge
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
+from toolcrib.net.oauth.login import Login
 from toolcrib.net.oauth.spec import OAuthSpec
-from toolcrib.net.oauth.stored_login import Login
 
 __all__: list[str] = []
 
@@ -52,7 +52,7 @@ def access_to(peer: AuthPeer, logins: FileLogins, browser: Browser | None = None
 async def logged_in(peer: AuthPeer, logins: FileLogins, *scopes: str) -> Login:
     access = access_to(peer, logins, Browser())
     try:
-        return await access.log_in(await knock(spec_of(peer), "1"), scopes)
+        return await access.log_in(await probe_auth_challenge(spec_of(peer), "1"), scopes)
     finally:
         await access.aclose()
 

@@ -15,8 +15,8 @@ from rig import PATIENCE, eventually
 from toolcrib.mcp.auth import access as accesses
 from toolcrib.mcp.auth.access import Access
 from toolcrib.mcp.auth.login_store import FileLogins, login_key
+from toolcrib.net.oauth.login import Client, Login, Tokens
 from toolcrib.net.oauth.spec import OAuthSpec
-from toolcrib.net.oauth.stored_login import Client, Login, Tokens
 
 __all__: list[str] = []
 

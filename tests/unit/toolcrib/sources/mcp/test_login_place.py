@@ -7,8 +7,8 @@ import pytest
 
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.login_store import FileLogins, MemoryLogins, login_key
+from toolcrib.net.oauth.login import Client, Login, Tokens
 from toolcrib.net.oauth.spec import OAuthSpec
-from toolcrib.net.oauth.stored_login import Client, Login, Tokens
 
 __all__: list[str] = []
 

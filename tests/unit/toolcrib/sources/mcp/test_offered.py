@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from toolcrib.core.sanitize import Icons
-from toolcrib.core.server_features import Offer
+from toolcrib.core.server_features import ServerFeatures
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.feature_listing import RawOffer, build_offer, list_offer
-from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.mcp.jsonrpc import METHOD_NOT_FOUND, RpcError
 
 __all__: list[str] = []
 
 
-def built(limits: McpLimits | None = None, **lists: list[Any]) -> tuple[Offer, list[tuple[str, str]]]:
+def built(limits: McpLimits | None = None, **lists: list[Any]) -> tuple[ServerFeatures, list[tuple[str, str]]]:
     problems: list[tuple[str, str]] = []
     raw = RawOffer(lists=lists, missing={}, reads=True)
     limits = limits or McpLimits()

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from toolcrib.core.result import Spill
+from toolcrib.core.result import SpooledResult
 from toolcrib.mcp.client.spooled_result import convert, id_of_big
-from toolcrib.mcp.lines import Big
+from toolcrib.mcp.stdio import SpooledMessage
 
 __all__: list[str] = []
 
 MEGABYTE = 1024 * 1024
 
 
-def big(folder: Path, message: bytes) -> Big:
+def big(folder: Path, message: bytes) -> SpooledMessage:
     path = folder / "incoming"
     path.write_bytes(message)
-    return Big(path=path, size=len(message))
+    return SpooledMessage(path=path, size=len(message))
 
 
 def answer(content: Any, **more: Any) -> bytes:
@@ -43,17 +43,17 @@ def test_the_text_of_a_large_result_is_decoded_exactly(tmp_path: Path, unit: str
 
     spilled = convert(big(tmp_path, message), tmp_path)
 
-    assert spilled.spill.path.read_bytes() == text.encode()
-    assert spilled.spill == Spill(
-        path=spilled.spill.path,
+    assert spilled.spooled.path.read_bytes() == text.encode()
+    assert spilled.spooled == SpooledResult(
+        path=spilled.spooled.path,
         size=len(text.encode()),
         mime_type="text/plain",
         head=text[:2000],
         tail=text[-2000:],
     )
     assert not spilled.is_error
-    assert [path.name for path in tmp_path.iterdir()] == [spilled.spill.path.name]
-    assert spilled.spill.path.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == [spilled.spooled.path.name]
+    assert spilled.spooled.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_large_result_of_another_shape_is_kept_as_json(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_large_result_of_another_shape_is_kept_as_json(tmp_path: Path) -> None
 
     spilled = convert(big(tmp_path, message), tmp_path)
 
-    assert json.loads(spilled.spill.path.read_bytes()) == {"content": content, "isError": True}
-    assert (spilled.spill.mime_type, spilled.is_error) == ("application/json", True)
+    assert json.loads(spilled.spooled.path.read_bytes()) == {"content": content, "isError": True}
+    assert (spilled.spooled.mime_type, spilled.is_error) == ("application/json", True)
 
 
 def test_members_after_the_result_do_not_become_part_of_it(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_members_after_the_result_do_not_become_part_of_it(tmp_path: Path) -> No
 
     spilled = convert(big(tmp_path, message), tmp_path)
 
-    assert json.loads(spilled.spill.path.read_bytes()) == result
+    assert json.loads(spilled.spooled.path.read_bytes()) == result
 
 
 @pytest.mark.parametrize("late", [True, False])

@@ -12,8 +12,8 @@ from peers import scripted
 from peers.journal import Journal
 from peers.opened import open_source
 from rig import PATIENCE
-from toolcrib.core.result import Spill, ToolError, ToolResult
-from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.core.result import SpooledResult, ToolError, ToolResult
+from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.sources.source import Listing
 
 pytestmark = pytest.mark.process
@@ -101,11 +101,11 @@ async def test_a_large_result_goes_to_disk_as_text(tmp_path: Path, journal: Jour
         result = await peer.call("big", blocks=16, unit='"quoted"\n' + "x" * 55)
 
     text = ('"quoted"\n' + "x" * 55) * 1024 * 16
-    assert result.spill is not None
-    assert result.spill.path.read_text() == text
-    path = result.spill.path
-    spill = Spill(path=path, size=len(text), mime_type="text/plain", head=text[:2000], tail=text[-2000:])
-    assert result == ToolResult(spill=spill)
+    assert result.spooled is not None
+    assert result.spooled.path.read_text() == text
+    path = result.spooled.path
+    spooled = SpooledResult(path=path, size=len(text), mime_type="text/plain", head=text[:2000], tail=text[-2000:])
+    assert result == ToolResult(spooled=spooled)
 
 
 async def test_a_result_above_the_largest_size_ends_the_connection(tmp_path: Path, journal: Journal) -> None:
@@ -114,7 +114,7 @@ async def test_a_result_above_the_largest_size_ends_the_connection(tmp_path: Pat
         failure = await peer.failing("big", blocks=16)
         assert (failure.code, "above 500000 bytes" in failure.message) == ("outcome_unknown", True)
         assert (await peer.call("echo", text="next")).text == "next"
-    assert list((tmp_path / "spill").iterdir()) == []
+    assert list((tmp_path / "spooled").iterdir()) == []
 
 
 async def test_output_is_checked_against_the_schema_that_was_promised(tmp_path: Path, journal: Journal) -> None:

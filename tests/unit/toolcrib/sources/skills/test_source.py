@@ -197,8 +197,9 @@ async def test_a_file_that_is_swapped_between_two_looks_is_not_handed_out(tmp_pa
     await source.ready()
     (folder / "scripts" / "run.py").write_text("evil")
 
-    with pytest.raises(ToolFailure, match="is not what was confirmed"):
+    with pytest.raises(ToolFailure) as refused:
         await skills.call("greet", reference="scripts/run.py")
+    assert refused.value.code == "unavailable"
     await source.close()
 
 

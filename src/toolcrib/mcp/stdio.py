@@ -1,0 +1,194 @@
+"""Framing of the stdio transport, both sides: a byte stream to messages, in linear time and bounded memory.
+
+The client keeps a long message in memory up to a limit and on disk beyond it, so that a result of hundreds of megabytes
+costs no more memory than a small one. It writes to disk on the event loop: one 64 KiB write to the page cache takes
+about 20 microseconds. The server refuses a long message and reads on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..core.json import MESSAGE_BYTES
+from .client.spec import McpLimits
+
+__all__ = ["Flood", "LineReader", "MessageBuffer", "SpooledMessage", "looks_like_message", "read_messages"]
+
+_HEAD: Final = 256
+"""First bytes of a message, enough to recognise JSON-RPC."""
+
+_START: Final = re.compile(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
+
+
+class Flood(Exception):
+    """The peer sent data that is not a message, or a message that is too large; the connection must close."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpooledMessage:
+    """Message on disk, too large to parse. Its receiver deletes it."""
+
+    path: Path
+    size: int
+
+    def discard(self) -> None:
+        """Delete the file."""
+        self.path.unlink(missing_ok=True)
+
+
+class MessageBuffer:
+    """Incoming message of one connection; `take` empties the buffer for the next message."""
+
+    def __init__(self, limits: McpLimits, folder: Path) -> None:
+        self._limits = limits
+        self._folder = folder
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._head = b""
+        self._path: Path | None = None
+        self._file = -1
+        self.size = 0
+
+    def append(self, piece: bytes) -> None:
+        """Add bytes. Raises `Flood` above the size limit."""
+        self.size += len(piece)
+        if self.size > self._limits.spill_bytes:
+            raise Flood(f"sent a message above {self._limits.spill_bytes} bytes")
+        if len(self._head) < _HEAD:
+            self._head += piece[:_HEAD]
+        self._pieces.append(piece)
+        self._held += len(piece)
+        if self._held > self._limits.memory_bytes:
+            self._write_out()
+
+    def head(self) -> bytes:
+        """Return the first bytes of the message."""
+        return self._head
+
+    def take(self) -> bytes | SpooledMessage:
+        """Return the message and empty the buffer: bytes if it may be parsed, else the file."""
+        size, self.size, self._head = self.size, 0, b""
+        if self._path is None:
+            text = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces, self._held = [], 0
+            return text
+        self._write_out()
+        os.close(self._file)
+        path, self._path = self._path, None
+        if size > self._limits.inline_bytes:
+            return SpooledMessage(path=path, size=size)
+        text = path.read_bytes()
+        path.unlink()
+        return text
+
+    def discard(self) -> None:
+        """Drop the collected bytes."""
+        self._pieces, self._held, self._head, self.size = [], 0, b"", 0
+        if self._path is not None:
+            os.close(self._file)
+            self._path.unlink(missing_ok=True)
+            self._path = None
+
+    def _write_out(self) -> None:
+        if self._path is None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path = self._folder / f"incoming-{secrets.token_hex(16)}"
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        view = memoryview(b"".join(self._pieces))
+        while view:
+            view = view[os.write(self._file, view) :]
+        self._pieces, self._held = [], 0
+
+
+class LineReader:
+    """Splits chunks into lines. Short lines that are not messages are dropped and counted."""
+
+    def __init__(self, limits: McpLimits, folder: Path) -> None:
+        self._limits = limits
+        self._buffer = MessageBuffer(limits, folder)
+        self._checked = False
+        self.noise = 0
+        """Number of dropped lines."""
+
+    def feed(self, data: bytes) -> list[bytes | SpooledMessage]:
+        """Return the messages that `data` completes, oldest first; raises `Flood`."""
+        first, *rest = data.split(b"\n")
+        done: list[bytes | SpooledMessage] = []
+        if not rest:
+            self._grow(first)
+            return done
+        if self._buffer.size:
+            self._grow(first)
+            first_line = self._buffer.take()
+            self._checked = False
+        else:
+            first_line = first
+        self._finish(first_line, done)
+        last = rest.pop()
+        for line in rest:
+            self._finish(line, done)
+        if last:
+            self._grow(last)
+        return done
+
+    def close(self) -> None:
+        """Drop an unfinished line."""
+        self._buffer.discard()
+
+    def _grow(self, piece: bytes) -> None:
+        self._buffer.append(piece)
+        if not self._checked and self._buffer.size > self._limits.noise_bytes:
+            if not looks_like_message(self._buffer.head()):
+                self._buffer.discard()
+                raise Flood(f"sent {self._limits.noise_bytes} bytes that are not a JSON-RPC message")
+            self._checked = True
+
+    def _finish(self, line: bytes | SpooledMessage, done: list[bytes | SpooledMessage]) -> None:
+        if isinstance(line, SpooledMessage):
+            done.append(line)
+            return
+        start = line[:64].lstrip()[:1] or line.lstrip()[:1]
+        if start in (b"{", b"["):
+            done.append(line)
+        elif len(line) > self._limits.noise_bytes:
+            raise Flood(f"sent a line of {len(line)} bytes that is not a JSON-RPC message")
+        elif line.strip():
+            self.noise += 1
+
+
+def looks_like_message(head: bytes) -> bool:
+    """Whether a text begins like a JSON-RPC object."""
+    return _START.match(head) is not None
+
+
+async def read_messages(receive: Callable[[], Awaitable[bytes]], received: bytes = b"") -> AsyncIterator[bytes | None]:
+    """Yield the lines of a client, without line ends and blank lines; None for a line above `MESSAGE_BYTES`.
+
+    `received` arrived before. Ends when `receive` returns no bytes.
+    """
+    parts: list[bytes] = []
+    size = 0
+    chunk = received or await receive()
+    while chunk:
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            parts.append(line)
+            size += len(line)
+            message = b"".join(parts).strip() if size <= MESSAGE_BYTES else None
+            parts, size = [], 0
+            if message != b"":
+                yield message
+        size += len(rest)
+        if size <= MESSAGE_BYTES:
+            parts.append(rest)
+        else:
+            parts.clear()
+        chunk = await receive()
+    if message := b"".join(parts).strip():
+        yield message

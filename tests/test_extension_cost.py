@@ -1,0 +1,227 @@
+"""The cost of an extension: each is made in a copy of the source, and works there, with so many files and lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig import ROOT
+
+pytestmark = pytest.mark.process
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """Texts of new files, and new lines behind an existing one, by path below `src`."""
+
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """New files and new lines in existing files."""
+        return len(self.files), sum(len(lines) for lines in self.lines.values())
+
+    def apply(self, source: Path) -> None:
+        """Write everything below `source`."""
+        for path, text in self.files.items():
+            assert not (source / path).exists()
+            (source / path).write_text(text, "utf-8")
+        for path, lines in self.lines.items():
+            text = (source / path).read_text("utf-8")
+            for anchor, line in lines.items():
+                assert text.count(f"{anchor}\n") == 1, anchor
+                text = text.replace(f"{anchor}\n", f"{anchor}\n{line}\n")
+            (source / path).write_text(text, "utf-8")
+
+
+EXTENSIONS = {
+    "tool": Extension(
+        files={
+            "toolcrib_tools/dice.py": '''
+"""Dice."""
+
+from toolcrib.plugin import tool
+
+__all__ = ["roll_dice"]
+
+
+@tool(op="x.dice.roll", category="math", kind="read")
+async def roll_dice(sides: int) -> int:
+    """Roll a die that always shows its largest number."""
+    return sides
+'''
+        }
+    ),
+    "command": Extension(
+        files={
+            "toolcrib/cli/hello.py": '''
+"""`toolcrib hello`."""
+
+from .actions import action_group
+from .options import AsJson
+from .output import emit_json, out
+
+hello = action_group("Greet somebody.", default="say")
+
+
+@hello.command("say")
+def say(name: str = "you", as_json: AsJson = False) -> None:
+    """Say hello."""
+    emit_json({"hello": name}) if as_json else out(f"hello {name}")
+'''
+        },
+        lines={
+            "toolcrib/cli/main.py": {
+                '    "version": Home("toolcrib.cli.version", "Print the version."),': (
+                    '    "hello": Home("toolcrib.cli.hello", "Greet somebody."),'
+                )
+            }
+        },
+    ),
+    "strategy": Extension(
+        files={
+            "toolcrib/disclosure/backwards.py": '''
+"""Every tool, in the opposite order."""
+
+from .base import Strategy, View, VisibleCatalog
+
+
+def backwards(scene: VisibleCatalog) -> View:
+    """Show every tool in scope, the last one first."""
+    return View(tools=tuple(face for tool in scene.listed() for face in scene.faces(tool))[::-1])
+
+
+STRATEGY = Strategy(view=backwards)
+'''
+        },
+        lines={
+            "toolcrib/disclosure/strategies.py": {
+                "from .adaptive import STRATEGY as adaptive": "from .backwards import STRATEGY as backwards"
+            }
+        },
+    ),
+    "mode": Extension(
+        lines={
+            "toolcrib/policy/modes.py": {
+                '            Mode(name="cautious", read="allow", write="ask", destructive="ask"),': (
+                    '            Mode(name="museum", read="allow", write="deny", destructive="deny"),'
+                )
+            }
+        }
+    ),
+    "step": Extension(
+        files={
+            "toolcrib/dispatch/steps/shout.py": '''
+"""An after-step that puts texts into capitals."""
+
+from dataclasses import replace
+
+from ...core.call import Call
+from ...core.result import ToolResult
+
+
+async def shout(call: Call, result: ToolResult) -> ToolResult:
+    """Return the result in capitals."""
+    return replace(result, content=[{"type": "text", "text": result.text.upper()}])
+'''
+        },
+        lines={
+            "toolcrib/dispatch/default.py": {
+                "from .steps.resolve import Resolve, Surroundings": "from .steps.shout import shout",
+                "            tell_version,": "            shout,",
+            }
+        },
+    ),
+}
+
+COSTS = {"tool": (1, 0), "command": (1, 1), "strategy": (1, 1), "mode": (0, 1), "step": (1, 2)}
+"""New files, and new lines in existing ones. A step needs two: its import, and its place in the order."""
+
+SCRIPT = '''
+import json
+
+import anyio
+from typer.testing import CliRunner
+
+from toolcrib import Toolcrib, tool
+from toolcrib.cli.main import app
+from toolcrib.config import bare
+from toolcrib.disclosure.profiles import build
+
+
+@tool(kind="write")
+def write_letter() -> str:
+    """Write a letter."""
+    return "dear ada"
+
+
+@tool(kind="read")
+def read_letter() -> str:
+    """Read a letter."""
+    return "dear bob"
+
+
+def command(*words: str) -> str:
+    return CliRunner().invoke(app, ["hello", *words]).stdout
+
+
+async def main() -> dict:
+    async with Toolcrib(bare().with_values(builtins=True, mode="autonomous"), memory=True) as crib:
+        crib.add(write_letter, read_letter)
+        crib.profiles.add(build({"name": "mine", "strategy": "backwards"}, file="mine.yaml"))
+        flat, mine = (crib.session(profile=name) for name in ("flat", "mine"))
+        names = [tool.name for tool in mine.tools]
+        rolled = await flat.call("roll_dice", {"sides": 6})
+        denied = await crib.session(mode="museum").call("write_letter", {})
+        shouted = await flat.call("read_letter", {})
+    return {
+        "command": [command("--name", "Ada"), command("--json"), "Say hello." in command("--help")],
+        "tool": rolled.text,
+        "strategy": names.index("read_letter") < names.index("write_letter"),
+        "mode": denied.error.code,
+        "step": shouted.text,
+    }
+
+
+print(json.dumps(anyio.run(main)))
+'''
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """Return what each extension does, in one copy of the source that has all of them."""
+    source = tmp_path_factory.mktemp("house") / "src"
+    shutil.copytree(ROOT / "src", source)
+    for extension in EXTENSIONS.values():
+        extension.apply(source)
+    home = {"HOME": str(source.parent), "PYTHONPATH": str(source)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PYTHON"))}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env={**kept, **home}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("tool", "6"),
+        ("command", ["hello Ada\n", '{\n  "hello": "you"\n}\n', True]),
+        ("strategy", True),
+        ("mode", "denied"),
+        ("step", "DEAR BOB"),
+    ],
+)
+def test_an_extension_costs_what_it_should_and_works(outcomes: Mapping[str, Any], kind: str, outcome: Any) -> None:
+    assert (outcomes[kind], EXTENSIONS[kind].cost) == (outcome, COSTS[kind])

@@ -1,0 +1,75 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from toolcrib.mcp.client.spec import McpLimits
+from toolcrib.mcp.stdio import Flood, LineReader, SpooledMessage
+
+__all__: list[str] = []
+
+SMALL = McpLimits(noise_bytes=100, memory_bytes=1000, inline_bytes=5000, spill_bytes=20_000)
+
+
+def read(reader: LineReader, data: bytes, step: int) -> list[bytes | SpooledMessage]:
+    return [line for start in range(0, len(data), step) for line in reader.feed(data[start : start + step])]
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 1000])
+def test_lines_are_the_same_however_the_bytes_arrive(tmp_path: Path, step: int) -> None:
+    reader = LineReader(SMALL, tmp_path)
+
+    lines = read(reader, b'{"id":1}\nhello\n\n  {"id":2}\r\n[{"id":3}]\n{"id":', step)
+
+    assert lines == [b'{"id":1}', b'  {"id":2}\r', b'[{"id":3}]']
+    assert reader.noise == 1
+
+
+def test_a_line_above_the_memory_limit_is_read_back_when_it_may_be_parsed(tmp_path: Path) -> None:
+    reader = LineReader(SMALL, tmp_path)
+    line = b'{"id":1,"result":"' + b"x" * 4000 + b'"}'
+
+    assert read(reader, line + b"\n", 64) == [line]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_above_the_inline_limit_stays_on_disk_for_nobody_else_to_read(tmp_path: Path) -> None:
+    reader = LineReader(SMALL, tmp_path / "spill")
+    line = b'{"id":1,"result":"' + b"x" * 6000 + b'"}'
+
+    (big,) = read(reader, line + b"\n", 64)
+
+    assert isinstance(big, SpooledMessage)
+    assert (big.size, big.path.read_bytes()) == (len(line), line)
+    assert (big.path.stat().st_mode & 0o777, big.path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_line_above_the_largest_size_is_a_flood(tmp_path: Path) -> None:
+    reader = LineReader(SMALL, tmp_path)
+
+    with pytest.raises(Flood, match="above 20000 bytes"):
+        read(reader, b'{"id":1,"result":"' + b"x" * 30_000, 64)
+    reader.close()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("start", [b"yyyy", b'{"a":"', b"    ", b'["'])
+def test_a_long_line_that_does_not_begin_as_a_message_is_a_flood(tmp_path: Path, start: bytes) -> None:
+    with pytest.raises(Flood, match=r"^sent "):
+        read(LineReader(SMALL, tmp_path), start + b"y" * 200, 64)
+
+
+def test_reading_is_linear(tmp_path: Path) -> None:
+    reader = LineReader(McpLimits(), tmp_path)
+    began = os.times().user
+    chunk = b"x" * 65536
+
+    reader.feed(b'{"jsonrpc":"2.0","id":1,"result":"')
+    for _ in range(640):
+        reader.feed(chunk)
+    (big,) = reader.feed(b'"}\n')
+
+    assert isinstance(big, SpooledMessage)
+    assert big.size > 40 * 1024 * 1024
+    assert os.times().user - began < 0.5
