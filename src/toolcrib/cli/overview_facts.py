@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from ..catalog.preflight import findings
@@ -183,11 +183,12 @@ def _is_connected(gathering: _Gathering, client: Client, file: Path) -> bool:
         there = entries(client, read(file, limit=FOREIGN_MAX_BYTES), str(file))
     except ConfigError:
         return False  # the discovery has reported it
-    entry: Any = there.get(NAME)
-    if not isinstance(entry, Mapping) or not is_ours(entry):
+    raw: Any = there.get(NAME)
+    entry = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else {}
+    if not is_ours(entry):
         return False
     words: Any = entry.get("command") or entry.get("cmd") or ""
-    program = Path(str(words[0] if isinstance(words, list) else words))
+    program = Path(str(cast("list[Any]", words)[0] if isinstance(words, list) else words))
     if program.is_absolute() and not program.exists():
         again = f"`toolcrib disconnect {client.name}`, then `toolcrib connect {client.name}`"
         gathering.find("entry", client.title, f"{file} starts {program}, which does not exist: {again}")
