@@ -168,8 +168,8 @@ class CustomAfter:
             return await self._applied(call, result)
         except Exception:
             _logger.exception("the after-step %s failed on call %s of %s", self._name, call.id, call.name)
-            if result.spill is not None:
-                await _remove(result.spill.path)
+            if result.spooled is not None:
+                await _remove(result.spooled.path)
             return replace(self._withheld(call, result), meta=result.meta)
 
     async def _applied(self, call: Call, result: ToolResult) -> ToolResult:
@@ -183,11 +183,11 @@ class CustomAfter:
             schema = call.tool.output_schema if call.tool is not None and not result.is_error else None
             if schema is not None and compile_schema(schema).check(structured):
                 raise TypeError(f"the after-step {self._name} returned content that breaks the tool's output schema")
-        spill = result.spill
+        spill = result.spooled
         if spill is not None and content:  # it takes the place of the file
             await _remove(spill.path)
             spill = None
-        return replace(result, content=content, structured_content=structured, spill=spill)
+        return replace(result, content=content, structured_content=structured, spooled=spill)
 
     def _withheld(self, call: Call, result: ToolResult) -> ToolResult:
         outcome = result.error.code if result.error is not None else "ok"
