@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
-from unit.toolcrib.server.fake_desk import FakeDesk
 
 from contract.seats import over_mcp
 from rig import PATIENCE
@@ -29,6 +28,7 @@ from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from toolcrib.sources.source import Publish
 from toolcrib.testing import ScriptedSource
+from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import serving
 
 AUTONOMOUS = bare().with_values(mode="autonomous", builtins=False)
@@ -83,14 +83,14 @@ async def with_held(
 
 
 @asynccontextmanager
-async def server(desk: FakeDesk, port: int = 0) -> AsyncGenerator[str]:
+async def server(desk: FakeBackend, port: int = 0) -> AsyncGenerator[str]:
     """A server over HTTP in this process, which lists its tools once `desk.ready` is set."""
     async with serving(desk, HttpOptions(port=port, limits=ServiceLimits(first_list=PATIENCE, drain=0.1))) as site:
         yield site.url
 
 
-def held_desk() -> FakeDesk:
-    desk = FakeDesk()
+def held_desk() -> FakeBackend:
+    desk = FakeBackend()
     desk.ready = anyio.Event()
     return desk
 
@@ -120,7 +120,7 @@ def named(crib: Toolcrib, tool: str) -> list[str]:
 
 async def test_mounting_returns_when_each_server_has_listed() -> None:
     desk, seen = held_desk(), list[list[str]]()
-    async with server(desk) as slow, server(FakeDesk()) as quick, Toolcrib(AUTONOMOUS, memory=True) as crib:
+    async with server(desk) as slow, server(FakeBackend()) as quick, Toolcrib(AUTONOMOUS, memory=True) as crib:
         async with anyio.create_task_group() as tasks:
             crib.tools.on_change(lambda _: (seen.append(named(crib, "echo")), desk.ready.set()))
             tasks.start_soon(crib.mount, servers(slow=slow, quick=quick))
@@ -129,13 +129,13 @@ async def test_mounting_returns_when_each_server_has_listed() -> None:
 
 async def test_mounting_a_server_that_hangs_returns_after_the_ready_timeout_with_the_tools_of_the_others() -> None:
     settings = AUTONOMOUS.with_values(ready_timeout=1.0)
-    async with server(held_desk()) as slow, server(FakeDesk()) as quick, Toolcrib(settings, memory=True) as crib:
+    async with server(held_desk()) as slow, server(FakeBackend()) as quick, Toolcrib(settings, memory=True) as crib:
         await crib.mount(servers(slow=slow, quick=quick))
         assert (states(crib), named(crib, "echo")) == ({"slow": "connecting", "quick": "ready"}, ["quick__echo"])
 
 
 async def test_mounting_waits_for_no_other_source() -> None:
-    async with server(FakeDesk()) as quick, with_held(HeldSource("slow"), quick=False) as crib:
+    async with server(FakeBackend()) as quick, with_held(HeldSource("slow"), quick=False) as crib:
         with anyio.fail_after(AUTONOMOUS.sources.ready_timeout / 2):
             await crib.mount(servers(quick=quick))
         assert named(crib, "echo") == ["quick__echo"]
@@ -153,7 +153,7 @@ async def test_opening_waits_for_the_servers_of_the_configuration_unless_it_is_t
 
 
 async def test_a_list_from_the_cache_is_enough_and_a_call_waits_for_the_connection(tmp_path: Path) -> None:
-    desk = FakeDesk()
+    desk = FakeBackend()
     settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
     async with server(desk) as url, Toolcrib(settings) as crib:
         await crib.mount(servers(slow=url))

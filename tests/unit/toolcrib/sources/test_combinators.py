@@ -11,7 +11,7 @@ from toolcrib import Listing, Source, Tool, Toolcrib, UsageError, filtered, pref
 from toolcrib.core.context import Context
 from toolcrib.core.events import Problem
 from toolcrib.core.result import ToolResult
-from toolcrib.core.server_features import Offering, WithSkills
+from toolcrib.core.server_features import WithFeatures, WithSkills
 from toolcrib.core.tool import Annotations
 from toolcrib.crib.catalog_ingest import WithFiles
 from toolcrib.sources.mcp.source import McpSource
@@ -122,8 +122,8 @@ def test_what_a_source_has_beyond_the_contract_it_has_still_and_what_it_lacks_it
     plain: Any = prefixed(PythonSource("plain"), "x_")
 
     assert (rich.files(), rich.groups, rich.offers) == (["/x"], "groups", "offers")
-    assert [isinstance(rich, kind) for kind in (WithFiles, Offering, WithSkills)] == [True] * 3
-    assert [isinstance(plain, kind) for kind in (WithFiles, Offering, WithSkills)] == [False] * 3
+    assert [isinstance(rich, kind) for kind in (WithFiles, WithFeatures, WithSkills)] == [True] * 3
+    assert [isinstance(plain, kind) for kind in (WithFiles, WithFeatures, WithSkills)] == [False] * 3
     assert [hasattr(plain, name) for name in ("files", "offers", "describe", "skill_entries", "groups")] == [False] * 5
 
 
