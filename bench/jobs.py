@@ -29,6 +29,7 @@ import anyio
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
 from toolcrib.config.sections import StoreSpec
+from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.job import JobLimits
 from toolcrib.jobs.queue import QueuedJob
 
@@ -120,7 +121,8 @@ async def serve(folder: Path, url: str) -> None:
     """Carry jobs until standard input ends: what `toolcrib worker` does."""
     async with Toolcrib(settings(folder, url, work=True)) as crib:
         crib.add(add)
-        await crib.jobs.ready()  # pyright: ignore[reportAttributeAccessIssue]
+        assert isinstance(crib.jobs, DurableJobs)
+        await crib.jobs.ready()
         print(READY, flush=True)
         await anyio.to_thread.run_sync(sys.stdin.read)
 

@@ -93,10 +93,10 @@ def say(name: str = "you", as_json: AsJson = False) -> None:
             "toolcrib/disclosure/backwards.py": '''
 """Every tool, in the opposite order."""
 
-from .base import Scene, Strategy, View
+from .base import Strategy, View, VisibleCatalog
 
 
-def backwards(scene: Scene) -> View:
+def backwards(scene: VisibleCatalog) -> View:
     """Show every tool in scope, the last one first."""
     return View(tools=tuple(face for tool in scene.listed() for face in scene.faces(tool))[::-1])
 
@@ -149,7 +149,6 @@ COSTS = {"tool": (1, 0), "command": (1, 1), "strategy": (1, 1), "mode": (0, 1), 
 
 SCRIPT = '''
 import json
-from dataclasses import replace
 
 import anyio
 from typer.testing import CliRunner
@@ -177,7 +176,7 @@ def command(*words: str) -> str:
 
 
 async def main() -> dict:
-    async with Toolcrib(replace(bare(), builtins=True, mode="autonomous"), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=True, mode="autonomous"), memory=True) as crib:
         crib.add(write_letter, read_letter)
         crib.profiles.add(build({"name": "mine", "strategy": "backwards"}, file="mine.yaml"))
         flat, mine = (crib.session(profile=name) for name in ("flat", "mine"))

@@ -14,12 +14,22 @@ the same call may succeed when it is sent again unchanged, and the words of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["CODES", "CodeInfo", "ConfigError", "ConfigErrors", "ToolFailure", "ToolcribError", "UsageError"]
+__all__ = [
+    "CODES",
+    "CodeInfo",
+    "ConfigError",
+    "ConfigErrors",
+    "ErrorList",
+    "ToolFailure",
+    "ToolcribError",
+    "UsageError",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +131,24 @@ class ConfigErrors(ConfigError):
     def each(self) -> tuple[ConfigError, ...]:
         """The single errors."""
         return self.errors
+
+
+class ErrorList:
+    """Errors of one configuration that are raised together."""
+
+    def __init__(self) -> None:
+        """Start without an error."""
+        self.found: list[ConfigError] = []
+
+    @contextmanager
+    def part(self) -> Generator[None]:
+        """Take note of the `ConfigError` that ends the block."""
+        try:
+            yield
+        except ConfigError as error:
+            self.found += error.each
+
+    def raise_all(self) -> None:
+        """Raise the errors, if there are any."""
+        if self.found:
+            raise ConfigErrors.of(self.found)

@@ -173,6 +173,7 @@ async def test_one_session_calls_a_tool_of_every_kind_and_leaves_the_same_record
             "session": session.state.key,
             "principal": "local",
             "origin": "library",
+            "client": "",
             "tool": name,
             "requested": name,
             "decision": "allow",

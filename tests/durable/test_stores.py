@@ -39,6 +39,7 @@ async def test_a_noted_call_is_listed_with_everything_that_was_known_of_it(store
         session="s1",
         principal="ada",
         origin="mcp",
+        client="",
         tool="git__commit",
         requested="call_tool",
         decision="allow",

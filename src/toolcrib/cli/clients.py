@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from ..config.clients import CLIENTS, Client, FoundServer
 from ..core.json import canonical
 from ..errors import UsageError
 
-__all__ = ["Candidate", "candidates", "chosen_clients"]
+__all__ = ["Candidate", "candidates", "chosen_clients", "identity"]
+
+_NO_IDENTITY: Final = frozenset({"description", "disabled", "enabled", "timeout"})
+"""Keys that make no other server of one that is otherwise the same."""
+_USUAL_TYPES: Final[Mapping[str, frozenset[str]]] = {
+    "command": frozenset({"local", "stdio"}),
+    "url": frozenset({"http", "remote", "streamable-http", "streamableHttp", "streamable_http"}),
+}
+"""What `type` means where it is missing, by the key that an entry has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +27,8 @@ class Candidate:
 
     name: str
     found: FoundServer
-    also: tuple[str, ...] = ()
-    """Other places that configure exactly the same."""
+    others: tuple[FoundServer, ...] = ()
+    """The same server in other places, under the same name."""
     known: bool = False
     """It is in our configuration already."""
 
@@ -30,10 +38,19 @@ class Candidate:
         return self.found.scope != "project"
 
     @property
+    def places(self) -> tuple[FoundServer, ...]:
+        """Every place that it was found in."""
+        return self.found, *self.others
+
+    @property
     def origin(self) -> str:
         """Where it was found, for people."""
-        places = [f"{self.found.client.title} ({self.found.scope})", *self.also]
-        return ", ".join(dict.fromkeys(places))
+        return ", ".join(dict.fromkeys(f"{found.client.title} ({found.scope})" for found in self.places))
+
+    @property
+    def identity(self) -> bytes:
+        """What makes it the same server as another one, whatever their names and however they are spelt."""
+        return identity(self.found.value)
 
 
 def chosen_clients(names: Iterable[str] | None) -> list[Client]:
@@ -44,18 +61,31 @@ def chosen_clients(names: Iterable[str] | None) -> list[Client]:
     return [CLIENTS[name] for name in names] if names else list(CLIENTS.values())
 
 
+def identity(value: Mapping[str, Any]) -> bytes:
+    """Return what an entry starts or reaches, and with what: two entries of one identity are the same server.
+
+    A client's limit for it (`timeout`), that it is on (`enabled`), and the `type` that an entry without one has, make
+    no other server of it.
+    """
+    same = {key: item for key, item in value.items() if key not in _NO_IDENTITY and item not in ({}, [], "", None)}
+    if same.get("type") in _USUAL_TYPES["command" if "command" in same else "url"]:
+        del same["type"]
+    is_off = value.get("disabled") is True or value.get("enabled") is False
+    return canonical({**same, "off": True} if is_off else same)
+
+
 def candidates(found: Iterable[FoundServer], known: Mapping[str, Any]) -> list[Candidate]:
     """Give each found server a name of its own; the same configuration in several places is one server."""
-    taken: dict[str, bytes] = {name: canonical(value) for name, value in known.items()}
-    rows: dict[bytes, Candidate] = {}
+    taken: dict[str, bytes] = {name: identity(value) for name, value in known.items()}
+    rows: dict[tuple[bytes, str], Candidate] = {}
     for server in found:
-        value = canonical(server.value)
-        if value in rows and rows[value].found.name == server.name:
-            row = rows[value]
-            rows[value] = replace(row, also=(*row.also, f"{server.client.title} ({server.scope})"))
+        value = identity(server.value)
+        if (value, server.name) in rows:
+            row = rows[value, server.name]
+            rows[value, server.name] = replace(row, others=(*row.others, server))
             continue
         name = _free(server, value, taken)
-        rows[value] = Candidate(name=name, found=server, known=taken.get(name) == value)
+        rows[value, server.name] = Candidate(name=name, found=server, known=taken.get(name) == value)
         taken[name] = value
     return list(rows.values())
 

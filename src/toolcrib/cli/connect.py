@@ -21,14 +21,14 @@ from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
 from ..config.loading import config_files, here, specs_of
 from ..config.own_file import add_servers, read_servers
-from ..core.json import canonical
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
 from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .clients import candidates, chosen_clients
+from .clients import candidates, chosen_clients, identity
+from .last_seen import remember
 from .open_crib import AsJson, opened, run
 from .output import emit_json, note, out
 from .own_environment import entry_program, make_environment, own_program
@@ -323,6 +323,8 @@ def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) ->
             f"{change.client.title}: would put Toolcrib into {change.file}, profile {change.way.profile}, "
             f"guard {guard}{instead}"
         )
+    if any(change.moved for change in new):
+        out("a server that does not answer then stays in its client")
     if new:
         out(f"the entry would start {program.path}")
     if copied:
@@ -333,6 +335,13 @@ def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) ->
 def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> None:
     """Print what was done to each client, and what the definitions of its first request cost before and after."""
     costs = _costs([change for change in changes if change.is_new], places)
+    counter = tokenizer()
+    paid = {
+        str(change.file): {"tokens": costs[change.client.name].after, "exact": counter.exact}
+        for change in changes
+        if change.client.name in costs
+    }
+    remember(places.directories.cache, clients=paid)
     rows: list[dict[str, Any]] = []
     for change in changes:
         client, way, cost = change.client, change.way, costs.get(change.client.name)
@@ -342,7 +351,6 @@ def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> Non
             if not as_json:
                 out(f"{client.title}: {change.file} has Toolcrib already")
             continue
-        counter = tokenizer()
         tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
         guard = "on" if way.guard else "off"
         rows.append({**row, "profile": way.profile, "guard": guard, "moved": change.moved, "tokens": tokens})
@@ -377,12 +385,12 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
         lists: dict[bytes, _Listed | None] = {}
         async with opened(settings, wait=_WAIT) as crib:
             served = {change.client.name: _served(crib, change, counter) for change in changes}
-            lists |= {canonical(row.found.value): _listed(crib, row.name) for row in ours}
+            lists |= {row.identity: _listed(crib, row.name) for row in ours}
         if others:
             async with opened(settings.with_values(servers=tuple(others), **_NOTHING_ELSE), wait=_WAIT) as crib:
                 there = {spec.name for spec in others}
                 rest = [row for row in rows if row.name in there]
-                lists |= {canonical(row.found.value): _listed(crib, row.name) for row in rest}
+                lists |= {row.identity: _listed(crib, row.name) for row in rest}
         return {change.client.name: _cost(change, served[change.client.name], lists, counter) for change in changes}
 
     return run(main)
@@ -418,7 +426,7 @@ def _cost(change: _Change, served: int, lists: Mapping[bytes, _Listed | None], c
     """Add up the servers that the client had, and those that it keeps beside us."""
     before, kept, silent = 0, 0, list[str]()
     for server in change.before:
-        listed = lists.get(canonical(server.value))
+        listed = lists.get(identity(server.value))
         if listed is None:
             silent.append(server.name)
             continue
@@ -452,13 +460,32 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
 
 
 def _move(client: Client, found: Sequence[FoundServer], places: Places) -> tuple[str, ...]:
-    """Make sure that the servers `found` are in our configuration, reviewed as they are now; return their names."""
+    """Make sure that the servers `found` are in our configuration, reviewed as they are now.
+
+    Return the names of those that may leave the client: a new one that does not answer stays there, where it works or
+    fails as before, and a note says what there is to do.
+    """
     target = config_files(places.directories, places.project)[0]
-    rows = [row for row in candidates(found, read_servers(target)) if not row.known]
-    if rows:
-        add_servers(target, {row.name: row.found.value for row in rows})
-        specs, _ = specs_of([row.found.entry(row.name) for row in rows])
-        probes = probe(load(), specs, wait=_WAIT, accept=True)
-        ready = sum(1 for probed in probes.values() if probed.state == "ready")
-        note(f"{len(rows)} servers of {client.title} are in {target} now, {ready} of them answer")
-    return tuple(server.name for server in found)
+    rows = candidates(found, read_servers(target))
+    new = [row for row in rows if not row.known]
+    specs, problems = specs_of([row.found.entry(row.name) for row in new])
+    probes = probe(load(), specs, wait=_WAIT, accept=True)
+    answering = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
+    if answering:
+        add_servers(target, {row.name: row.found.value for row in answering})
+        note(f"{len(answering)} servers of {client.title} are in {target} now")
+    reasons = {problem.source: problem.message for problem in problems}
+    for row in new:
+        if row not in answering:
+            state = probes[row.name].state if row.name in probes else reasons.get(row.name, "it is switched off")
+            names = ", ".join(place.name for place in row.places)
+            note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
+    return tuple(place.name for row in rows if row.known or row in answering for place in row.places)
+
+
+def _to_do(client: Client, server: str, state: str) -> str:
+    """Return the one command line after which a server that stayed in the client can be moved, or has been."""
+    if state.startswith("needs_login"):
+        return f"`toolcrib import && toolcrib login {server}`"
+    again = f"`toolcrib disconnect {client.name} && toolcrib connect {client.name} --replace`"
+    return f"once it answers there, {again}"

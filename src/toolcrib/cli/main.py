@@ -30,6 +30,7 @@ class Home(NamedTuple):
 
 
 COMMANDS: Final[Mapping[str, Home]] = {
+    "overview": Home("toolcrib.cli.overview", "Show clients, servers, tokens a turn, and what there is to do."),
     "import": Home("toolcrib.cli.import_servers", "Take over the servers that your clients are configured with."),
     "connect": Home("toolcrib.cli.connect", "Put Toolcrib into a client's configuration."),
     "disconnect": Home("toolcrib.cli.connect", "Put a client's configuration back as it was."),
@@ -167,14 +168,29 @@ app = typer.Typer(cls=Commands, add_completion=True, rich_markup_mode=None, pret
 """The application: `typer.testing.CliRunner` runs it, `main` too."""
 
 
-@app.callback(epilog=_statuses(), no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+@app.callback(epilog=_statuses(), invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 def root(
+    context: typer.Context,
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
     version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True, callback=_version),
 ) -> None:
-    """Any number of tools, one small stable context, one safe way to run them."""
+    """Any number of tools, one small stable context, one safe way to run them.
+
+    Without a command: one screen of your clients and servers, what they cost, and what there is to do.
+    """
+    if context.invoked_subcommand is None:
+        import_module(COMMANDS["overview"].module).overview()
 
 
 def main() -> None:
     """Run the command line; the console script."""
-    get_command(app)(prog_name="toolcrib")
+    if sys.argv[1:]:
+        get_command(app)(prog_name="toolcrib")
+        return
+    try:  # without typer, which loads pydantic to run a command: that takes three times as long as the screen
+        import_module(COMMANDS["overview"].module).overview()
+    except ToolcribError as error:
+        _tell(error)
+        sys.exit(exit_status(error))
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)

@@ -12,6 +12,7 @@ from ..crib import Toolcrib
 from ..mcp.client.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import definition_tokens, tokenizer
+from .last_seen import remember
 from .open_crib import opened
 from .options import run
 
@@ -57,7 +58,14 @@ def probe(
         async with opened(only, wait=wait, fresh=True) as crib:
             return {name: await probe_source(crib, name, accept=accept) for name in names}
 
-    return run(main)
+    probes = run(main)
+    remember(settings.directories.cache, servers={spec.key(): _seen(probes[spec.name]) for spec in specs})
+    return probes
+
+
+def _seen(probed: Probe) -> dict[str, str]:
+    state, _, detail = probed.state.partition(": ")
+    return {"state": state, "detail": detail}
 
 
 async def probe_source(crib: Toolcrib, name: str, *, accept: bool = False) -> Probe:

@@ -23,7 +23,7 @@ from ..policy.settings import EFFECTS
 from . import files
 from .clients import Places
 from .connections import Connection, connection_of, forget, restore, rewrite
-from .edits import _checked, insert_json, insert_yaml, remove_json
+from .edits import check_edit, insert_json, insert_yaml, remove_json
 from .files import parse_json
 
 __all__ = [
@@ -123,7 +123,7 @@ def _with_rules(text: str, effect: Effect, fresh: Sequence[str], file: str) -> s
     if listed.kind != "sequence":
         raise ConfigError("a list of rules was expected", file=f"{file}:{listed.line}", key=f"rules.{effect}")
     changed = _appended(text, listed, missing)
-    return _checked(text, changed, ("rules", effect), file, lambda said: parse_yaml(said, file).plain())
+    return check_edit(text, changed, ("rules", effect), file, lambda said: parse_yaml(said, file).plain())
 
 
 def _appended(text: str, listed: Node, missing: Sequence[str]) -> str:
@@ -272,4 +272,4 @@ def _without_item(text: str, listed: Node, entry: Node) -> str:
 
 
 def _checked_hooks(before: str, after: str, file: str) -> str:
-    return _checked(before, after, ("hooks", _EVENT), file, lambda text: parse_json(text).plain())
+    return check_edit(before, after, ("hooks", _EVENT), file, lambda text: parse_json(text).plain())

@@ -5,7 +5,6 @@ Reading connects to no server.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from ..core.events import Problem
 from ..errors import ConfigError
 from . import files
 from .client_entries import notices, translate
-from .directories import Directories
+from .places import Places
 from .servers import Entry
 
 __all__ = [
@@ -38,35 +37,6 @@ Format = Literal["json", "toml", "yaml"]
 
 _DIRECTORIES: Final = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 """What says where a user keeps things."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Where to look: one user, in one project."""
-
-    directories: Directories
-    environ: Mapping[str, str]
-    project: Path
-    platform: str = sys.platform
-    """`linux`, `darwin` or `win32`, as Python names them."""
-
-    @property
-    def home(self) -> Path:
-        """The user's home directory."""
-        return self.directories.home
-
-    @property
-    def config(self) -> Path:
-        """`$XDG_CONFIG_HOME`."""
-        return self.directories.config.parent
-
-    def application(self, name: str) -> Path:
-        """The folder where a desktop application of this name keeps its settings."""
-        if self.platform == "darwin":
-            return self.home / "Library" / "Application Support" / name
-        if self.platform == "win32":
-            return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming") / name
-        return self.config / name
 
 
 def _stdio(command: str, args: list[str]) -> dict[str, Any]:
@@ -162,6 +132,27 @@ def _mcporter(places: Places) -> tuple[Path, ...]:
     return tuple(folder / name for folder in folders for name in ("mcporter.json", "mcporter.jsonc"))
 
 
+def _copilot(places: Places) -> tuple[Path, ...]:
+    return (Path(places.environ.get("COPILOT_HOME") or places.home / ".copilot") / "mcp-config.json",)
+
+
+def _copilot_entry(command: str, args: list[str]) -> dict[str, Any]:
+    return {"type": "local", "command": command, "args": args, "tools": ["*"]}
+
+
+def _zed(places: Places) -> tuple[Path, ...]:
+    """Its own folder on macOS, too; `XDG_CONFIG_HOME` counts on Linux only."""
+    if places.platform == "win32":
+        return (places.application("Zed") / "settings.json",)
+    folder = places.config if places.platform == "linux" else places.home / ".config"
+    return (folder / "zed" / "settings.json",)
+
+
+def _amp(places: Places) -> tuple[Path, ...]:
+    folder = places.home / ".config" / "amp"
+    return (folder / "settings.json", folder / "settings.jsonc")
+
+
 CLIENTS: Final[Mapping[str, Client]] = {
     client.name: client
     for client in (
@@ -237,6 +228,49 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=_mcporter,
             project=("config/mcporter.json",),
         ),
+        Client(
+            name="zed",
+            title="Zed",
+            user=_zed,
+            project=(".zed/settings.json",),
+            path=("context_servers",),
+        ),
+        Client(
+            name="kiro",
+            title="Kiro",
+            user=lambda places: (places.home / ".kiro" / "settings" / "mcp.json",),
+            project=(".kiro/settings/mcp.json",),
+        ),
+        Client(
+            name="copilot",
+            title="Copilot CLI",
+            user=_copilot,
+            entry=_copilot_entry,
+        ),
+        Client(
+            name="lm-studio",
+            title="LM Studio",
+            user=lambda places: (places.home / ".lmstudio" / "mcp.json",),
+        ),
+        Client(
+            name="junie",
+            title="JetBrains Junie",
+            user=lambda places: (places.home / ".junie" / "mcp" / "mcp.json",),
+            project=(".junie/mcp/mcp.json",),
+        ),
+        Client(
+            name="amp",
+            title="Amp",
+            user=_amp,
+            project=(".amp/settings.json", ".amp/settings.jsonc"),
+            path=("amp.mcpServers",),
+        ),
+        Client(
+            name="warp",
+            title="Warp",
+            user=lambda places: (places.home / ".warp" / ".mcp.json",),
+            project=(".warp/.mcp.json",),
+        ),
     )
 }
 """Every client, by the name that `toolcrib connect` takes."""
@@ -250,6 +284,13 @@ CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "vscode": (".vscode/mcp.json", "Code/User/mcp.json"),
     "opencode": ("opencode.json", "opencode.jsonc"),
     "mcporter": ("mcporter.json", "mcporter.jsonc"),
+    "zed": ("zed/settings.json",),
+    "kiro": (".kiro/settings/mcp.json",),
+    "copilot": (".copilot/mcp-config.json",),
+    "lm-studio": (".lmstudio/mcp.json",),
+    "junie": (".junie/mcp/mcp.json",),
+    "amp": ("amp/settings.json", "amp/settings.jsonc"),
+    "warp": (".warp/.mcp.json",),
 }
 """Endings of JSON paths by which a named file is recognised as a client's."""
 

@@ -18,6 +18,7 @@ from ..errors import ConfigError
 from .files import parse_json, parse_toml
 
 __all__ = [
+    "check_edit",
     "insert_json",
     "insert_toml",
     "insert_yaml",
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 
-def _checked(before: str, after: str, path: tuple[str, ...], file: str, read: Callable[[str], Any]) -> str:
+def check_edit(before: str, after: str, path: tuple[str, ...], file: str, read: Callable[[str], Any]) -> str:
     """Return `after` if it says the same as `before` everywhere but at `path`; raises `ConfigError` if it does not."""
     try:
         same = without(read(before), path) == without(read(after), path)
@@ -148,7 +149,7 @@ def _margin(text: str, offset: int) -> str:
 
 
 def _checked_json(before: str, after: str, path: tuple[str, ...], file: str) -> str:
-    return _checked(before, after, path, file, lambda text: parse_json(text).plain())
+    return check_edit(before, after, path, file, lambda text: parse_json(text).plain())
 
 
 _TOML_HEADER: Final = re.compile(
@@ -230,7 +231,7 @@ def _toml_parts(header: str) -> tuple[str, ...]:
 
 
 def _checked_toml(before: str, after: str, path: tuple[str, ...], file: str) -> str:
-    return _checked(before, after, path, file, lambda text: _toml_data(text, file))
+    return check_edit(before, after, path, file, lambda text: _toml_data(text, file))
 
 
 _YAML_UNIT: Final = 2
@@ -357,4 +358,4 @@ def _same_newlines(before: str, after: str) -> str:
 
 
 def _checked_yaml(before: str, after: str, path: tuple[str, ...], file: str) -> str:
-    return _checked(before, after, path, file, lambda text: parse_yaml(text).plain())
+    return check_edit(before, after, path, file, lambda text: parse_yaml(text).plain())

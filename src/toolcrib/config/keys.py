@@ -132,7 +132,7 @@ class SkillSettings(Section):
     def _short_form(cls, value: Any) -> Any:
         if isinstance(value, bool):
             return {"project": value, "user": value}
-        return {"paths": value} if isinstance(value, list | tuple) else value
+        return {"paths": cast("Any", value)} if isinstance(value, list | tuple) else value
 
 
 _Free = Mapping[str, Any]
@@ -217,7 +217,7 @@ def _rules(texts: RuleTexts, place: Place) -> tuple[dict[Effect, tuple[str, ...]
         for effect, rules in texts.items()
     }
     broken = {(effect, number): str(error) for effect, number, error in broken_rules(written, home=home)}
-    good = {
+    good: dict[Effect, tuple[str, ...]] = {
         effect: tuple(text for number, text in enumerate(rules) if (effect, number) not in broken)
         for effect, rules in written.items()
     }
@@ -226,7 +226,7 @@ def _rules(texts: RuleTexts, place: Place) -> tuple[dict[Effect, tuple[str, ...]
 
 def _finish_rules(read: RuleSettings, place: Place) -> RuleSettings:
     rules, broken = _rules({"deny": read.deny, "ask": read.ask, "allow": read.allow}, place)
-    return RuleSettings.model_construct(None, **rules, broken=broken)
+    return RuleSettings.model_construct(None, **rules, broken=broken)  # every key given: the lists of all files count
 
 
 def _finish_identities(read: Mapping[str, Identity], place: Place) -> Mapping[str, Identity]:

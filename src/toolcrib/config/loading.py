@@ -26,9 +26,10 @@ from ..policy.taint import Taint
 from . import files as disk
 from . import openapi
 from .client_entries import notices, translate
-from .clients import CLIENT_FILES, Places, inputs_of
+from .clients import CLIENT_FILES, inputs_of
 from .directories import PROJECT_FOLDER, Directories, Trust
 from .keys import check, merge, tool_secrets
+from .places import here
 from .profiles import chosen, environment_values, found_profiles
 from .secrets import kept_secrets, secret_values
 from .sections import telemetry_options, workspace_at, workspace_spec
@@ -160,11 +161,6 @@ def specs_of(
     """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
     environ = os.environ if environ is None else environ
     return read_entries(entries, environ, server_spec)
-
-
-def here() -> Places:
-    """Return where this process's user keeps things, for the folder that it runs in."""
-    return Places(directories=Directories.of(os.environ), environ=os.environ, project=Path.cwd())
 
 
 def config_files(directories: Directories, cwd: Path) -> list[Path]:
@@ -414,7 +410,7 @@ def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: lis
 
 
 def _settings(values: dict[str, Any], surroundings: _Surroundings) -> Settings:
-    masked = [value for value in (*values.pop("redact", ()), values.get("token"), values.get("admin_token")) if value]
+    masked: list[str] = [*values.pop("redact", ()), values.get("token", ""), values.get("admin_token", "")]
     masked += surroundings.secrets
     masked += [text for value in values.values() for text in secret_texts(value)]
     for spec in values["servers"]:

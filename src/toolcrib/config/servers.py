@@ -238,8 +238,8 @@ class Entry:
 
     def place(self, environ: Mapping[str, str]) -> Place:
         """Return the place of its value; variables are those of `environ`."""
-        inputs: Any = cast("Mapping[str, Any]", self.value).get("inputs") if isinstance(self.value, Mapping) else None
-        named = cast("Mapping[str, Any]", inputs) if isinstance(inputs, Mapping) else {}
+        inputs: Any = self._members.get("inputs")
+        named = cast("Mapping[str, Any]", inputs if isinstance(inputs, Mapping) else {})
         return Place(
             path=(*self.key.split("."), self.name),
             where=self.where or (lambda path: self.file),
@@ -254,10 +254,12 @@ class Entry:
     @property
     def is_off(self) -> bool:
         """Whether it is switched off: such an entry is not checked."""
-        if not isinstance(self.value, Mapping):
-            return False
-        value = cast("Mapping[str, Any]", self.value)
-        return value.get("disabled") is True or value.get("enabled") is False
+        return self._members.get("disabled") is True or self._members.get("enabled") is False
+
+    @property
+    def _members(self) -> Mapping[str, Any]:
+        value: Any = self.value
+        return cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
 
 
 def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec:

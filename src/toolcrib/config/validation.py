@@ -194,7 +194,8 @@ def _locate(detail: ErrorDetails, raw: Any, annotation: Any) -> tuple[Path, Any,
     The locations of pydantic have steps of its own (the branch of a union), and our names of keys for other spellings.
     """
     path: list[str | int] = []
-    at, inside, around = raw, annotation, annotation
+    at: Any = raw
+    inside = around = annotation
     steps = detail["loc"]
     for number, step in enumerate(steps):
         key = _key_of(step, at, _model_in(inside))
@@ -203,7 +204,7 @@ def _locate(detail: ErrorDetails, raw: Any, annotation: Any) -> tuple[Path, Any,
             continue
         path.append(step if key is None else key)
         around, inside = inside, _inner(inside, step)
-        at = None if key is None else cast("Any", at)[key]
+        at = None if key is None else at[key]
     return tuple(path), around, inside, at
 
 
@@ -212,7 +213,7 @@ def _key_of(step: str | int, at: Any, model: type[Section] | None) -> str | int 
     if isinstance(at, Mapping):
         if step in at:
             return step
-        spellings = model.spellings if model else {}
+        spellings: Mapping[str, str] = model.spellings if model else {}
         return next((key for key in cast("Mapping[str, Any]", at) if spellings.get(key) == step), None)
     is_place = isinstance(at, list | tuple) and isinstance(step, int) and step < len(cast("list[Any]", at))
     return step if is_place else None

@@ -81,6 +81,8 @@ class Section(BaseModel):
 
     replaced_whole: ClassVar[bool] = False
     """Whether a later file replaces the section instead of its single keys."""
+    lists_add_up: ClassVar[bool] = False
+    """Whether the lists of a later file follow those of an earlier one instead of replacing them."""
     spellings: ClassVar[Mapping[str, str]] = {}
     """Other spellings of keys, and the fields that they mean."""
 
@@ -104,8 +106,11 @@ class Section(BaseModel):
         later: dict[str, Any] = {}
         for name in self.model_fields_set:
             value, before = getattr(self, name), getattr(earlier, name)
-            nested = isinstance(value, Section) and type(before) is type(value)
-            later[name] = value.over(before) if nested else value
+            if isinstance(value, Section) and type(before) is type(value):
+                value = value.over(before)
+            elif self.lists_add_up:
+                value = (*before, *value)
+            later[name] = value
         return earlier.model_copy(update=later)
 
 

@@ -32,7 +32,7 @@ class ProfileRegistry(Mapping[str, Profile]):
         self._sessions = sessions
         self._built: dict[str, Profile] = {}
         self._given: dict[str, GivenProfile] = {one.name: one for one in given}
-        self._broken: dict[str, Problem] = {}
+        self._broken: dict[str, list[Problem]] = {}
         self._verbs: dict[str, Mapping[str, tuple[str, Tool]]] = {}
         self.version = 0
         """Increases with every profile that is added or replaced; caches of views compare it."""
@@ -40,7 +40,7 @@ class ProfileRegistry(Mapping[str, Profile]):
             try:
                 self._load(name)
             except ConfigError as error:
-                self._broken[name] = Problem(source=name, code="bad_profile", message=str(error))
+                self._broken[name] = [Problem(source=name, code="bad_profile", message=str(one)) for one in error.each]
 
     def __getitem__(self, name: str) -> Profile:
         """Return a profile that can be built. Raises `KeyError`; see `get_or_load` for the error with near names."""
@@ -83,7 +83,7 @@ class ProfileRegistry(Mapping[str, Profile]):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The profiles that cannot be built."""
-        return tuple(self._broken.values())
+        return tuple(problem for problems in self._broken.values() for problem in problems)
 
     def verbs(self, name: str) -> Mapping[str, tuple[str, Tool]]:
         """Return the meta-tools (verbs) that a profile declares, by shown name: the verb, and its definition."""

@@ -19,7 +19,7 @@ import yaml
 
 from ..catalog.names import MAX_NAME, nearest, shortened
 from ..core.budget import NO_LOOPS, Loops
-from ..errors import ConfigError
+from ..errors import ConfigError, ErrorList
 from ..policy.rules import check_rules
 from ..results.limit import Fit
 from . import meta_tools, strategies
@@ -101,33 +101,49 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
 
     It may extend a built-in profile or one of `others`; one that has a built-in's name and no strategy extends that.
     """
+    errors = ErrorList()
     for key in given:
         if key not in (*_KEYS, "extends"):
-            raise ConfigError(_unknown("key", str(key), _KEYS), file=file, key=str(key))
-    values = _extended(given, file, others or {})
-    if "name" not in values or ("name" not in given and "extends" in given):
-        raise ConfigError("a profile needs a name of its own", file=file, key="name")
-    if "strategy" not in values:
-        raise ConfigError("a profile needs a strategy, or another one that it `extends`", file=file, key="strategy")
-    _check_word("strategy", values["strategy"], STRATEGIES, file)
-    _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
-    values["results"] = _fit(values.get("results", {}), file)
-    values["loops"] = _loops(values.get("loops", {}), file)
-    _check_types(values, file)
-    for verb, shown in values.get("verbs", {}).items():
-        _check_word(f"verbs.{verb}", verb, VERBS, file, what="verb")
-        if not isinstance(shown, str) or shortened(shown, "", shown) != shown:
-            message = f"takes a name that every API accepts, 1 to {MAX_NAME} letters, digits, _ and -, not {shown!r}"
-            raise ConfigError(message, file=file, key=f"verbs.{verb}")
-    _check_options(values, file)
-    _check_texts(values, file)
-    _check_verbs(values, file)
-    _check_rules(values, file)
+            errors.found.append(ConfigError(_unknown("key", str(key), _KEYS), file=file, key=str(key)))
+    values: dict[str, Any] = {}
+    with errors.part():
+        values = _extended(given, file, others or {})
+        if "name" not in values or ("name" not in given and "extends" in given):
+            raise ConfigError("a profile needs a name of its own", file=file, key="name")
+        if "strategy" not in values:
+            raise ConfigError("a profile needs a strategy, or another one that it `extends`", file=file, key="strategy")
+    with errors.part():
+        _check_word("strategy", values.get("strategy", "flat"), STRATEGIES, file)
+    with errors.part():
+        _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
+    with errors.part():
+        values["results"] = _fit(values.get("results", {}), file)
+    with errors.part():
+        values["loops"] = _loops(values.get("loops", {}), file)
+    _check_types(values, file, errors)
+    _raise_in_order(errors, given)
+    _check_names_of_verbs(values, file, errors)
+    _check_options(values, file, errors)
+    _check_texts(values, file, errors)
+    _check_verbs(values, file, errors)
+    _check_rules(values, file, errors)
+    names: dict[str, Rename] = {}
+    for name, entry in values.get("names", {}).items():
+        with errors.part():
+            names[name] = _rename(name, entry, file)
+    _raise_in_order(errors, given)
     values["core"] = tuple(values.get("core", ()))
     values["treat_as_write"] = tuple(values.get("treat_as_write", ()))
-    values["names"] = {name: _rename(name, entry, file) for name, entry in values.get("names", {}).items()}
-    ours = frozenset(name for name, one in values["names"].items() if one in _our_names().get(name, ()))
+    values["names"] = names
+    ours = frozenset(name for name, one in names.items() if one in _our_names().get(name, ()))
     return Profile(**values, ours=ours, inherited=_inherited(values, given))
+
+
+def _raise_in_order(errors: ErrorList, given: Mapping[str, Any]) -> None:
+    """Raise the errors in the order of the profile's keys."""
+    places = {str(key): place for place, key in enumerate(given)}
+    errors.found.sort(key=lambda error: places.get(error.key.partition(".")[0], len(places)))
+    errors.raise_all()
 
 
 @cache
@@ -198,13 +214,21 @@ def _types_of_keys() -> Mapping[str, Any]:
     return get_type_hints(Profile)
 
 
-def _check_types(values: Mapping[str, Any], file: str) -> None:
-    hints = _types_of_keys()
+def _check_types(values: Mapping[str, Any], file: str, errors: ErrorList) -> None:
+    reported = {error.key for error in errors.found}
     for key, value in values.items():
-        wanted = hints[key]
-        if get_origin(wanted) is Literal or wanted is OnMiss:
-            _check_word(key, value, get_args(wanted), file)
-            continue
+        if key not in reported:
+            with errors.part():
+                _check_type(key, value, file)
+
+
+def _check_type(key: str, value: Any, file: str) -> None:
+    if key not in _KEYS:
+        raise ConfigError(_unknown("key", key, _KEYS), file=file, key=key)
+    wanted = _types_of_keys()[key]
+    if get_origin(wanted) is Literal or wanted is OnMiss:
+        _check_word(key, value, get_args(wanted), file)
+    else:
         kind: Any = {tuple: list}.get(get_origin(wanted), wanted)
         kind = dict if get_origin(wanted) not in (None, tuple) else kind
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -216,58 +240,71 @@ def _check_types(values: Mapping[str, Any], file: str) -> None:
                 raise ConfigError(f"takes names as keys; write {name!r} in quotes", file=file, key=f"{key}.{name}")
 
 
-def _check_texts(values: Mapping[str, Any], file: str) -> None:
+def _check_names_of_verbs(values: Mapping[str, Any], file: str, errors: ErrorList) -> None:
+    for verb, shown in values.get("verbs", {}).items():
+        with errors.part():
+            _check_word(f"verbs.{verb}", verb, VERBS, file, what="verb")
+            if not isinstance(shown, str) or shortened(shown, "", shown) != shown:
+                message = (
+                    f"takes a name that every API accepts, 1 to {MAX_NAME} letters, digits, _ and -, not {shown!r}"
+                )
+                raise ConfigError(message, file=file, key=f"verbs.{verb}")
+
+
+def _check_texts(values: Mapping[str, Any], file: str, errors: ErrorList) -> None:
     """Check constraints beyond the types of the keys: names and descriptions are texts, templates have known fields."""
     if not _NAME.fullmatch(values["name"]):
         message = f"takes 1 to 64 letters, digits, . _ and -, for it is part of addresses; not {values['name']!r}"
-        raise ConfigError(message, file=file, key="name")
+        errors.found.append(ConfigError(message, file=file, key="name"))
     listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "treat_as_write"))
     mapped = ((key, values.get(key, {}).items()) for key in ("categories", "placed"))
     for key, entries in (*listed, *mapped):
         for place, inner in entries:
             if not isinstance(inner, str):
-                raise ConfigError(f"takes a text, not {inner!r}", file=file, key=f"{key}.{place}")
+                errors.found.append(ConfigError(f"takes a text, not {inner!r}", file=file, key=f"{key}.{place}"))
     try:
         values.get("mcp_names", "").format(server="", tool="")
     except (ValueError, LookupError, AttributeError):
         message = f"is a name made of {{server}} and {{tool}}, not {values['mcp_names']!r}"
-        raise ConfigError(message, file=file, key="mcp_names") from None
+        errors.found.append(ConfigError(message, file=file, key="mcp_names"))
 
 
-def _check_verbs(values: Mapping[str, Any], file: str) -> None:
+def _check_verbs(values: Mapping[str, Any], file: str, errors: ErrorList) -> None:
     """Check that every name has one meaning, and that each meta-tool has those that it works through."""
     seen: dict[str, str] = {}
     for verb, shown in values.get("verbs", {}).items():
-        if shown in seen:
-            raise ConfigError(f"{shown!r} is the name of {seen[shown]} already", file=file, key=f"verbs.{verb}")
-        if shown in values.get("names", {}):
-            raise ConfigError(f"{shown!r} is already the name of the meta-tool {verb}", file=file, key=f"names.{shown}")
-        seen[shown] = verb
-        for other in _NEEDED.get(verb, ()):
-            if other not in values["verbs"]:
-                raise ConfigError(
-                    f"works through the meta-tool {other}, which has no name", file=file, key=f"verbs.{verb}"
-                )
-    for place, verb in enumerate(values.get("options", {}).get("fixed_list", ())):
-        _check_word(f"options.fixed_list.{place}", verb, VERBS, file, what="verb")
+        key, name = f"verbs.{verb}", str(shown)
+        messages = [f"{name!r} is the name of {seen[name]} already"] if name in seen else []
+        needed = (other for other in _NEEDED.get(verb, ()) if other not in values["verbs"])
+        messages += [f"works through the meta-tool {other}, which has no name" for other in needed]
+        errors.found += [ConfigError(message, file=file, key=key) for message in messages]
+        if name in values.get("names", {}):
+            message = f"{name!r} is already the name of the meta-tool {verb}"
+            errors.found.append(ConfigError(message, file=file, key=f"names.{name}"))
+        seen.setdefault(name, verb)
+    listed = values.get("options", {}).get("fixed_list", ())
+    for place, verb in enumerate(cast("list[Any]", listed) if isinstance(listed, list | tuple) else ()):
+        with errors.part():
+            _check_word(f"options.fixed_list.{place}", verb, VERBS, file, what="verb")
 
 
-def _check_rules(values: Mapping[str, Any], file: str) -> None:
+def _check_rules(values: Mapping[str, Any], file: str, errors: ErrorList) -> None:
     try:
         check_rules(values.get("rules", {}), key="rules")
     except ConfigError as error:
-        raise ConfigError(str(error), file=file) from None
+        errors.found += [ConfigError(str(one), file=file, key="rules") for one in error.each]
 
 
-def _check_options(values: Mapping[str, Any], file: str) -> None:
+def _check_options(values: Mapping[str, Any], file: str, errors: ErrorList) -> None:
     known = STRATEGIES[values["strategy"]].options
     for key, value in values.get("options", {}).items():
-        _check_word(f"options.{key}", key, known, file, what="option")
-        kinds = known[key]
-        if isinstance(kinds, frozenset):
-            _check_word(f"options.{key}", value, kinds, file)
-        elif not isinstance(value, kinds):
-            raise ConfigError(f"takes {_kinds(kinds)}, not {value!r}", file=file, key=f"options.{key}")
+        with errors.part():
+            _check_word(f"options.{key}", key, known, file, what="option")
+            kinds = known[key]
+            if isinstance(kinds, frozenset):
+                _check_word(f"options.{key}", value, kinds, file)
+            elif not isinstance(value, kinds):
+                raise ConfigError(f"takes {_kinds(kinds)}, not {value!r}", file=file, key=f"options.{key}")
 
 
 def _fit(given: Any, file: str) -> Fit:

@@ -45,7 +45,7 @@ from ..core.permission import Decision, Effect
 from ..core.session import SessionState
 from ..core.settings import Texts
 from ..core.tool import Kind, Tool
-from ..errors import ConfigError
+from ..errors import ConfigError, ErrorList
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
 from .claude_names import WORDS, is_local, walks
 from .path_patterns import PathPattern
@@ -190,16 +190,21 @@ def broken_rules(
 
 
 def check_rules(given: Any, *, key: str, layer: str = "config") -> None:
-    """Raise `ConfigError` unless `given` maps deny, ask and allow to rules that can be read."""
+    """Raise `ConfigError`, with every error, unless `given` maps deny, ask and allow to rules that can be read."""
     if not isinstance(given, Mapping):
         raise ConfigError("a mapping from deny, ask or allow to a list of rules was expected", key=key)
+    errors = ErrorList()
     for effect, texts in cast("Mapping[Any, Any]", given).items():
         if effect not in get_args(Effect) or not isinstance(texts, list | tuple):
-            raise ConfigError("deny, ask or allow with a list of rules was expected", key=f"{key}.{effect}")
+            message = "deny, ask or allow with a list of rules was expected"
+            errors.found.append(ConfigError(message, key=f"{key}.{effect}"))
+            continue
         for place, text in enumerate(cast("list[Any]", texts)):
-            if not isinstance(text, str):
-                raise ConfigError(f"a rule is a text, not {text!r}", key=f"{key}.{effect}.{place}")
-            parse_rule(effect, text, layer=layer, home="/")
+            with errors.part():
+                if not isinstance(text, str):
+                    raise ConfigError("a rule is a text", key=f"{key}.{effect}.{place}")
+                parse_rule(effect, text, layer=layer, home="/")
+    errors.raise_all()
 
 
 def _short(where: str) -> str:

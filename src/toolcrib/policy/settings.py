@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
@@ -29,7 +29,9 @@ def _guard(value: Any) -> bool:
 
 
 class RuleSettings(Section):
-    """The key `rules`: rules as they are written, by effect. Those of several files add up."""
+    """The key `rules`: rules as they are written, by effect."""
+
+    lists_add_up = True
 
     deny: Texts = ()
     """Calls that are denied."""
@@ -39,13 +41,6 @@ class RuleSettings(Section):
     """Calls that run unasked."""
     broken: tuple[str, ...] = setting((), in_code=True, in_digest=True)
     """Errors of rules that could not be read; while there are any, only local reads are not denied."""
-
-    def over(self, earlier: Self | None) -> Self:
-        """Return the rules of both."""
-        if earlier is None:
-            return self
-        names = (*EFFECTS, "broken")
-        return self.model_copy(update={name: (*getattr(earlier, name), *getattr(self, name)) for name in names})
 
 
 class Identity(Section):

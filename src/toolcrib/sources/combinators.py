@@ -94,7 +94,7 @@ class DerivedSource:
         self._passed: dict[str, tuple[Tool, Tool]] = {}
         """The last tool that was called under a name, and the same one as `inner` knows it."""
         # Protocols are checked on the instance, so what `inner` lacks must not be here either.
-        for optional in ("files", "offers", "skill_entries"):
+        for optional in ("files", "features", "skill_entries"):
             if hasattr(inner, optional):
                 setattr(self, optional, getattr(inner, optional))
         if hasattr(inner, "describe"):

@@ -183,11 +183,11 @@ class CustomAfter:
             schema = call.tool.output_schema if call.tool is not None and not result.is_error else None
             if schema is not None and compile_schema(schema).check(structured):
                 raise TypeError(f"the after-step {self._name} returned content that breaks the tool's output schema")
-        spill = result.spooled
-        if spill is not None and content:  # it takes the place of the file
-            await _remove(spill.path)
-            spill = None
-        return replace(result, content=content, structured_content=structured, spooled=spill)
+        spooled = result.spooled
+        if spooled is not None and content:  # it takes the place of the file
+            await _remove(spooled.path)
+            spooled = None
+        return replace(result, content=content, structured_content=structured, spooled=spooled)
 
     def _withheld(self, call: Call, result: ToolResult) -> ToolResult:
         outcome = result.error.code if result.error is not None else "ok"

@@ -260,6 +260,11 @@ class ListingCache:
         self._spec = spec
         self._path = None if folder is None else folder / f"{spec.key()}.json"
 
+    @property
+    def path(self) -> Path | None:
+        """The file, None where nothing is kept."""
+        return self._path
+
     def read(self) -> Cached | None:
         """Return the cached listing; None if missing or unusable."""
         if self._path is None:

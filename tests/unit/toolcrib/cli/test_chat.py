@@ -422,7 +422,7 @@ async def test_a_command_that_cannot_be_carried_out_says_why_and_the_chat_goes_o
 
     for told in (
         "there is no /mood; did you mean /mode?",
-        "there is no mode 'fast', only",
+        "unknown mode 'fast'",
         "profile",
         "which tool? call TOOL name=value",
         "'expression' is no argument",

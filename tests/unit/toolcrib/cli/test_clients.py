@@ -201,15 +201,25 @@ def test_import_names_what_has_no_effect_once_and_what_stops_an_entry_and_takes_
 
 
 @pytest.mark.process
-def test_connect_leaves_an_entry_that_cannot_be_taken_over_where_it_is(user: User) -> None:
-    entries = {"good": {"command": "/nonexistent"}, "wrong": {"command": "/nonexistent", "untrusted": True}}
-    file = user.has(".cursor/mcp.json", {"mcpServers": entries})
+def test_connect_leaves_what_cannot_be_taken_over_or_does_not_answer_where_it_is(user: User) -> None:
+    stay = {
+        "wrong": {"command": "/nonexistent", "untrusted": True},
+        "missing": {"command": "/nonexistent"},
+        "unset": {"command": sys.executable, "args": [NOTES_SERVER], "env": {"A": "${NOT_SET_ANYWHERE}"}},
+        "off": {"command": sys.executable, "args": [NOTES_SERVER, "other"], "disabled": True},
+    }
+    file = user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES, **stay}})
 
     result = user.types("connect", "cursor", "--replace")
 
     assert result.exit_code == 0, result.output
-    assert json.loads(file.read_text())["mcpServers"].keys() == {"wrong", "toolcrib"}
+    after = json.loads(file.read_text())["mcpServers"]
+    assert {name: value for name, value in after.items() if name != "toolcrib"} == stay
     assert "mcpServers.wrong.untrusted: unknown key" in result.stderr
+    to_do = "`toolcrib disconnect cursor && toolcrib connect cursor --replace`"
+    kept = [line for line in result.stderr.splitlines() if line.startswith("Cursor keeps ")]
+    assert [line.split()[2] for line in kept if line.endswith(to_do)] == ["missing:", "unset:", "off:"]
+    assert "missing" not in user.config.read_text()
 
 
 @pytest.mark.process
@@ -240,3 +250,18 @@ def test_doctor_shows_a_key_without_effect_as_no_failure(user: User) -> None:
     row = next(row for row in rows if row["check"] == f"configuration of {file}")
     assert row["state"] == "ok"
     assert row["detail"].startswith("`trust` (a) has no effect here; rules decide here")
+
+
+def test_servers_are_the_same_whatever_the_spelling_and_two_names_both_stay(user: User) -> None:
+    there = {"command": "/nonexistent", "args": ["-v"]}
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": there, "memos": {**there, "env": {}}}})
+    user.has(".gemini/settings.json", {"mcpServers": {"notes": {**there, "type": "stdio", "timeout": 5000}}})
+    user.has(".kiro/settings/mcp.json", {"mcpServers": {"notes": {**there, "disabled": False}}})
+    user.has(".warp/.mcp.json", {"mcpServers": {"notes": {**there, "env": {"LEVEL": "1"}}}})
+
+    facts = user.reads("overview")
+
+    servers = sorted(finding["subject"] for finding in facts["findings"] if finding["kind"] == "unknown")
+    assert servers == ["memos", "notes", "notes-warp"]
+    alike = [finding["detail"] for finding in facts["findings"] if finding["kind"] == "duplicate"]
+    assert [detail.split(":")[0] for detail in alike] == ["configured 4 times"]

@@ -16,8 +16,8 @@ from toolcrib.cli.own_environment import (
     make_environment,
     needed_distributions,
 )
-from toolcrib.config.clients import Places
 from toolcrib.config.directories import Directories
+from toolcrib.config.places import Places
 from toolcrib.errors import UsageError
 
 from .conftest import TOOLCRIB, User

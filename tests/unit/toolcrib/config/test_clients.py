@@ -133,6 +133,72 @@ SAMPLES = [
             "b": {"command": ["node", "b.js"]},
         },
     ),
+    Sample(
+        client="zed",
+        file=".config/zed/settings.json",
+        sample="zed.jsonc",
+        servers={
+            "local": {"command": "npx", "args": ["-y", "srv@1.0.0"], "env": {"A": "b"}},
+            "remote": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOK}"}},
+        },
+    ),
+    Sample(
+        client="kiro",
+        file=".kiro/settings/mcp.json",
+        sample="kiro.json",
+        servers={
+            "web": {
+                "command": "npx",
+                "args": ["-y", "search"],
+                "env": {"KEY": "${SEARCH_KEY}"},
+                "disabled": False,
+                "disabled_tools": ["drop"],
+            }
+        },
+        notices=[("notice", "`autoApprove` (web) has no effect here")],
+    ),
+    Sample(
+        client="copilot",
+        file=".copilot/mcp-config.json",
+        sample="copilot.json",
+        servers={
+            "a": {
+                "type": "local",
+                "command": "uvx",
+                "args": ["srv"],
+                "enabled_tools": ["*"],
+                "env": {"K": "${KEY}"},
+            },
+            "b": {"type": "http", "url": "https://h/mcp", "enabled_tools": ["read", "list"]},
+        },
+    ),
+    Sample(
+        client="lm-studio",
+        file=".lmstudio/mcp.json",
+        sample="lm-studio.json",
+        servers={"hf": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer abc"}}},
+    ),
+    Sample(
+        client="junie",
+        file=".junie/mcp/mcp.json",
+        sample="junie.json",
+        servers={"files": {"command": "npx", "args": ["-y", "files", "/tmp"]}},
+    ),
+    Sample(
+        client="amp",
+        file=".config/amp/settings.json",
+        sample="amp.json",
+        servers={
+            "a": {"command": "npx", "args": ["-y", "a"], "env": {"T": "${TOKEN}"}},
+            "b": {"url": "https://h/sse", "headers": {"X": "y"}},
+        },
+    ),
+    Sample(
+        client="warp",
+        file=".warp/.mcp.json",
+        sample="warp.json",
+        servers={"a": {"command": "npx", "args": ["-y", "a"], "cwd": "/srv/a"}},
+    ),
 ]
 
 by_client = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.client)

@@ -12,6 +12,9 @@ from toolcrib.config.directories import Directories
 from toolcrib.config.loading import specs_of
 from toolcrib.config.secrets import expand, read_secret, remove_secret, secret_names, write_secret
 from toolcrib.errors import ConfigError
+from toolcrib.mcp.auth.login_store import system_keyring
+
+system_keyring()  # importing the package `keyring` runs ldconfig: once, before the tests
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,6 @@ def test_a_text_means(text: str, meant: str) -> None:
     assert expand(text, environ) == meant
 
 
-@pytest.mark.process  # importing the package `keyring` runs ldconfig
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -63,7 +65,6 @@ def test_a_text_without_a_value_is_an_error_with_file_and_key(tmp_path: Path, te
     assert str(caught.value).startswith(f"mcp.json:3: servers.a.env.B: {message}")
 
 
-@pytest.mark.process
 def test_a_secret_is_kept_where_only_its_user_reads_it_and_is_forgotten_again(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
 

@@ -166,6 +166,66 @@ def test_a_wrong_profile_is_a_problem_with_file_and_line_and_an_error_once_it_is
         crib.session(profile="wrong")
 
 
+WRONG: dict[str, Any] = {
+    "extends": "tiered",
+    "coer": [],
+    "envelope": "eror",
+    "fence": 3,
+    "results": {"stlye": "x"},
+    "loops": {"same": 1},
+}
+INSIDE: dict[str, Any] = {
+    "extends": "tiered",
+    "core": ["a", 1],
+    "verbs": {"brows": "x", "load": "not a name"},
+    "names": {"a": 3, "b": {"tool": "t", "args": 3}, "c": {"tool": "t", "instead": [{"tool": "u"}]}},
+    "rules": {"deny": ["x("]},
+    "mcp_names": "{x}",
+    "options": {"wrong": 1, "fixed_list": ["cal"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "keys"),
+    [
+        (WRONG, ["coer", "envelope", "fence", "results", "loops"]),
+        (
+            INSIDE,
+            [
+                "core.1",
+                "verbs.load",
+                "verbs.brows",
+                "names.a",
+                "names.b.args",
+                "names.c.instead.0",
+                "rules",
+                "mcp_names",
+                "options.wrong",
+                "options.fixed_list.0",
+            ],
+        ),
+    ],
+    ids=["keys", "inside"],
+)
+def test_a_wrong_profile_has_a_problem_for_each_of_its_errors_in_their_order(
+    home: Home, wrong: Mapping[str, Any], keys: list[str]
+) -> None:
+    file = home.has("c.yaml", f"profiles:\n  wrong: {json.dumps(wrong)}\n")
+
+    problems = Toolcrib(home.loads(file), memory=True).problems
+
+    assert [one.message.removeprefix(f"{file}:2: ").partition(":")[0] for one in problems] == keys
+
+
+def test_a_profile_that_extends_a_wrong_one_is_a_problem_too(home: Home) -> None:
+    profiles: dict[str, Any] = {"base": {"extends": "tiered", "coer": []}, "mine": {"extends": "base"}}
+    file = home.has("c.yaml", {"profiles": profiles})
+
+    problems = Toolcrib(home.loads(file), memory=True).problems
+
+    assert [(one.source, "coer" in one.message) for one in problems] == [("base", True), ("mine", True)]
+
+
 def test_the_profile_of_the_settings_must_be_one(home: Home) -> None:
     with pytest.raises(ConfigError, match="unknown profile 'mien'; did you mean mine"):
         Toolcrib(home.loads(home.has("c.yaml", {"profile": "mien", "profiles": {"mine": {"extends": "flat"}}})))

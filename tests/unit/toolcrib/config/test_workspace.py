@@ -51,7 +51,7 @@ def test_a_folder_that_is_not_there_is_a_problem_and_hides_no_other(tmp_path: Pa
         ("workspace: {roots: .}", "workspace.roots: a list of strings was expected"),
         ("modes:\n  a: {files: both}", ":2: modes.a.files: one of direct, review, audit was expected"),
         ("modes: {a: {extends: b}, b: {extends: a}}", "modes.a.extends: these modes extend one another: a, b"),
-        ("modes: {a: {extends: nobody}}", "modes.a.extends: "),
+        ("modes: {a: {extends: nobody}}", "modes.a.extends: unknown mode 'nobody'"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_key(tmp_path: Path, text: str, reason: str) -> None:

@@ -83,16 +83,16 @@ async def with_held(
 
 
 @asynccontextmanager
-async def server(desk: FakeBackend, port: int = 0) -> AsyncGenerator[str]:
-    """A server over HTTP in this process, which lists its tools once `desk.ready` is set."""
-    async with serving(desk, HttpOptions(port=port, limits=ServiceLimits(first_list=PATIENCE, drain=0.1))) as site:
+async def server(backend: FakeBackend, port: int = 0) -> AsyncGenerator[str]:
+    """A server over HTTP in this process, which lists its tools once `backend.ready` is set."""
+    async with serving(backend, HttpOptions(port=port, limits=ServiceLimits(first_list=PATIENCE, drain=0.1))) as site:
         yield site.url
 
 
-def held_desk() -> FakeBackend:
-    desk = FakeBackend()
-    desk.ready = anyio.Event()
-    return desk
+def held_backend() -> FakeBackend:
+    backend = FakeBackend()
+    backend.ready = anyio.Event()
+    return backend
 
 
 def servers(**urls: str) -> dict[str, Any]:
@@ -119,17 +119,17 @@ def named(crib: Toolcrib, tool: str) -> list[str]:
 
 
 async def test_mounting_returns_when_each_server_has_listed() -> None:
-    desk, seen = held_desk(), list[list[str]]()
-    async with server(desk) as slow, server(FakeBackend()) as quick, Toolcrib(AUTONOMOUS, memory=True) as crib:
+    backend, seen = held_backend(), list[list[str]]()
+    async with server(backend) as slow, server(FakeBackend()) as quick, Toolcrib(AUTONOMOUS, memory=True) as crib:
         async with anyio.create_task_group() as tasks:
-            crib.tools.on_change(lambda _: (seen.append(named(crib, "echo")), desk.ready.set()))
+            crib.tools.on_change(lambda _: (seen.append(named(crib, "echo")), backend.ready.set()))
             tasks.start_soon(crib.mount, servers(slow=slow, quick=quick))
         assert (seen[0], named(crib, "echo")) == (["quick__echo"], ["slow__echo", "quick__echo"])
 
 
 async def test_mounting_a_server_that_hangs_returns_after_the_ready_timeout_with_the_tools_of_the_others() -> None:
     settings = AUTONOMOUS.with_values(ready_timeout=1.0)
-    async with server(held_desk()) as slow, server(FakeBackend()) as quick, Toolcrib(settings, memory=True) as crib:
+    async with server(held_backend()) as slow, server(FakeBackend()) as quick, Toolcrib(settings, memory=True) as crib:
         await crib.mount(servers(slow=slow, quick=quick))
         assert (states(crib), named(crib, "echo")) == ({"slow": "connecting", "quick": "ready"}, ["quick__echo"])
 
@@ -142,33 +142,33 @@ async def test_mounting_waits_for_no_other_source() -> None:
 
 
 async def test_opening_waits_for_the_servers_of_the_configuration_unless_it_is_to_return_at_once() -> None:
-    desk = held_desk()
-    async with server(desk) as url:
+    backend = held_backend()
+    async with server(backend) as url:
         settings = AUTONOMOUS.with_values(servers=servers_in(servers(slow=url))[0], accept=True)
         async with Toolcrib(settings.at_once(), memory=True) as crib:
             assert states(crib) == {"slow": "connecting"}
-        desk.ready.set()
+        backend.ready.set()
         async with Toolcrib(settings, memory=True) as crib:
             assert named(crib, "echo") == ["slow__echo"]
 
 
 async def test_a_list_from_the_cache_is_enough_and_a_call_waits_for_the_connection(tmp_path: Path) -> None:
-    desk = FakeBackend()
+    backend = FakeBackend()
     settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
-    async with server(desk) as url, Toolcrib(settings) as crib:
+    async with server(backend) as url, Toolcrib(settings) as crib:
         await crib.mount(servers(slow=url))
-    desk.ready = anyio.Event()
-    async with server(desk, urlsplit(url).port or 0), Toolcrib(settings) as crib:
+    backend.ready = anyio.Event()
+    async with server(backend, urlsplit(url).port or 0), Toolcrib(settings) as crib:
         with anyio.fail_after(settings.sources.ready_timeout / 2):
             await crib.mount(servers(slow=url))
         assert states(crib) == {"slow": "cached"}
         async with crib.session() as session:
             early = await session.call("slow__routed", {}, timeout=SOON)
             [row] = await crib.store.calls.list()
-            desk.ready.set()
+            backend.ready.set()
             late = await session.call("slow__echo", {"text": "hi"})
     assert (error(early), row.outcome, error(late)) == (("unavailable", "starting"), "unavailable", None)
-    assert [one.call.name for one in desk.seen] == ["echo"]
+    assert [one.call.name for one in backend.seen] == ["echo"]
 
 
 @pytest.mark.parametrize("key", ["ready_timeout", "first_list_timeout"])

@@ -47,7 +47,7 @@ def test_a_built_in_mode_can_be_changed_by_extending_itself() -> None:
     [
         ({"a": {"extends": "b"}, "b": {"extends": "a"}}, "modes.a.extends: these modes extend one another: a, b"),
         ({"a": {"extends": "a"}}, "modes.a.extends: these modes extend one another: a"),
-        ({"a": {"extends": "cautios"}}, "modes.a.extends: there is no mode 'cautios' to extend, only"),
+        ({"a": {"extends": "cautios"}}, "modes.a.extends: unknown mode 'cautios' to extend"),
     ],
 )
 def test_what_is_wrong_with_a_mode_is_named_with_its_key(given: dict[str, Any], reason: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from toolcrib.config import bare
@@ -25,7 +23,7 @@ async def test_a_call_of_either_era_is_recorded_with_its_client_and_its_coming_i
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    async with Toolcrib(replace(bare(), profile="flat"), memory=True) as crib:
+    async with Toolcrib(bare().with_values(profile="flat"), memory=True) as crib:
         crib.add(hello)
         async with serving(CribBackend(crib), HttpOptions(profile="flat")) as site:
             stateless = [await site.ask(call("hello")) for _ in range(2)][-1]

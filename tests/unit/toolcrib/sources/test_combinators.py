@@ -110,7 +110,7 @@ async def test_of_two_tools_with_one_name_the_first_is_used_and_the_other_is_a_p
 def test_what_a_source_has_beyond_the_contract_it_has_still_and_what_it_lacks_it_lacks() -> None:
     class Rich(ScriptedSource):
         groups = "groups"
-        offers = "offers"
+        features = "features"
 
         def files(self) -> list[str]:
             return ["/x"]
@@ -121,10 +121,12 @@ def test_what_a_source_has_beyond_the_contract_it_has_still_and_what_it_lacks_it
     rich: Any = prefixed(filtered(Rich("rich"), ["*"]), "x_")
     plain: Any = prefixed(PythonSource("plain"), "x_")
 
-    assert (rich.files(), rich.groups, rich.offers) == (["/x"], "groups", "offers")
+    assert (rich.files(), rich.groups, rich.features) == (["/x"], "groups", "features")
     assert [isinstance(rich, kind) for kind in (WithFiles, WithFeatures, WithSkills)] == [True] * 3
     assert [isinstance(plain, kind) for kind in (WithFiles, WithFeatures, WithSkills)] == [False] * 3
-    assert [hasattr(plain, name) for name in ("files", "offers", "describe", "skill_entries", "groups")] == [False] * 5
+    assert [hasattr(plain, name) for name in ("files", "features", "describe", "skill_entries", "groups")] == [
+        False
+    ] * 5
 
 
 async def test_a_derived_source_is_mounted_and_its_tools_are_called_under_their_names_here() -> None:

@@ -1,0 +1,167 @@
+"""`toolcrib` alone: one screen of clients, servers, what they cost, and what there is to do about them.
+
+No server is started: tools are those that were listed before, and the state of a server is the one that was last
+seen. The facts are kept in the cache folder with the stamps of every file that they come from (`overview_facts`
+gathers them); as long as none changed, the screen is printed from there, without loading the configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..config.places import Places, here
+from ..core.json import dumps, loads
+from ..system.private_files import replace_private
+from .output import Column, emit_json, escape, out, table
+
+__all__ = ["overview", "print_overview"]
+
+_FORMAT: Final = 1
+_FILE: Final = "overview.json"
+_CLIENTS: Final[tuple[Column, ...]] = (
+    ("CLIENT", "<"),
+    ("SERVERS", ">"),
+    ("TOOLS", ">"),
+    ("TOKENS A TURN", ">"),
+    ("STATE", "<"),
+)
+_TITLES: Final[Mapping[str, str]] = {
+    "duplicate": "duplicates",
+    "login": "logins needed",
+    "silent": "do not answer",
+    "risky": "risky",
+    "unknown": "not listed yet",
+    "entry": "broken entries",
+    "problem": "problems",
+}
+"""Kinds of findings, in the order of the screen, and their titles."""
+_SHOWN: Final = 6
+"""Findings of one kind that the screen has; `--json` has all."""
+
+
+def overview(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show clients, servers, tokens a turn, duplicates, logins needed and risky servers; offer to fix what can be.
+
+    No server is started. The same as `toolcrib` without a command.
+    """
+    print_overview(here(), as_json=as_json)
+
+
+def print_overview(places: Places, *, as_json: bool = False) -> None:
+    """Print the screen and, at a terminal, offer to connect the clients that have servers of their own."""
+    facts = _facts(places)
+    if as_json:
+        emit_json({name: value for name, value in facts.items() if name not in ("format", "stamps", "place")})
+        return
+    for line in _screen(facts):
+        out(line)
+    fixable: list[str] = facts["fixable"]
+    if not fixable:
+        return
+    command = f"toolcrib connect {' '.join(fixable)} --replace"
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        out(f"\nto fix it:  {command}   (--dry-run shows what would change)")
+        return
+    from .connect import connect  # loaded for the question only
+
+    out(f"\n{command} --dry-run")
+    connect(fixable, move=True, dry_run=True)
+    if typer.confirm("Fix it?", default=False):
+        connect(fixable, move=True)
+
+
+def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
+    """Return the lines of the screen after printing the table, which measures the terminal itself."""
+    rows = [
+        (
+            client["title"],
+            str(client["servers"]),
+            str(client["tools"]),
+            _tokens(client),
+            "connected" if client["connected"] else "not connected",
+        )
+        for client in facts["clients"]
+    ]
+    own = facts["own"]
+    rows.append(("Toolcrib itself", str(own["servers"]), str(own["tools"]), _tokens(own), _short(own["file"])))
+    table(_CLIENTS, rows)
+    lines = ["", f"tokens: {facts['tokenizer']}, of the definitions that were listed before"]
+    for kind, title in _TITLES.items():
+        found = [finding for finding in facts["findings"] if finding["kind"] == kind]
+        if not found:
+            continue
+        lines += ["", f"{title}:"]
+        for one in found[:_SHOWN]:
+            lines += _wrapped(f"  {escape(one['subject'])}: {escape(one['detail'])}")
+        lines += [f"  … {len(found) - _SHOWN} more: `toolcrib overview --json`"] if len(found) > _SHOWN else []
+    if not facts["findings"]:
+        lines += ["", "nothing to do"]
+    return [*lines, "", "`toolcrib --help` lists the commands, `toolcrib doctor` checks servers and machine"]
+
+
+def _short(file: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{file[len(home) :]}" if file.startswith(home + os.sep) else file
+
+
+def _wrapped(line: str) -> list[str]:
+    """Return `line` in lines that fit a terminal; a pipe gets it whole."""
+    if not sys.stdout.isatty():
+        return [line]
+    width = shutil.get_terminal_size().columns
+    return textwrap.wrap(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def _tokens(row: Mapping[str, Any]) -> str:
+    """Return a figure for people; one that lacks servers that were never listed says so."""
+    if row["tokens"] is None or (row["unlisted"] and not row["tools"]):
+        return "unknown"
+    mark = "" if row["exact"] else "≈"
+    return f"{mark}{row['tokens']:,}{' and more' if row['unlisted'] else ''}"
+
+
+def _facts(places: Places) -> Mapping[str, Any]:
+    """Return the facts, from the cache while nothing that they come from has changed."""
+    path = places.directories.cache / _FILE
+    place = [str(places.project), str(places.directories.config), _version()]
+    kept = _read(path)
+    if kept.get("place") == place and all(_stamp(file) == stamp for file, stamp in kept["stamps"].items()):
+        return kept
+    from .overview_facts import gather  # it loads the configuration
+
+    facts, files = gather(places)
+    fresh = {**facts, "format": _FORMAT, "place": place, "stamps": {str(file): _stamp(str(file)) for file in files}}
+    with suppress(OSError):  # the next screen takes a little longer
+        replace_private(path, dumps(fresh))
+    return fresh
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        kept: Any = loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) and kept.get("format") == _FORMAT else {}
+
+
+def _stamp(file: str) -> list[int] | None:
+    """Return what changes with the content of a file, or with the names in a folder."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return [found.st_mtime_ns, found.st_size, found.st_ino]
+
+
+def _version() -> str:
+    """Return what changes with every version and every edit of the program."""
+    return str(max(path.stat().st_mtime_ns for path in (Path(__file__), Path(__file__).with_name("overview_facts.py"))))
