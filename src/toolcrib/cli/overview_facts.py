@@ -21,7 +21,7 @@ from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolcribError
 from ..mcp.client.spec import ServerSpec
-from ..sources.mcp.cache import Cached, ListingCache
+from ..sources.mcp.tool_list import Cached, ListingCache
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import Candidate, candidates
 from .last_seen import last_seen_file, read_last_seen

@@ -18,9 +18,18 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from ..core.approval import Approval, Settlement
 from ..core.call import Call
-from ..core.permission import Answer, AnswersLater, ApprovalPending, Approver, Decision, NoApprover, Question
+from ..core.permission import (
+    Answer,
+    AnswersLater,
+    Approval,
+    ApprovalPending,
+    Approver,
+    Decision,
+    NoApprover,
+    Question,
+    Settlement,
+)
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.arguments import effective_arguments
+from ..core.call import effective_arguments
 from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
@@ -76,7 +76,7 @@ class Policy:
     def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
         """Return the decision on this tool with these arguments. Never raises: an undecidable call is denied.
 
-        It concerns the effective arguments (`core.arguments`): the same before and after filling in defaults.
+        It concerns the effective arguments (`core.call`): the same before and after filling in defaults.
         """
         try:
             arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
