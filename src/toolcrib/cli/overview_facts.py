@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -138,10 +139,9 @@ def _found_servers(gathering: _Gathering) -> list[tuple[Candidate, _Server]]:
         gathering.files += [*client.user(places), *(places.project / name for name in client.project)]
     discovery = discover(places)
     gathering.problems(discovery.problems)
-    try:
+    known: Mapping[str, Any] = {}
+    with suppress(ConfigError):  # `_own_servers` has reported it
         known = read_servers(config_files(places.directories, places.project)[0])
-    except ConfigError:
-        known = {}  # `_own_servers` has reported it
     rows = candidates(sorted(discovery.servers, key=lambda found: found.scope == "project"), known)
     pairs: list[tuple[Candidate, _Server]] = []
     for row in rows:
@@ -184,7 +184,7 @@ def _is_connected(gathering: _Gathering, client: Client, file: Path) -> bool:
     except ConfigError:
         return False  # the discovery has reported it
     raw: Any = there.get(NAME)
-    entry = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else {}
+    entry: Mapping[str, Any] = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else dict[str, Any]()
     if not is_ours(entry):
         return False
     words: Any = entry.get("command") or entry.get("cmd") or ""

@@ -179,7 +179,7 @@ def _source(found: Distribution) -> _Source | None:
     direct: dict[str, Any] = loads(text) if text else {}
     if "dir_info" not in direct:
         return None
-    folder = Path(unquote(urlsplit(direct["url"]).path)).resolve()
+    folder = Path(unquote(urlsplit(str(direct["url"])).path)).resolve()
     return _Source(folder=folder, is_editable=direct["dir_info"].get("editable") is True)
 
 
