@@ -20,8 +20,7 @@ from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Final
 
-from .core.abort import Signal
-from .core.context import Context
+from .core.context import Context, Signal
 from .core.elicitation import DISMISSED, Blank
 from .core.events import Problem
 from .core.host import SESSIONS, ApiPlace, ApiRequest, Apis, Described, Endpoint, Host, Page, Record, Records, Web
@@ -31,10 +30,8 @@ from .core.session import LOCAL
 from .core.workspace import Entry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
-from .sources.plugins.discovery import installed
-from .sources.plugins.plugin import Plugin, Services
-from .sources.python.declaration import tool
-from .sources.python.discovery import find
+from .sources.plugins.plugin import Plugin, Services, installed
+from .sources.python.declaration import find, tool
 from .workspace.git import harmless as harmless_git
 
 __all__ = [

@@ -18,8 +18,8 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from toolcrib.core.hidden_characters import escape
 from toolcrib.core.permission import Effect
+from toolcrib.core.sanitize import escape
 from toolcrib.core.tool import Kind, Tool
 from toolcrib.core.workspace import Workspace
 from toolcrib.crib import Session

@@ -18,7 +18,7 @@ from mcp import Client
 
 from contract.ways_in import TOOLCRIB, Home
 from rig import PATIENCE
-from toolcrib.core.approval import Approval, Settlement
+from toolcrib.core.permission import Approval, Settlement
 from toolcrib.store.store import Store
 
 Mode = Literal["legacy", "2026-07-28"]

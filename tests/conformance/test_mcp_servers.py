@@ -16,7 +16,7 @@ from rig import PATIENCE
 from toolcrib.core.result import ToolResult
 from toolcrib.mcp.client.handshake import Hint
 from toolcrib.mcp.client.spec import ServerSpec, Transport
-from toolcrib.sources.mcp.cache import Cached, ListingCache
+from toolcrib.sources.mcp.tool_list import Cached, ListingCache
 from toolcrib.sources.source import Listing
 
 __all__: list[str] = []

@@ -22,7 +22,7 @@ from rig import PATIENCE
 from rig.awkward import AWKWARD, CANARY
 from toolcrib import Toolcrib, tool
 from toolcrib.config import load
-from toolcrib.core.hidden_characters import is_hidden
+from toolcrib.core.sanitize import is_hidden
 
 __all__: list[str] = []
 

@@ -40,7 +40,7 @@ from toolcrib.sources.combinators import filtered, prefixed, renamed
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
-from toolcrib.sources.plugins.discovery import given
+from toolcrib.sources.plugins.plugin import given
 from toolcrib.sources.plugins.source import PluginSource
 from toolcrib.sources.python.source import PythonSource
 from toolcrib.sources.source import Listing, Source
@@ -492,6 +492,7 @@ async def test_calls_of_every_kind_leave_the_same_record(subject: Subject, crib:
             "session": "s",
             "principal": "local",
             "origin": "library",
+            "client": "",
             "tool": name,
             "requested": name,
             "decision": "allow",

@@ -11,13 +11,14 @@ from docs.documents import ARCHITECTURE, EXAMPLES, blocks
 from rig import ROOT
 
 _SECTION = re.compile(r"^## Public modules\n(?P<text>.*?)^## ", re.MULTILINE | re.DOTALL)
-_ROW = re.compile(r"^\| `(?P<module>[\w.*]+)`", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<modules>`[^|]+`) \|", re.MULTILINE)
 
 
 def _public() -> tuple[str, ...]:
     section = _SECTION.search(ARCHITECTURE.read_text("utf-8"))
     assert section is not None
-    return tuple(match["module"] for match in _ROW.finditer(section["text"]))
+    rows = [match["modules"] for match in _ROW.finditer(section["text"])]
+    return tuple(name for row in rows for name in re.findall(r"`([\w.*]+)`", row))
 
 
 def _is_public(module: str) -> bool:

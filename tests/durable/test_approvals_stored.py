@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from durable.places import Place, make_call, run_call, shared
-from toolcrib.core.approval import Approval, Settlement
+from toolcrib.core.permission import Approval, Settlement
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved_call import SavedCall, SavedSession
 from toolcrib.errors import ToolFailure

@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 import yaml
 
 from ..core.events import Problem
-from ..core.hidden_characters import escape
 from ..core.json import canonical, loads, read_json
+from ..core.sanitize import escape
 from ..core.tool import Tool
 from ..errors import ConfigError
 from .preflight import findings

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from ..core.events import Problem
-from ..core.hidden_characters import escape, is_hidden
+from ..core.sanitize import escape, is_hidden
 from ..core.tool import Tool
 from .names import fold
 

@@ -15,9 +15,8 @@ from typing import Annotated, Any, Final, cast
 import typer
 
 from ..config import Settings
-from ..core.approval import HELD, RESUMED, Approval
 from ..core.json import loads, read_json
-from ..core.permission import Answer, Verdict
+from ..core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError

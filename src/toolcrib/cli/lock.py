@@ -9,7 +9,7 @@ import typer
 
 from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
-from ..core.hidden_characters import escape
+from ..core.sanitize import escape
 from ..errors import UsageError
 from .open_crib import opened, report
 from .options import AsJson, ConfigFiles, Wait, run, settings_of

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from ..core.hidden_characters import escape, is_hidden
 from ..core.json import dumps
+from ..core.sanitize import escape, is_hidden
 
 __all__ = ["Column", "emit_json", "escape", "note", "out", "table"]
 

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -150,7 +150,8 @@ def _read(path: Path) -> Mapping[str, Any]:
         kept: Any = loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return kept if isinstance(kept, dict) and kept.get("format") == _FORMAT else {}
+    found = cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
+    return found if found.get("format") == _FORMAT else {}
 
 
 def _stamp(file: str) -> list[int] | None:

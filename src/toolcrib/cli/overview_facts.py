@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from ..catalog.preflight import findings
@@ -21,7 +22,7 @@ from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolcribError
 from ..mcp.client.spec import ServerSpec
-from ..sources.mcp.cache import Cached, ListingCache
+from ..sources.mcp.tool_list import Cached, ListingCache
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import Candidate, candidates
 from .last_seen import last_seen_file, read_last_seen
@@ -138,10 +139,9 @@ def _found_servers(gathering: _Gathering) -> list[tuple[Candidate, _Server]]:
         gathering.files += [*client.user(places), *(places.project / name for name in client.project)]
     discovery = discover(places)
     gathering.problems(discovery.problems)
-    try:
+    known: Mapping[str, Any] = {}
+    with suppress(ConfigError):  # `_own_servers` has reported it
         known = read_servers(config_files(places.directories, places.project)[0])
-    except ConfigError:
-        known = {}  # `_own_servers` has reported it
     rows = candidates(sorted(discovery.servers, key=lambda found: found.scope == "project"), known)
     pairs: list[tuple[Candidate, _Server]] = []
     for row in rows:
@@ -183,11 +183,12 @@ def _is_connected(gathering: _Gathering, client: Client, file: Path) -> bool:
         there = entries(client, read(file, limit=FOREIGN_MAX_BYTES), str(file))
     except ConfigError:
         return False  # the discovery has reported it
-    entry: Any = there.get(NAME)
-    if not isinstance(entry, Mapping) or not is_ours(entry):
+    raw: Any = there.get(NAME)
+    entry: Mapping[str, Any] = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else dict[str, Any]()
+    if not is_ours(entry):
         return False
     words: Any = entry.get("command") or entry.get("cmd") or ""
-    program = Path(str(words[0] if isinstance(words, list) else words))
+    program = Path(str(cast("list[Any]", words)[0] if isinstance(words, list) else words))
     if program.is_absolute() and not program.exists():
         again = f"`toolcrib disconnect {client.name}`, then `toolcrib connect {client.name}`"
         gathering.find("entry", client.title, f"{file} starts {program}, which does not exist: {again}")

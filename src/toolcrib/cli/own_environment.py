@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from ..config.places import Places
@@ -176,10 +176,10 @@ class _Source:
 
 def _source(found: Distribution) -> _Source | None:
     text = found.read_text("direct_url.json")
-    direct = loads(text) if text else {}
+    direct: dict[str, Any] = loads(text) if text else {}
     if "dir_info" not in direct:
         return None
-    folder = Path(unquote(urlsplit(direct["url"]).path)).resolve()
+    folder = Path(unquote(urlsplit(str(direct["url"])).path)).resolve()
     return _Source(folder=folder, is_editable=direct["dir_info"].get("editable") is True)
 
 

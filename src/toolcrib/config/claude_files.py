@@ -56,7 +56,7 @@ class FoundRule:
     file: str
     taken: bool
     note: str = ""
-    """Why it is not taken, or what is to be known of it."""
+    """Reason why it is not taken, or a remark on it."""
 
 
 def claude_files(places: Places) -> list[Path]:
@@ -85,7 +85,7 @@ def read_claude_rules(path: Path, home: str, *, wary: bool = False) -> list[Foun
 
 
 def add_rules(path: Path, rules: Iterable[FoundRule], *, write: bool = True) -> str:
-    """Put rules that were taken into our file, which is made when it is missing; return what it says then.
+    """Add the accepted rules to our file, which is made when it is missing; return its text.
 
     Rules that it has already stay as they are, comments too. Raises `ConfigError` when it cannot be changed as text.
     """
@@ -108,7 +108,7 @@ def _read_rule(effect: Effect, text: Any, file: str, home: str) -> FoundRule:
     word = text.partition("(")[0].strip()
     note = ""
     if word in _FOREIGN:
-        note = f"kept; nothing here is {word}, so that it says nothing"
+        note = f"kept; nothing here is {word}, so that it has no effect"
     elif word[:1].isupper() and word not in WORDS:
         note = f"kept; it means a tool named {word}, if there is one"
     return FoundRule(effect=effect, text=text, file=file, taken=True, note=note)
@@ -125,7 +125,7 @@ def _with_rules(text: str, effect: Effect, fresh: Sequence[str], file: str) -> s
     if listed.kind != "sequence":
         raise ConfigError("a list of rules was expected", file=f"{file}:{listed.line}", key=f"rules.{effect}")
     changed = _appended(text, listed, missing)
-    return check_edit(text, changed, ("rules", effect), file, lambda said: parse_yaml(said, file).plain())
+    return check_edit(text, changed, ("rules", effect), file, lambda edited: parse_yaml(edited, file).plain())
 
 
 def _appended(text: str, listed: Node, missing: Sequence[str]) -> str:

@@ -231,7 +231,7 @@ def _take(key: str, item: Any, done: Translated) -> None:
         done.refuse(f"a client's file cannot mark a server as trusted: {how}", key)
     elif ours is not None:
         if ours in done.value and ours != "timeout" and item not in (None, done.value[ours]):
-            done.refuse(f"says the same as another key of this entry ({ours!r})", key)
+            done.refuse(f"repeats another key of this entry ({ours!r})", key)
         done.value |= {ours: item} if item is not None else {}
     elif key in _UNUSED:
         done.unused += [key] if item not in (None, False, [], "", {}) else []
@@ -286,7 +286,7 @@ _BEARER_VARIABLES: Final = ("bearer_token_env_var", "bearerTokenEnv", "bearer_to
 
 
 def _read_type(client: str, entry: _Raw, value: dict[str, Any]) -> None:
-    """Set the transport where the key of the address says it: `url` is SSE in Gemini CLI, `httpUrl` is not."""
+    """Set the transport where the key of the address implies it: `url` is SSE in Gemini CLI, `httpUrl` is not."""
     if "httpUrl" in entry:
         value["type"] = "http"
     elif client == "gemini" and "url" in entry:

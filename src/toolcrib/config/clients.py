@@ -36,7 +36,7 @@ Format = Literal["json", "toml", "yaml"]
 
 
 _DIRECTORIES: Final = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
-"""What says where a user keeps things."""
+"""Environment variables with the user's directories."""
 
 
 def _stdio(command: str, args: list[str]) -> dict[str, Any]:
@@ -319,7 +319,7 @@ class FoundServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What was found, and which files could not be read."""
+    """Servers that were found, and files that could not be read."""
 
     servers: tuple[FoundServer, ...]
     problems: tuple[Problem, ...]

@@ -72,7 +72,7 @@ class Trust:
         self._known = self._load()
 
     def covers(self, path: Path, content: bytes) -> bool:
-        """Whether the user has confirmed that `path` says exactly `content`."""
+        """Whether the user has confirmed exactly this `content` of `path`."""
         return self._known.get(_resolved(path)) == _content_digest(content)
 
     def confirm(self, confirmed: Iterable[tuple[Path, bytes]]) -> None:

@@ -31,7 +31,7 @@ __all__ = [
 
 
 def check_edit(before: str, after: str, path: tuple[str, ...], file: str, read: Callable[[str], Any]) -> str:
-    """Return `after` if it says the same as `before` everywhere but at `path`; raises `ConfigError` if it does not."""
+    """Return `after` if it equals `before` everywhere but at `path`; raises `ConfigError` if it does not."""
     try:
         same = without(read(before), path) == without(read(after), path)
     except ConfigError:
@@ -197,7 +197,7 @@ def remove_toml(text: str, path: tuple[str, ...], name: str, file: str = "") -> 
 
 
 def _toml_end(text: str, place: int) -> int:
-    """Where the lines before `place` that say nothing, and the comments of what follows, begin."""
+    """Return the offset where blank lines before `place`, and the comments of the next table, begin."""
     lines = text[:place].splitlines(keepends=True)
     while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         place -= len(lines.pop())

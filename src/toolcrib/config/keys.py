@@ -54,10 +54,10 @@ _TOKEN_LENGTH: Final = 12
 
 
 def tool_secrets(tools: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the secrets in what the configuration says under `tools`."""
+    """Return the secrets in the section `tools`."""
     found: dict[str, None] = {}
-    for category, said in tools.items():
-        for name, text in _texts_below(said, category):
+    for category, given in tools.items():
+        for name, text in _texts_below(given, category):
             found.update(dict.fromkeys(secret_values(named=({name: text},), url=text if "://" in text else "")))
             if category == _MESSAGING and "://" in text:
                 found[text] = None

@@ -126,7 +126,7 @@ def read_apis(path: Path) -> Mapping[str, Any]:
 
 
 def add_api(path: Path, name: str, value: Mapping[str, Any]) -> bytes:
-    """Write an API into `path`, which is made when it is missing; return what it says now.
+    """Write an API into `path`, which is made when it is missing; return its content.
 
     Raises `ConfigError` when it is there already, or the file cannot be changed as text.
     """
@@ -135,7 +135,7 @@ def add_api(path: Path, name: str, value: Mapping[str, Any]) -> bytes:
 
 
 def remove_api(path: Path, name: str) -> bytes:
-    """Take the API `name` out of `path`; return what it says now. Raises `ConfigError` when it is not there."""
+    """Take the API `name` out of `path`; return its content. Raises `ConfigError` when it is not there."""
     return _write(path, remove_yaml(files.decode(files.read(path), str(path)), _PATH, name, str(path)))
 
 

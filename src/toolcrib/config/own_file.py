@@ -40,7 +40,7 @@ def read_servers(path: Path) -> Mapping[str, Any]:
 
 
 def add_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Write `servers` into `path`, which is made (mode 0600) when it is missing; return what it says now.
+    """Write `servers` into `path`, which is made (mode 0600) when it is missing; return its content.
 
     Raises `ConfigError` when one of them is there already, or the file cannot be changed as text.
     """
@@ -56,7 +56,7 @@ def add_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
 
 
 def remove_server(path: Path, name: str) -> bytes:
-    """Take the server `name` out of `path`; return what it says now. Raises `ConfigError` when it is not there."""
+    """Take the server `name` out of `path`; return its content. Raises `ConfigError` when it is not there."""
     text = files.decode(files.read(path), str(path))
     key = _servers(parse_yaml(text, str(path)))[0]
     content = remove_yaml(text, (key,), name, str(path)).encode()
@@ -65,7 +65,7 @@ def remove_server(path: Path, name: str) -> bytes:
 
 
 def set_key(path: Path, steps: tuple[str, ...], value: Any) -> bytes:
-    """Return what `path` says with another value at `steps`; nothing is written.
+    """Return the content of `path` with another value at `steps`; nothing is written.
 
     Raises `ConfigError` when the file cannot be read, or cannot be changed as text.
     """
@@ -174,7 +174,7 @@ def _indent(text: str, item: Node, file: str) -> int:
 
 
 def _checked(before: str, after: str, name: str, change: Mapping[str, Any], file: str) -> str:
-    """Return `after` if it says what `before` says and the change, and nothing else; raises `ConfigError` if not."""
+    """Return `after` if it is `before` with the change and nothing else; raises `ConfigError` if not."""
     wanted = {_name(item): item.plain() for item in _entries(before, file)} if before.strip() else {}
     wanted[name] = {**wanted.get(name, {}), **change}
     try:

@@ -1,7 +1,7 @@
 """Profiles of the user's own: under `profiles:` in our file, as files in two folders, and as a path in place of a name.
 
     profiles:
-      tiered: {core: [create_task, list_tasks]}      # changes what the built-in one says
+      tiered: {core: [create_task, list_tasks]}      # changes the built-in one
       mine: {extends: introspection, envelope: mcp}  # one of our own
 
 They are data here; the code that builds a profile reports its errors. The environment variables of the
@@ -47,7 +47,7 @@ _GATEWAY: Final = "AGENTIC_CHAT_TOOL_GATEWAY"
 
 
 def together(earlier: Mapping[str, GivenProfile], later: Mapping[str, GivenProfile]) -> dict[str, GivenProfile]:
-    """Return both; of a profile that both speak of, the later one's keys win."""
+    """Return both; of a profile in both, the later one's keys win."""
     both = dict(earlier)
     for name, given in later.items():
         before = both.get(name)
@@ -99,7 +99,7 @@ def found_profiles(directories: Directories, project: Path | None, problems: lis
 
 
 def environment_values(environ: Mapping[str, str], problems: list[Problem]) -> dict[str, Any]:
-    """Return what the variables of the seed systems say, in our keys; one that makes no sense is a problem."""
+    """Return the values of the seed systems' variables by our keys; an invalid one is a problem."""
     values: dict[str, Any] = {}
     introspection: dict[str, Any] = {}
     if _flag(environ, _DEFERRED, problems) is False:
@@ -112,9 +112,9 @@ def environment_values(environ: Mapping[str, str], problems: list[Problem]) -> d
     seconds = _seconds(environ, problems)
     if seconds is not None:
         values["approvals"] = ApprovalSettings.model_construct({"timeout"}, timeout=seconds)
-    said = {"introspection": introspection, "gateway": {"progressive": False} if gateway is False else {}}
+    given = {"introspection": introspection, "gateway": {"progressive": False} if gateway is False else {}}
     values["profiles"] = {
-        name: GivenProfile(name=name, values=keys, file="environment") for name, keys in said.items() if keys
+        name: GivenProfile(name=name, values=keys, file="environment") for name, keys in given.items() if keys
     }
     return values
 
@@ -149,7 +149,7 @@ def _readable(directories: Directories, project: Path | None, problems: list[Pro
 
 
 def _flag(environ: Mapping[str, str], name: str, problems: list[Problem]) -> bool | None:
-    """Return what a variable says; None when it is not set or says nothing that can be taken."""
+    """Return the value of a variable; None when it is not set or not valid."""
     text = environ.get(name, "").strip().lower()
     if text in _ON or text in _OFF:
         return text in _ON

@@ -115,7 +115,7 @@ class ServerEntry(Section):
     }
 
     type: Annotated[Transport, BeforeValidator(_transport)] | None = None
-    """stdio, http or sse; told by `command` and `url` where it is missing."""
+    """stdio, http or sse; without it `command` or `url` decides."""
     command: Annotated[tuple[Scalar, ...], BeforeValidator(_words)] = ()
     """A program, or a list of words."""
     args: _Strings = ()
@@ -226,7 +226,7 @@ class Entry:
     name: str
     value: object
     file: str = ""
-    """Where it stands, with the line if that is known; for messages."""
+    """File, with the line if that is known; for messages."""
     key: str = "servers"
     """The dotted path of the mapping that it stands in."""
     base: str = ""
@@ -234,7 +234,7 @@ class Entry:
     where: Callable[[Steps], str] | None = None
     """`file:line` of a path in the document; None where only `file` is known."""
     errors: tuple[ConfigError, ...] = ()
-    """What was found wrong with it so far."""
+    """Errors that were found so far."""
 
     def place(self, environ: Mapping[str, str]) -> Place:
         """Return the place of its value; variables are those of `environ`."""

@@ -178,7 +178,7 @@ def _message(kind: str, facts: Mapping[str, Any], annotation: Any, value: Any) -
 def _unknown(key: str, annotation: Any) -> str:
     model = _model_in(annotation)
     if model is not None and key in model.spellings:
-        return f"says the same as another key of this entry ({model.spellings[key]!r})"
+        return f"repeats another key of this entry ({model.spellings[key]!r})"
     return f"unknown key{did_you_mean(key, _keys(annotation))}"
 
 

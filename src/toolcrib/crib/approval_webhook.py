@@ -16,9 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from ..core.approval import Approval
 from ..core.json import dumps, read_json
-from ..core.permission import Answer, Question
+from ..core.permission import Answer, Approval, Question
 from ..errors import ToolFailure
 from ..net.client import NetLimits, WebClient, WebRequest
 from ..net.guard import Guard, NetFailure

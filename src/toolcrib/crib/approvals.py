@@ -14,10 +14,8 @@ import anyio
 from anyio import to_thread
 
 from ..config import Settings
-from ..core.approval import OPEN, Approval, ApprovalState
-from ..core.arguments import complete_arguments
-from ..core.call import Call
-from ..core.permission import Answer, ApprovalPending, Question
+from ..core.call import Call, complete_arguments
+from ..core.permission import OPEN, Answer, Approval, ApprovalPending, ApprovalState, Question
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
 from ..core.tool import Tool

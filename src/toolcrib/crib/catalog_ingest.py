@@ -20,7 +20,7 @@ from ..catalog.preflight import text_findings
 from ..catalog.registry import Registry
 from ..catalog.resources import FeatureRegistry
 from ..core.events import CatalogChanged, Problem
-from ..core.hidden_characters import escape
+from ..core.sanitize import escape
 from ..core.server_features import NO_FEATURES
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError

@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio
 
-from ..core.approval import Approval
+from ..core.permission import Approval
 
 __all__ = ["DesktopNotifier"]
 

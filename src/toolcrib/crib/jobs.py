@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from anyio import to_thread
 
 from ..config import Settings
-from ..core.approval import Approval
 from ..core.call import Call
 from ..core.context import Context, Listener
 from ..core.events import CatalogChanged
+from ..core.permission import Approval
 from ..core.result import ToolResult, Trust
 from ..core.saved_call import SavedCall
 from ..core.session import Scope, SessionState

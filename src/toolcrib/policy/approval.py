@@ -18,10 +18,22 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from ..core.approval import HELD, OPEN, Approval, ApprovalState, Settlement
 from ..core.call import Call
 from ..core.context import Progress
-from ..core.permission import Answer, AnswersLater, ApprovalPending, Approver, Decision, NoApprover, Question
+from ..core.permission import (
+    HELD,
+    OPEN,
+    Answer,
+    AnswersLater,
+    Approval,
+    ApprovalPending,
+    ApprovalState,
+    Approver,
+    Decision,
+    NoApprover,
+    Question,
+    Settlement,
+)
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure

@@ -22,8 +22,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.arguments import effective_arguments
-from ..core.call import Call
+from ..core.call import Call, effective_arguments
 from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
@@ -108,7 +107,7 @@ class Policy:
     ) -> Decision:
         """Return the decision on this tool with these arguments. Never raises: an undecidable call is denied.
 
-        It concerns the effective arguments (`core.arguments`): the same before and after filling in defaults.
+        It concerns the effective arguments (`core.call`): the same before and after filling in defaults.
         `is_unshown`: the client before us, which asks its user itself, has not shown the tool by its name.
         """
         try:

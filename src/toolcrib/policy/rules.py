@@ -53,6 +53,7 @@ from .shell.command_tools import runs_shell, scripts_of
 from .shell.pattern import ShellPattern, covering
 
 __all__ = [
+    "GivenRules",
     "Layers",
     "Mentions",
     "Rule",

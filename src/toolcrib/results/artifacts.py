@@ -522,7 +522,7 @@ def _key_of(path: Path) -> bytes:
 
 KEY: Final = "$artifact"
 _URI: Final = re.compile(re.escape(URI_PREFIX) + r"([0-9a-f]{32})")
-_references_ID: Final = re.compile(rf"(?:{re.escape(URI_PREFIX)})?([0-9a-f]{{32}})")
+_REFERENCED_ID: Final = re.compile(rf"(?:{re.escape(URI_PREFIX)})?([0-9a-f]{{32}})")
 _GIVEN: Final = frozenset({KEY, "limit", "offset", "path"})
 _TOLD: Final = frozenset({"bytes", "head", "sha256"})
 """Keys of a placeholder that return when its reader edits it; they change nothing."""
@@ -635,7 +635,7 @@ class _Expansion:
         return value
 
     async def _data(self, reference: Mapping[str, Any]) -> tuple[Artifact, bytes]:
-        name = _references_ID.fullmatch(reference[KEY])
+        name = _REFERENCED_ID.fullmatch(reference[KEY])
         if name is None:
             hint = f'It is written {{"{KEY}": "{URI_PREFIX}ID"}}, with the id from the note of a long result.'
             raise ToolFailure("invalid_arguments", f"{reference[KEY]!r} names no artifact", hint=hint)

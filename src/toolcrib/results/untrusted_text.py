@@ -10,8 +10,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, cast
 
-from ..core.hidden_characters import is_hidden
 from ..core.result import ToolResult
+from ..core.sanitize import is_hidden
 from .redact import Scanner
 
 __all__ = ["TAG", "defused", "fenced", "suspicions", "visible_json", "visible_text"]

@@ -1,26 +1,337 @@
-"""MCP over HTTP: the whole server, from binding the socket to the last answer."""
+"""MCP over HTTP: the ASGI application, its listener (uvicorn), and the server from bind to the last answer.
+
+MCP is at `/mcp` and `/mcp/{profile}`, probes at `/healthz` and `/readyz`. The listener limits the headers of a request
+in size and time, and leaves signals to the caller.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import re
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Protocol
 
 import anyio
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..config.sections import TokenSpec
+from ..core.json import dumps
+from ..errors import UsageError
+from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
 from ..mcp.server.backend import Backend
+from ..mcp.server.http_endpoint import CLOSE, RETRY, VERSION_HEADER, Arrival, HttpEndpoint
+from ..mcp.server.http_messages import (
+    EventStream,
+    Receive,
+    Refusal,
+    Send,
+    accepts_stream,
+    linger,
+    send_json,
+    send_status,
+)
 from ..mcp.server.service import Service, ServiceLimits
-from .app import HttpRoute, McpApp
+from ..mcp.server.session_table import SESSION_HEADER, SessionTable
 from .auth import Authority
-from .listener import Listener, bind
-from .request_limits import RequestLimits
+from .request_limits import RequestLimits, instance_of
 
-__all__ = ["HttpOptions", "MakeRoute", "serve_http"]
+__all__ = ["HttpOptions", "HttpRoute", "Listener", "MakeRoute", "McpApp", "bind", "serve_http"]
+
+_HEADER_BYTES: Final = 32 * 1024
+
+
+class _Protocol(HttpToolsProtocol):
+    """Closes connections that send their headers too slowly, and answers 431 when there are too many."""
+
+    patience = 10.0
+    """Seconds from the start of a connection, or of a further request on it, to the end of the headers."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._in_headers = False
+        self._header_bytes = 0
+        self._header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._header_timer = self.loop.call_later(self.patience, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_headers:
+            self._header_bytes += len(data)
+            if self._header_bytes > _HEADER_BYTES and not self.transport.is_closing():
+                head = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+                self.transport.write(head + b"content-length: 0\r\nconnection: close\r\n\r\n")
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._header_bytes = 0
+        self._in_headers = True
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.patience, self.timeout_keep_alive_handler)
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_headers = False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+
+class Listener(uvicorn.Server):
+    """Serves an ASGI application on a bound socket until `stop`, telling when it has begun."""
+
+    def __init__(self, application: Any, *, begun: Callable[[], None], drain: float, patience: float) -> None:
+        """`drain` is how many seconds open connections get at the end before their work is cancelled.
+
+        `patience` is how many seconds a client may take for the headers of a request.
+        """
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=type("Protocol", (_Protocol,), {"patience": patience}),
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=65,
+            )
+        )
+        self._begun = begun
+        self._drain = drain
+        self._stopping = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and notify the waiter."""
+        await super().startup(sockets)
+        self._begun()
+
+    def stop(self) -> None:
+        """Take no more connections and let `serve` return."""
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Wait for the stop; uvicorn's own loop looks ten times a second."""
+        await self.on_tick(0)
+        try:
+            await self._stopping.wait()
+        except BaseException:
+            self._cut()
+            raise
+
+    def _cut(self) -> None:
+        """Close everything at once, after the server was cancelled."""
+        for server in self.servers:
+            server.close()
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()
+        for task in tuple(self.server_state.tasks):
+            task.cancel()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close listeners and idle connections, give requests the time of the drain, then cut them."""
+        for server in self.servers:
+            server.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+        if tasks := set(self.server_state.tasks):
+            _, late = await asyncio.wait(tasks, timeout=self._drain)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=self._drain)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals alone: uvicorn would raise them again at the end, before anything else is cleaned up."""
+        yield
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises `UsageError` when the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+    return listener
+
+
+_logger = logging.getLogger(__name__)
+
+_PATH: Final = re.compile(r"/mcp(?:/(?P<profile>[a-z0-9_-]{1,64}))?/?")
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
+_SWEEP_SECONDS: Final = 30.0
+
+
+class HttpRoute(Protocol):
+    """ASGI application with paths of its own beside MCP's, brought by a slice."""
+
+    def serves(self, path: str) -> bool:
+        """Whether the path belongs to this route."""
+        ...
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer a request for one of its paths."""
+        ...
+
+
+class McpApp:
+    """The ASGI application. Works while its service is open; `sessions` are those of the handshake era."""
+
+    def __init__(self, service: Service, edge: RequestLimits, routes: Iterable[HttpRoute] = ()) -> None:
+        self._service = service
+        self._routes = tuple(routes)
+        self._edge = edge
+        self.sessions = SessionTable(service)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
+        for route in self._routes:
+            if route.serves(scope["path"]):
+                await route(scope, receive, send)
+                return
+        try:
+            match = _PATH.fullmatch(scope["path"])
+            if match is None:
+                await self._watched(scope["path"], send)
+                return
+            caller, headers = self._edge.admit(scope["headers"])
+            profile = match["profile"] or self._service.profile
+            arrival = Arrival(
+                principal=caller.principal,
+                instance=instance_of(caller, headers),
+                profile=profile,
+                headers=headers,
+                receive=receive,
+                send=send,
+            )
+            await self._mcp(scope["method"], arrival)
+        except Refusal as refusal:
+            body = error_message(None, RpcError(refusal.code, refusal.message))
+            if refusal.status == 413:
+                await send_json(send, body, status=413, headers=refusal.headers, more=True)
+                await linger(receive)
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await send_json(send, body, status=refusal.status, headers=refusal.headers)
+        except Exception:
+            _logger.exception("a %s of %s failed", scope["method"], scope["path"][:200])
+            body = error_message(None, RpcError(INTERNAL_ERROR, "Internal error"))
+            with suppress(RuntimeError):  # the server's word for a response that has begun: it closes the connection
+                await send_json(send, body, status=500)
+
+    async def sweep(self) -> None:
+        """Forget idle sessions and conversations, until cancelled."""
+        while True:
+            await anyio.sleep(_SWEEP_SECONDS)
+            self.sessions.sweep()
+            self._service.sessions.sweep()
+
+    async def _watched(self, path: str, send: Send) -> None:
+        if path == "/healthz":
+            await send_json(send, b'{"status":"ok"}')
+        elif path == "/readyz":
+            answer = await self._readiness()
+            await send_json(send, dumps(answer), status=200 if answer["status"] == "ready" else 503)
+        else:
+            raise Refusal(404, "Not found: MCP is served at /mcp")
+
+    async def _readiness(self) -> Mapping[str, Any]:
+        """Return the body of `/readyz`: names of failing parts.
+
+        Their reasons are in the log, since the page is public.
+        """
+        if self._service.stopping.is_set():
+            return {"status": "stopping"}
+        if failing := await self._service.failing():
+            return {"status": "unavailable", "failed": sorted(failing)}
+        return {"status": "ready" if self._service.is_ready else "starting"}
+
+    async def _mcp(self, method: str, arrival: Arrival) -> None:
+        version = arrival.headers.get(VERSION_HEADER)
+        if method == "POST":
+            await HttpEndpoint(self._service, self.sessions, arrival).serve()
+        elif method not in ("GET", "DELETE") or version in _MODERN:
+            allowed = b"POST" if version in _MODERN else b"GET, POST, DELETE"
+            raise Refusal(405, "Method not allowed", headers=[(b"allow", allowed)])
+        elif version is not None and version not in _HANDSHAKE:
+            raise Refusal(400, "Bad request: MCP-Protocol-Version names a revision that is not served")
+        elif method == "GET":
+            await self._listen(arrival)
+        else:
+            self.sessions.close(self.sessions.find(arrival.headers, arrival.principal, arrival.instance))
+            await send_status(arrival.send, 204)
+
+    async def _listen(self, arrival: Arrival) -> None:
+        """Serve the stream of a session for what belongs to no request. A second one takes the place of the first."""
+        headers, service = arrival.headers, self._service
+        if not accepts_stream(headers.get(b"accept", b"")):
+            raise Refusal(406, "Not acceptable: the client must accept text/event-stream")
+        session = self.sessions.find(headers, arrival.principal, arrival.instance)
+        if service.stopping.is_set():
+            raise Refusal(503, "Shutting down", headers=[RETRY, CLOSE])
+        stream = EventStream(arrival.send, [(SESSION_HEADER, headers[SESSION_HEADER])])
+
+        def end_at_stop() -> None:
+            if service.stopping.is_set():
+                stream.end()
+
+        async def watch() -> None:
+            while not stream.finished.is_set() and (await arrival.receive())["type"] != "http.disconnect":
+                pass
+            stream.end()
+
+        with _streaming(service):
+            unlisten = session.listen(stream.put, stream.end)
+            unsubscribe = service.subscribe(end_at_stop)
+            service.spawn(watch)
+            try:
+                await stream.run()
+            finally:
+                unlisten()
+                unsubscribe()
+
+
+@contextmanager
+def _streaming(service: Service) -> Generator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(service.streaming())
+        except RpcError as error:
+            raise Refusal(503, error.message, headers=[RETRY]) from None
+        yield
+
 
 MakeRoute = Callable[[RequestLimits, float], HttpRoute]
 """Makes a route of the checks that every request passes, and the seconds that a body may take to arrive."""

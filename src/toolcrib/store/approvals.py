@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from ..core.approval import HELD, OPEN, RESUMED, Approval, ApprovalState, Settlement
+from ..core.permission import HELD, OPEN, RESUMED, Approval, ApprovalState, Settlement
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
 from ..errors import ToolFailure

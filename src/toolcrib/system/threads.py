@@ -16,7 +16,7 @@ import anyio
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from ..core.abort import Signal
+from ..core.context import Signal
 
 __all__ = ["Threads"]
 

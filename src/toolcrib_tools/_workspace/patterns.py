@@ -74,7 +74,7 @@ def quoted(text: str) -> str:
     return escaped
 
 
-_globs_LONGEST: Final = 1_000
+_GLOBS_LONGEST: Final = 1_000
 """Characters of one pattern."""
 
 
@@ -103,7 +103,7 @@ def parse_glob(pattern: str, *, any_case: bool = False) -> Glob:
     excludes = pattern.startswith("!")
     body = pattern[1:] if excludes else pattern
     body = body.removeprefix("./") if "/" in body.removeprefix("./") else body
-    if not body.strip("/") or len(body) > _globs_LONGEST:
+    if not body.strip("/") or len(body) > _GLOBS_LONGEST:
         raise ToolFailure("invalid_arguments", f"{pattern[:80]!r} is not a pattern of paths", hint='such as "**/*.py"')
     anchored = body.startswith(("/", "./"))
     inner = body.removeprefix("./").lstrip("/")

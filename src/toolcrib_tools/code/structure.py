@@ -318,7 +318,7 @@ _NOTE: Final = 400
 _LINES: Final = 12
 """Lines shown of one match."""
 _BATCH: Final = 32
-_structure_LONGEST: Final = 300
+_STRUCTURE_LONGEST: Final = 300
 
 
 @dataclass(slots=True, kw_only=True)
@@ -372,14 +372,14 @@ class _Search:
     def _block(self, path: str, lines: Sequence[str], one: Match) -> str:
         last = min(one.last_row, one.row + _LINES - 1)
         shown = [
-            f"{path}-{row + 1}-{lines[row][:_structure_LONGEST]}"
+            f"{path}-{row + 1}-{lines[row][:_STRUCTURE_LONGEST]}"
             for row in range(max(0, one.row - self.context), one.row)
         ]
-        shown += [f"{path}:{row + 1}:{lines[row][:_structure_LONGEST]}" for row in range(one.row, last + 1)]
+        shown += [f"{path}:{row + 1}:{lines[row][:_STRUCTURE_LONGEST]}" for row in range(one.row, last + 1)]
         if last < one.last_row:
             shown.append(f"  … to line {one.last_row + 1}")
         below = range(one.last_row + 1, min(one.last_row + 1 + self.context, len(lines)))
-        shown += [f"{path}-{row + 1}-{lines[row][:_structure_LONGEST]}" for row in below]
+        shown += [f"{path}-{row + 1}-{lines[row][:_STRUCTURE_LONGEST]}" for row in below]
         shown += [f"  {name} = {' '.join(value.split())}" for name, value in one.holes]
         return "\n".join(shown)
 

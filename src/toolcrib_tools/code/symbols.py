@@ -122,7 +122,7 @@ def line_of(path: str, symbol: Symbol) -> str:
     return line if symbol.signature == symbol.name else f"{line}: {symbol.signature}"
 
 
-_references_NOTE: Final = 400
+_REFERENCES_NOTE: Final = 400
 _BATCH: Final = 64
 _NAME: Final = re.compile(r"[^\W\d][\w$]*")
 _KINDS: Final = ("definition", "import", "write", "call", "use")
@@ -235,7 +235,7 @@ async def find_references(
         batch = list(zip(some, contents, strict=True))
         await to_thread.run_sync(places.take, batch, abandon_on_cancel=True)
     return _format_places(
-        places, symbol, file, max_results, room=room_of(ctx.result_bytes, _references_NOTE), is_whole=is_whole
+        places, symbol, file, max_results, room=room_of(ctx.result_bytes, _REFERENCES_NOTE), is_whole=is_whole
     )
 
 

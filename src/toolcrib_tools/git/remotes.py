@@ -301,7 +301,7 @@ def _failure(verb: str, name: str, done: GitOutput) -> ToolFailure:
     return ToolFailure("tool_error", f"git {verb} with {name} failed: {message[-1000:]}", hint=hint)
 
 
-_publish_SECONDS: Final = 330
+_PUBLISH_SECONDS: Final = 330
 """Time limit of a call: fetching a large repository is slow."""
 _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
@@ -314,7 +314,7 @@ _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
     approval="mode",
     needs=["workspace"],
     locks=["repo"],
-    timeout=_publish_SECONDS,
+    timeout=_PUBLISH_SECONDS,
     traits=["outbound"],
     tags=["git", "publish", "upload", "remote"],
     examples=[{}, {"branch": "feature/login", "set_upstream": True}],
@@ -351,7 +351,7 @@ async def git_push(
     idempotent=True,
     needs=["workspace"],
     locks=["repo"],
-    timeout=_publish_SECONDS,
+    timeout=_PUBLISH_SECONDS,
     tags=["git", "update", "download", "remote", "sync"],
     examples=[{}, {"branch": "main", "rebase": True}],
     policy={"edge_cases": ["With conflicts nothing is merged, and the files are named."]},
@@ -400,7 +400,7 @@ async def _rebase(repository: Repository, commit: str) -> None:
     idempotent=False,
     needs=["workspace"],
     locks=["repo"],
-    timeout=_publish_SECONDS,
+    timeout=_PUBLISH_SECONDS,
     traits=["outbound"],
     tags=["git", "github", "pull request", "review"],
     examples=[{"title": "Fix the login of new users", "body": "Closes #12.", "base": "main"}],

@@ -35,7 +35,7 @@ __all__ = [
 
 _HERE: Final = Path(__file__).parent
 _LIBRARY: Final = "ipykernel"
-_kernels_KEY: Final = "tools.notebook.python"
+_KERNELS_KEY: Final = "tools.notebook.python"
 NEEDED: Final = "the operator can install the extra `notebook`"
 _NO_GPU: Final = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 
@@ -89,7 +89,7 @@ def command_of(ctx: Context, interpreter: Interpreter, *words: str, gpu: bool = 
 def _configured_interpreter(ctx: Context, named: object) -> Interpreter:
     program = Path(named).expanduser() if isinstance(named, str) else Path()
     if not program.is_absolute() or not program.is_file():
-        raise ToolFailure("unavailable", f"the setting {_kernels_KEY} names no program by its whole path: {named!r}")
+        raise ToolFailure("unavailable", f"the setting {_KERNELS_KEY} names no program by its whole path: {named!r}")
     if any(program.is_relative_to(root) for root in workspace_of(ctx).roots):
         return Interpreter(program=program, readable=())  # it may lead anywhere: commands can change it
     real, own = program.resolve(), program.parent.parent
@@ -102,7 +102,7 @@ def _beside(ctx: Context, places: list[Path]) -> tuple[Path, ...]:
     shown = (Path("/usr"), *workspace_of(ctx).roots)
     beside = [place for place in places if not any(place.is_relative_to(folder) for folder in shown)]
     if broad := next((place for place in beside if Path.home().is_relative_to(place)), None):
-        hint = f"name one of a virtual environment in the setting {_kernels_KEY}"
+        hint = f"name one of a virtual environment in the setting {_KERNELS_KEY}"
         raise ToolFailure("unavailable", f"this Python would show commands all of {broad}", hint=hint)
     return tuple(beside)
 

@@ -298,7 +298,7 @@ PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
     "spectacle": ("-n", "-b", "-f", "-o", _FILE),
 }
 """Arguments by program: for the compositors of wlroots, for GNOME, for KDE."""
-_wayland_SECONDS: Final = 30.0
+_WAYLAND_SECONDS: Final = 30.0
 _REASON_CHARACTERS: Final = 500
 """Characters of what a program says that fails."""
 
@@ -360,10 +360,10 @@ def _by_program(program: str) -> bytes:
         words = [program, *(word.replace(_FILE, str(file)) for word in PROGRAMS[name])]
         try:
             ended = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_wayland_SECONDS, check=False
+                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_WAYLAND_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            raise ToolFailure("timeout", f"{name} did not answer within {_wayland_SECONDS:.0f} s") from None
+            raise ToolFailure("timeout", f"{name} did not answer within {_WAYLAND_SECONDS:.0f} s") from None
         except OSError as error:
             raise ToolFailure("tool_error", f"{name} cannot be run: {error.strerror}") from None
         if ended.returncode or not file.exists():

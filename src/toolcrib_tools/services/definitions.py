@@ -239,7 +239,7 @@ def _answer(given: object) -> dict[str, Any]:
     return {"description": fields.get("description", ""), "content": {kind: {"schema": fields["schema"]}}}
 
 
-_discovery_MOST: Final = 64 << 20
+_DISCOVERY_MOST: Final = 64 << 20
 """Bytes; the largest public description has 14 MB."""
 _PROBLEMS: Final = 10
 _TAGS: Final = 30
@@ -341,7 +341,7 @@ async def _read(ctx: Context, source: str) -> tuple[bytes, str]:
         raise ToolFailure("invalid_arguments", f"source: {source!r}: {what}; give an http(s) URL or a path")
     workspace = workspace_of(ctx)
     await file_at(workspace, source)
-    return await workspace.read(source, limit=_discovery_MOST), source
+    return await workspace.read(source, limit=_DISCOVERY_MOST), source
 
 
 def _better(failure: ToolFailure, data: bytes, named: tuple[str, str]) -> ToolFailure:

@@ -67,7 +67,7 @@ def _key(target: str, sent: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps([target, sorted(sent.items())]).encode()).hexdigest()
 
 
-_fetching_MOST_CHARACTERS: Final = 200_000
+_FETCHING_MOST_CHARACTERS: Final = 200_000
 _CHARACTERS: Final = 20_000
 _MOST_HTML: Final = 4_000_000
 _NOTE: Final = 700
@@ -121,7 +121,7 @@ async def web_fetch(
     prefer_language: Annotated[str, Field(pattern=r"^([A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3})?$")] = "",
     allow_redirects: bool = True,
     offset: Annotated[int, Field(ge=0)] = 0,
-    limit: Annotated[int, Field(ge=1, le=_fetching_MOST_CHARACTERS)] = _CHARACTERS,
+    limit: Annotated[int, Field(ge=1, le=_FETCHING_MOST_CHARACTERS)] = _CHARACTERS,
     max_html_chars: Annotated[int, Field(ge=1_000, le=_MOST_HTML)] = _MOST_HTML,
     timeout_seconds: Seconds = 30,
     no_cache: bool = False,
@@ -266,7 +266,7 @@ class _Pages:
 
 Encoding = Literal["auto", "json", "form", "text"]
 
-_post_MOST: Final = 1_000_000
+_POST_MOST: Final = 1_000_000
 """Bytes of a body."""
 
 
@@ -337,8 +337,8 @@ def content_of(data: object, encoding: Encoding, where: str = "data") -> tuple[s
     else:
         kind, text = "application/json", json.dumps(data, ensure_ascii=False)
     content = text.encode("utf-8", "replace")
-    if len(content) > _post_MOST:
-        raise ToolFailure("too_large", f"{where}: {len(content):,} bytes; at most {_post_MOST:,} are sent")
+    if len(content) > _POST_MOST:
+        raise ToolFailure("too_large", f"{where}: {len(content):,} bytes; at most {_POST_MOST:,} are sent")
     return kind, content
 
 

@@ -133,7 +133,7 @@ def _words(value: object) -> str:
 
 Mode = Literal["auto", "markdown", "reader", "text", "links", "structured", "raw"]
 
-_reading_MOST: Final = 4_000_000
+_READING_MOST: Final = 4_000_000
 """Characters of HTML that are read; a parse takes about 20 times as much memory."""
 _MOST_LINKS: Final = 2_000
 _EXTRA: Final = "web"
@@ -173,7 +173,7 @@ class ReadOptions:
     """The main text without Markdown."""
     parts: tuple[Part, ...] = ()
     """Parts for mode structured; all if empty."""
-    most: int = _reading_MOST
+    most: int = _READING_MOST
     """Characters of HTML that are read."""
 
 
@@ -183,7 +183,7 @@ def read_html(html: str, url: str, wanted: ReadOptions) -> Readable:
     Raises `ToolFailure`: the extra is missing, the selector is none or finds nothing, there is no main text.
     """
     engine = optional("trafilatura", _EXTRA)
-    most, mode = min(wanted.most, _reading_MOST), wanted.mode
+    most, mode = min(wanted.most, _READING_MOST), wanted.mode
     notes = [f"only the first {most:,} characters of the page were read"] if len(html) > most else []
     tree = _parsed(html[:most])
     if tree is None:

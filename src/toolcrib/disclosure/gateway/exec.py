@@ -2,24 +2,31 @@
 
 `unwrap` accepts the meta-tool's own arguments (op, args, idempotency_key, dry_run) in every shape that models send;
 `read` finds the tool of the op, gives arguments the tool's own names, and notes options without effect on a read.
+
+`tool_batch`: several helps and calls in one round trip, each through the pipeline.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
+
+import anyio
 
 from ...core.call import Call
 from ...core.json import read_json
+from ...core.result import ToolError, ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
-from ..base import Unwrapped, VisibleCatalog
+from ..base import Unwrapped, VerbContext, VisibleCatalog, answer
+from ..meta_tools import SOURCE
 from ..ops import parts_of
 from .op_paths import nearest_paths
 
-__all__ = ["MAX_KEY", "read", "unwrap"]
+__all__ = ["MAX_KEY", "MAX_OPS", "read", "run_batch", "unwrap"]
 
 MAX_KEY: Final = 255
 """Characters of an idempotency key."""
@@ -282,3 +289,71 @@ def _wrong(shown: str, fields: list[dict[str, Any]]) -> ToolFailure:
         hint=f'for example {shown}({{"op": "<group>.<entity>.<action>", "args": {{}}}})',
         details={"field_errors": fields},
     )
+
+
+MAX_OPS: Final = 50
+"""Entries of one batch."""
+
+
+async def run_batch(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    """Run `tool_batch`: one result an entry, in the order of the entries.
+
+    `sequential` starts an entry when the one before has ended, `parallel` all at once, up to the profile's limit. A
+    failed entry leaves the others alone, and makes the whole a failure that carries all results.
+    """
+    entries = cast("list[Mapping[str, Any]]", arguments["ops"])
+    results: dict[int, dict[str, Any]] = {}
+    trusts: set[str] = set()
+    at_once = scene.profile.parallel or math.inf
+    places = anyio.CapacityLimiter(1 if arguments["mode"] == "sequential" else at_once)
+
+    async def one(number: int, entry: Mapping[str, Any]) -> None:
+        async with places:
+            results[number], trust = await _run(scene, entry, context)
+            trusts.add(trust)
+
+    if arguments["mode"] == "sequential":
+        for number, entry in enumerate(entries):
+            await one(number, entry)
+    else:
+        async with anyio.create_task_group() as group:
+            for number, entry in enumerate(entries):
+                group.start_soon(one, number, entry)
+    summed = _summed([results[number] for number in range(len(entries))])
+    return summed.with_meta(source=SOURCE, trust="untrusted") if "untrusted" in trusts else summed
+
+
+def _summed(results: list[dict[str, Any]]) -> ToolResult:
+    failed = sum(not result["ok"] for result in results)
+    summary = {"total": len(results), "succeeded": len(results) - failed, "failed": failed}
+    outcome = answer({"ok": not failed, "summary": summary, "results": results})
+    if not failed:
+        return outcome
+    error = ToolError(code="tool_error", message=f"{failed} of {len(results)} ops failed", details=summary)
+    return replace(outcome, error=error)
+
+
+async def _run(scene: VisibleCatalog, entry: Mapping[str, Any], context: VerbContext) -> tuple[dict[str, Any], str]:
+    """Return the outcome of an entry, and its trust."""
+    verbs = scene.profile.verbs
+    values = {name: value for name, value in entry.items() if name != "type"}
+    result = await context.run(verbs[entry["type"]], values)
+    trust = str(result.meta.get("trust", ""))
+    if entry["type"] == "help":
+        body, path = _body(result), entry.get("path", "")
+        if result.error is None:
+            return {"type": "help", "path": path, "ok": True, "result": body}, trust
+        return {"type": "help", "path": path, "ok": False, "error": body.get("error", body)}, trust
+    if result.input_required is not None:
+        message = "the tool asks for input first: run it alone"
+        error = {"code": "INTERNAL", "message": message, "help_path": entry["op"]}
+        return {"type": "exec", "op": entry["op"], "ok": False, "error": error}, trust
+    return {"type": "exec", **_body(result)}, trust
+
+
+def _body(result: ToolResult) -> dict[str, Any]:
+    """Return a result in the words of the envelope; one that was too long for them as the text that is left of it."""
+    body = result.structured_content
+    if isinstance(body, dict):
+        return cast("dict[str, Any]", body)
+    return {"ok": result.error is None, "result": result.text}

@@ -10,8 +10,7 @@ from ...core.tool import Annotations
 from .. import meta_tools
 from ..base import Strategy, Verb, View, VisibleCatalog, as_object
 from ..ops import parts_of
-from .batch import MAX_OPS, run_batch
-from .exec import MAX_KEY, read, unwrap
+from .exec import MAX_KEY, MAX_OPS, read, run_batch, unwrap
 from .help import run_help, sample_op
 from .op_paths import Tree
 

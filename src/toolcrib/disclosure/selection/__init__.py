@@ -8,8 +8,7 @@
 request.
 """
 
-from .routing import Candidate, Route, route
-from .selector import Selection, select
+from .selector import Candidate, Route, Selection, route, select
 from .state import SelectionState
 from .strategy import STRATEGY
 

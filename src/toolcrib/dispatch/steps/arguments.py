@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from ...core.arguments import complete_arguments
-from ...core.call import Call
+from ...core.call import Call, complete_arguments
 from ...core.json import dumps
 from ...core.schema import FieldError, repair
 from ...core.tool import Tool

@@ -13,9 +13,8 @@ from typing import Final
 
 import anyio
 
-from ...core.abort import Signal
 from ...core.call import Call
-from ...core.context import Context
+from ...core.context import Context, Signal
 from ...core.elicitation import Elicitor
 from ...core.host import Host
 from ...core.permission import Effect
@@ -27,9 +26,7 @@ from ...sources.source import Source
 from ...sources.startup import still_starting
 from ...store.calls import Calls
 from ..client_output import RedactedPeers
-from ..deadline import Deadlines, allowed_time
-from ..locks import Locks, lock_keys
-from ..loop_watchdog import Lag
+from ..running_calls import Deadlines, Lag, Locks, allowed_time, lock_keys
 
 __all__ = ["Execute"]
 

@@ -21,8 +21,8 @@ from ...disclosure.base import View, VisibleCatalog
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
 from ...sources.startup import still_starting
-from ..deadline import allowed_time
 from ..pipeline import Refused
+from ..running_calls import allowed_time
 
 __all__ = ["Resolve", "Surroundings", "definition_changed"]
 

@@ -109,7 +109,7 @@ def _split(url: str) -> SplitResult | None:
     return parts
 
 
-_challenge_LONGEST: Final = 8192
+_LONGEST_CHALLENGE: Final = 8192
 """Characters of a header that are looked at."""
 
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -134,7 +134,7 @@ class Challenge:
 
 def bearer_challenge(header: str) -> Challenge | None:
     """Return the first `Bearer` challenge of a header, which may hold several; None without one."""
-    text, place, scheme = header[:_challenge_LONGEST], 0, ""
+    text, place, scheme = header[:_LONGEST_CHALLENGE], 0, ""
     found: dict[str, str] | None = None
     while (place := _after_gap(text, place)) < len(text):
         if scheme and (parameter := _PARAMETER.match(text, place)):

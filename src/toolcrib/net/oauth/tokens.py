@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
-from ...core.hidden_characters import escape
 from ...core.json import dumps, read_json
+from ...core.sanitize import escape
 from ...errors import ToolFailure
 from ..client import WebClient, WebRequest
 from .login import Client, Login, Tokens, scopes_in

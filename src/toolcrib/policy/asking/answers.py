@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import anyio
 
-from ...core.approval import Approval
-from ...core.permission import Answer
+from ...core.permission import Answer, Approval
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ..destructive_commands import irrecoverable

@@ -12,11 +12,10 @@ from typing import Any, Final, cast, get_args
 
 from anyio import to_thread
 
-from ...core.approval import Approval
 from ...core.call import Call
-from ...core.hidden_characters import escape, is_hidden
 from ...core.json import canonical, dumps, loads
-from ...core.permission import Decision, Question, Verdict
+from ...core.permission import Approval, Decision, Question, Verdict
+from ...core.sanitize import escape, is_hidden
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ..shell.grammar import read_script

@@ -45,8 +45,7 @@ from ...system.tasks import Background
 from ...telemetry.hops import hop
 from ..source import Listing, Publish
 from ..startup import still_starting
-from .cache import Cached, ListingCache
-from .tool_list import build_listing, same
+from .tool_list import Cached, ListingCache, build_listing, same
 
 __all__ = ["McpSource"]
 

@@ -29,8 +29,7 @@ from ...system.file_watch import POLL_SECONDS, stamps, watch
 from ...system.tasks import Background
 from ..source import Listing, Publish
 from .auth import Credentials, completed, sent_by
-from .cache import ApiCache
-from .convert import Api, Picks, convert
+from .convert import Api, ApiCache, Picks, convert
 from .description import base_url_of, digest_of, fetch, is_url, mapping, parse, placed, shown
 from .request import Draft, Operation, draft
 from .response import result_of

@@ -20,8 +20,7 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..source import Listing, Publish
-from .discovery import FoundPlugin
-from .plugin import Plugin, Services
+from .plugin import FoundPlugin, Plugin, Services
 
 __all__ = ["Functions", "PluginSource"]
 

@@ -29,8 +29,7 @@ from ...errors import ToolFailure, UsageError
 from ...system.threads import Threads
 from ..function_run import Body, body_of, is_stream
 from ..source import Amendment, Listing, Publish
-from .declaration import Declaration, ToolOptions, declaration_of
-from .discovery import FoundFunction, find
+from .declaration import Declaration, FoundFunction, ToolOptions, declaration_of, find
 
 if TYPE_CHECKING:
     from .signature import Signature

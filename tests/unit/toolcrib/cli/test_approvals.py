@@ -19,7 +19,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE
-from toolcrib.core.approval import Approval
+from toolcrib.core.permission import Approval
 from toolcrib.core.saved_call import SavedCall, SavedSession
 from toolcrib.store.store import Store
 from unit.toolcrib.cli.conftest import User

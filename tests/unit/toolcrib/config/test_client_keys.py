@@ -136,7 +136,7 @@ def test_a_key_without_effect_is_reported_once_a_file_and_stops_nothing(tmp_path
         ),
         ({**STDIO, "trusted": True}, "trusted: a client's file cannot mark a server as trusted"),
         ({**HTTP, "oauth": {"clientid": "us"}}, "oauth.clientid: unknown key"),
-        ({**STDIO, "disabledTools": ["a"], "excludeTools": ["b"]}, "excludeTools: says the same as another key"),
+        ({**STDIO, "disabledTools": ["a"], "excludeTools": ["b"]}, "excludeTools: repeats another key"),
         ({**STDIO, "timeout": {"start": 3}}, "timeout.start: unknown key"),
         ({**STDIO, "env_vars": [3]}, "env_vars: the name of an environment variable was expected"),
     ],

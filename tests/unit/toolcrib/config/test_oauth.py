@@ -53,7 +53,7 @@ def test_auth_says_how_to_log_in(auth: Any, meant: OAuthSpec | None) -> None:
         ({"type": "bearer"}, "auth.type: one of oauth, none was expected"),
         ({"type": "none", "client_id": "us"}, "auth.client_id: has no effect with `type: none`"),
         ({"cliant_id": "us"}, "auth.cliant_id: unknown key; did you mean 'client_id'?"),
-        ({"client_id": "us", "clientId": "us"}, "says the same as another key"),
+        ({"client_id": "us", "clientId": "us"}, "repeats another key"),
         ({"client_secret": "x"}, "auth.client_secret: has no effect without `client_id`"),
         ({"client_id": "us", "client_auth": "post"}, "auth.client_auth: post needs `client_secret`"),
         ({"client_id": "us", "client_auth": "magic"}, "auth.client_auth: one of none, basic, post"),

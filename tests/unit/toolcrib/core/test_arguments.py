@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.core.arguments import canonical_arguments, complete_arguments, effective_arguments
+from toolcrib.core.call import canonical_arguments, complete_arguments, effective_arguments
 from toolcrib.core.json import canonical
 from toolcrib.core.tool import Tool
 

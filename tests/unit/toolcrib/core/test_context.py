@@ -10,8 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from toolcrib.core.abort import Signal
-from toolcrib.core.context import Context, Output, Progress
+from toolcrib.core.context import Context, Output, Progress, Signal
 from toolcrib.core.elicitation import DISMISSED, Clarification
 from toolcrib.core.session import Runtime
 from toolcrib.errors import ToolFailure

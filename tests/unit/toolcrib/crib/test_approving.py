@@ -16,9 +16,8 @@ import pytest
 
 from rig import eventually
 from toolcrib.config import Settings, bare
-from toolcrib.core.approval import Approval
 from toolcrib.core.context import Context
-from toolcrib.core.permission import Answer, Verdict
+from toolcrib.core.permission import Answer, Approval, Verdict
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Execution, Tool

@@ -13,8 +13,7 @@ import pytest
 
 from toolcrib import Answer, Context, Session, Toolcrib, ToolFailure, ToolResult, tool
 from toolcrib.config import Settings, bare
-from toolcrib.core.approval import Approval, Settlement
-from toolcrib.core.permission import Verdict
+from toolcrib.core.permission import Approval, Settlement, Verdict
 from toolcrib.crib import PendingApproval, defer_approval, pending_approval
 from toolcrib.policy.asking.settings import ApprovalSettings
 from toolcrib.testing import RecordingApprover

@@ -15,9 +15,8 @@ import pytest
 from rig import PATIENCE
 from toolcrib.claude_code.gate import ClaudeUse, Ruling, gate_of
 from toolcrib.config import bare
-from toolcrib.core.approval import Approval
 from toolcrib.core.context import Context
-from toolcrib.core.permission import Answer
+from toolcrib.core.permission import Answer, Approval
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import UsageError

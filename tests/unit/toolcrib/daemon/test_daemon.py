@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 
 from rig import PATIENCE
 from toolcrib.daemon.control import DaemonServer, DaemonStatus, Way, end, meetings, status_of
-from toolcrib.daemon.listener import LocalServer
+from toolcrib.daemon.daemon import LocalServer
 from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory
 from toolcrib.daemon.shim import Shim
 from toolcrib.errors import UsageError

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.lowlevel import checkpoint
 
-from toolcrib.core.abort import Signal
-from toolcrib.dispatch.deadline import Deadlines
+from toolcrib.core.context import Signal
+from toolcrib.dispatch.running_calls import Deadlines
 
 SOON = 0.02
 LATER = 1.0

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from rig import PATIENCE
-from toolcrib.core.abort import Signal
+from toolcrib.core.context import Signal
 from toolcrib.core.tool import Annotations, Execution, Tool
-from toolcrib.dispatch.locks import Locks, lock_keys
+from toolcrib.dispatch.running_calls import Locks, lock_keys
 
 
 def tool(**fields: Any) -> Tool:

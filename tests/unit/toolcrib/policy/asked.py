@@ -9,9 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from toolcrib.core.approval import Approval
 from toolcrib.core.call import Call
-from toolcrib.core.permission import Answer, Approver, Decision, Grant
+from toolcrib.core.permission import Answer, Approval, Approver, Decision, Grant
 from toolcrib.core.session import Audience, SessionApprovals, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure

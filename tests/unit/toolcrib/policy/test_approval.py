@@ -7,9 +7,8 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from toolcrib.core.approval import Approval
 from toolcrib.core.call import Call
-from toolcrib.core.permission import Answer, NoApprover, Question, Verdict
+from toolcrib.core.permission import Answer, Approval, NoApprover, Question, Verdict
 from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals

@@ -10,9 +10,8 @@ import anyio
 import pytest
 
 from rig import PATIENCE
-from toolcrib.core.approval import HELD, Approval
 from toolcrib.core.call import Call, Client, Options
-from toolcrib.core.permission import Answer, NoApprover, Question
+from toolcrib.core.permission import HELD, Answer, Approval, NoApprover, Question
 from toolcrib.policy.approval import settlement_of
 from toolcrib.policy.asking.settings import ApprovalSettings
 from toolcrib.results.redact import Redactor

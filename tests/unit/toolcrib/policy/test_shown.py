@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.core.hidden_characters import is_hidden
+from toolcrib.core.sanitize import is_hidden
 from toolcrib.policy.asking.questions import binding, shown_arguments, shown_text
 
 JSON = st.recursive(

@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib.core.permission import Answer, Decision, NoApprover, Question
 from toolcrib.core.tool import Tool
-from toolcrib.server.approvals import ClientApprover, current_peer
+from toolcrib.server.backend import ClientApprover, current_peer
 
 _QUESTION = Question(
     call_id="c1",

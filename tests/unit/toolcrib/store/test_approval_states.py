@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.call import Call
+from toolcrib.core.permission import Approval, Settlement
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved_call import SavedCall, SavedSession
 from toolcrib.core.session import SessionState

@@ -18,8 +18,8 @@ import anyio
 import pytest
 
 from rig import PATIENCE
-from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.call import Call
+from toolcrib.core.permission import Approval, Settlement
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved_call import SavedCall, SavedSession
 from toolcrib.core.session import SessionState

@@ -17,8 +17,7 @@ from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.mcp.client.handshake import Era
 from toolcrib.mcp.client.session import RawListing
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
-from toolcrib.sources.mcp.cache import Cached, ListingCache
-from toolcrib.sources.mcp.tool_list import build_listing
+from toolcrib.sources.mcp.tool_list import Cached, ListingCache, build_listing
 
 __all__: list[str] = []
 
