@@ -3,7 +3,7 @@
     Claude Code     `permissions` of its settings files: `mcp__server`, `mcp__server__*`, `mcp__server__tool`
     OpenCode        `permission` and `tools` beside the servers: `server_tool`, `server_*`, `*`
     Codex           `default_tools_approval_mode`, `tools.TOOL.approval_mode` in an entry
-    Gemini CLI      `trust` in an entry, `mcp.allowed` and `mcp.excluded` beside the servers
+    Gemini CLI      `trust` in an entry, lists of servers `allowed` and `excluded` under `mcp`
     Cline, Kiro …   `autoApprove`, `autoApproveAll`; Roo: `alwaysAllow` in an entry
     Goose           `GOOSE_MODE`
 
@@ -300,7 +300,7 @@ def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
 
 
 def allow_in_gemini(text: str, file: str = "") -> str:
-    """Return the settings of Gemini CLI with us among `mcp.allowed`, where that list says which servers it starts."""
+    """Return the settings of Gemini CLI with us in its list of allowed servers, where it has one."""
     listed = parse_json(text, file).find(("mcp", "allowed")) if text.strip() else None
     if listed is None or listed.kind != "sequence" or NAME in [item.plain() for item in listed.items]:
         return text
