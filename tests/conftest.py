@@ -1,6 +1,7 @@
 """What every suite shares."""
 
 import gc
+import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -23,6 +24,9 @@ __all__ = [
     "pytest_runtest_call",
     "pytest_runtest_setup",
 ]
+
+for variable in ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"):
+    os.environ.pop(variable, None)  # questions of the tests are not for the desktop of whoever runs them
 
 gc.disable()  # until everything is collected: nothing of it is garbage, and looking takes a quarter of the time
 

@@ -55,6 +55,7 @@ CODES: Final[Mapping[str, CodeInfo]] = MappingProxyType(
         "quarantined": CodeInfo(http=403, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
         "definition_changed": CodeInfo(http=409, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
         "denied": CodeInfo(http=403, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
+        "approval_pending": CodeInfo(http=403, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
         "budget_exceeded": CodeInfo(http=429, exit=6),
         "overloaded": CodeInfo(http=429, exit=6, retryable=True),
         "conflict": CodeInfo(http=409, exit=6, gateway="CONFLICT"),

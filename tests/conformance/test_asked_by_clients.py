@@ -189,17 +189,35 @@ async def test_an_answer_at_the_desk_is_first_and_the_clients_own_changes_nothin
 
 
 @ERAS
-async def test_a_client_that_cannot_ask_waits_for_the_desk_where_the_server_says_so(tmp_path: Path, mode: Mode) -> None:
+async def test_a_call_of_a_client_that_cannot_ask_runs_when_somebody_else_answers_in_time(
+    tmp_path: Path, mode: Mode
+) -> None:
     results = list[mcp_types.CallToolResult]()
 
     async def call(gateway: Gateway) -> None:
         async with Client(f"{gateway.url}/flat", mode=mode) as client:
             results.append(await client.call_tool("t__erase", {"path": "a"}))
 
-    async with serving(tmp_path, approvals={"wait": True}) as gateway, anyio.create_task_group() as group:
+    async with serving(tmp_path, approvals={}, approval_wait=25) as gateway, anyio.create_task_group() as group:
         group.start_soon(call, gateway)
         await gateway.until("pending")
         await gateway.settle(Settlement(state="approved", verdict="yes", by="Ada"))
 
     assert [result.is_error for result in results] == [False]
     assert gateway.ran == ["a"]
+
+
+@ERAS
+async def test_a_call_of_a_client_that_cannot_ask_is_held_and_runs_once_after_the_yes(
+    tmp_path: Path, mode: Mode
+) -> None:
+    async with serving(tmp_path, approvals={}, approval_wait=0.2) as gateway:
+        async with Client(f"{gateway.url}/flat", mode=mode) as client:
+            before = [await client.call_tool("t__erase", {"path": "a"}) for _ in range(2)]
+            await gateway.settle(Settlement(state="approved", verdict="yes", by="Ada"))
+            after = [await client.call_tool("t__erase", {"path": "a"}) for _ in range(2)]
+        approvals = await gateway.approvals()
+
+    assert [told(result)[0] for result in (*before, after[1])] == ["approval_pending"] * 3
+    assert (after[0].is_error, gateway.ran) == (False, ["a"])
+    assert [(one.state, one.by) for one in approvals] == [("pending", ""), ("used", "Ada")]

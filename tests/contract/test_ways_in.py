@@ -51,7 +51,7 @@ TABLE = {
     "denied, other spelling": row("T__ERASE", path="/etc/passwd", code="denied"),
     "denied, to be described": row("t__erase", path="/etc/passwd", code="denied", said={"dry_run": True}),
     "denied, with a key": row("t__erase", path="/etc/passwd", code="denied", said={"key": "k0"}),
-    "nobody to ask": row("t__erase", path="a", code="denied"),
+    "nobody answers": row("t__erase", path="a", code="approval_pending"),
     "asked for, to be described": row("t__erase", path="a", said={"dry_run": True}),
     "allowed by rule": row("t__put", path="a", reaches=PUT),
     "timeout": row("t__hang", code="timeout", said={"timeout": 0.2}, reaches={}),

@@ -109,7 +109,8 @@ class Home:
         server = {"command": sys.executable, "args": ["-IS", LEDGER, str(self.folder / "ledger")]}
         rules = {"deny": ["t__erase(path=/etc/*)"], "allow": ["t__put"]}
         told = {"rules": rules, "redact": [SECRET], "limits": {"result_tokens": 300}, "accept": True, "builtins": False}
-        file.write_text(json.dumps({"servers": {"t": server}, **told}))
+        held = {"approvals": {"wait": True}, "approval_wait": 0.05}
+        file.write_text(json.dumps({"servers": {"t": server}, **told, **held}))
         return str(file)
 
 

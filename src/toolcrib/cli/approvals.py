@@ -16,7 +16,7 @@ import typer
 
 from ..config import Settings
 from ..core.json import loads, read_json
-from ..core.permission import RESUMED, Answer, Approval, Verdict
+from ..core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
@@ -222,6 +222,8 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
     if approval.gone:
         job = "" if approval.job in ("", RESUMED) else f" (job {approval.job})"
         out(f"its caller left: it runs later, after a yes{job}")
+    if approval.job == HELD:
+        out("the call ended as approval_pending: after a yes the same call, made again, runs once")
     if result is not None:
         out(f"it came to:\n{escape(result['text'], lines=True)}")
 

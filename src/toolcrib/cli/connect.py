@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -14,9 +14,24 @@ from ..claude_code.approve_tool import WithApprove
 from ..claude_code.hook_messages import Unanswered
 from ..config import Settings, load
 from ..config import files as disk
-from ..config.claude_files import connect_hook, disconnect_hook, hook_file, is_connected
+from ..config.claude_files import claude_files, connect_hook, hook_file, is_connected
+from ..config.client_entries import RULES
+from ..config.client_permissions import (
+    CALL_TOOL,
+    allow_in_gemini,
+    carried_mode,
+    client_files,
+    client_permissions,
+    disconnect_settings,
+    entry_extras,
+    mode_of,
+    remove_mode,
+    rename_claude_rules,
+    rename_opencode_keys,
+    write_mode,
+)
 from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_ours
-from ..config.connections import NAME, connection_of, connections, entries
+from ..config.connections import NAME, connection_of, connections, entries, rewrite
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
 from ..config.loading import config_files, here, specs_of
@@ -80,8 +95,10 @@ def connect(
 ) -> None:
     """Put Toolcrib into a client's configuration.
 
-    Calls run as they ran before: the client goes on asking its user what it asks, and Toolcrib asks only what your
-    rules say. `--guard` makes Toolcrib ask as well, and so does `--approvals`. Clients that hold definitions back
+    Calls run as they ran before: the client goes on asking its user what it asks about a tool by its name, Toolcrib
+    asks about what runs through `call_tool` and what your rules say. What the client's own settings allow, ask and deny
+    of the servers that `--replace` moves is carried over, and gets its new names there. `--guard` makes Toolcrib ask as
+    `toolcrib serve` does, and so does `--approvals`. Clients that hold definitions back
     themselves get the profile `flat`, the others `adaptive`. The rest of the file stays as it is;
     `toolcrib disconnect` puts back every byte. From a clone, or under `uvx`, the entry starts a copy of this
     environment in your data folder, which stays when this one goes; to connect again brings the copy up to date.
@@ -93,7 +110,13 @@ def connect(
     program = _Program(places, command, dry_run=dry_run)
 
     def one(client: Client, file: Path) -> None:
-        way = _Way(replace=move, profile=profile or client.profile, guard=guard or approvals, desk=approvals)
+        way = _Way(
+            replace=move,
+            profile=profile or client.profile,
+            guard=guard or approvals,
+            desk=approvals,
+            project=project,
+        )
         changes.append(_connect(client, file, places, way, said=profile, program=program))
 
     chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
@@ -122,12 +145,15 @@ def disconnect(
     """Put a client's configuration back as it was, byte for byte."""
     places = here()
     state = places.directories.state
+    settings = {file.name for file in claude_files(places)}
 
     def one(client: Client, file: Path) -> None:
-        if client.name == _CLAUDE and file.name == hook_file(places, project=project).name:
-            outcome = disconnect_hook(file, state=state, keep_changes=keep_changes)
+        if client.name == _CLAUDE and file.name in settings:
+            outcome = disconnect_settings(file, state=state, keep_changes=keep_changes)
         else:
             outcome = undo(client, file, state=state, keep_changes=keep_changes)
+            is_project = file == client.project_file(places)
+            remove_mode(config_files(places.directories, places.project)[0], mode_of(client, project=is_project))
         text = {"restored": "is as it was", "deleted": "is gone again", "removed": "no longer has Toolcrib"}[outcome]
         out(f"{client.title}: {file} {text}")
 
@@ -135,15 +161,17 @@ def disconnect(
         chosen = [(CLIENTS[done.client], Path(done.file)) for done in connections(state) if done.client in CLIENTS]
     else:
         chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "disconnect")
-        hooks = hook_file(places, project=project)
-        if any(client.name == _CLAUDE for client, _ in chosen) and is_connected(hooks, state):
-            chosen.append((CLIENTS[_CLAUDE], hooks))
+        if any(client.name == _CLAUDE for client, _ in chosen):
+            beside = client_files(CLIENTS[_CLAUDE], places, project=project)
+            chosen += [(CLIENTS[_CLAUDE], file) for file in beside if is_connected(file, state)]
     _each(chosen, one)
 
 
-def command_line(program: str, profile: str, *, guard: bool = False, desk: bool = False) -> tuple[str, list[str]]:
+def command_line(
+    program: str, profile: str, *, guard: bool = False, desk: bool = False, mode: str = ""
+) -> tuple[str, list[str]]:
     """Return the command and arguments that start us: by absolute path, for desktop programs have another PATH."""
-    options = [*(() if guard else _GUARD_OFF), *(["--desk"] if desk else [])]
+    options = [*(() if guard else _GUARD_OFF), *(["--desk"] if desk else []), *(["--mode", mode] if mode else [])]
     return program, ["serve", "--profile", profile, *options]
 
 
@@ -227,6 +255,7 @@ class _Way:
     profile: str
     guard: bool
     desk: bool
+    project: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +270,10 @@ class _Change:
     """The servers in its file before."""
     moved: tuple[str, ...] = ()
     """The names of those that were moved behind us."""
+    rules: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Rules that were carried over from the client's own settings."""
+    rewritten: tuple[Path, ...] = ()
+    """Other settings of the client that were changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,16 +313,70 @@ def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str
         return _Change(client=client, file=file, way=way, is_new=False)
     discovery = discover(places, [client])
     for problem in discovery.problems:
+        if way.replace and problem.hint == RULES:  # it is carried over below
+            continue
         note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
     found = [server for server in discovery.servers if server.file == file]
     movable = [server for server in found if server.scope != "local"] if way.replace else []
     if program.dry_run:
         moved = tuple(server.name for server in movable)
         return _Change(client=client, file=file, way=way, is_new=True, before=tuple(found), moved=moved)
-    command, args = command_line(program.path, way.profile, guard=way.guard, desk=way.desk)
-    moved = _move(client, movable, places)
-    write_connection(client, file, client.entry(command, args), moved=moved, state=state)
-    return _Change(client=client, file=file, way=way, is_new=True, before=tuple(found), moved=moved)
+    path = program.path
+    names = _move(client, movable, places)
+    permissions = client_permissions(client, file, places, tuple(names), project=way.project)
+    carried = [one for one in permissions if one.effect == "deny" or not way.guard]
+    settings = load((), {"guard": "on" if way.guard else "off"})
+    mode, lost = carried_mode(carried, names, extends=settings.policy.mode)
+    for rule in lost:
+        note(f"{client.title}: not carried over, for no rule can express it: {rule}")
+    name = mode_of(client, project=way.project) if mode else ""
+    if name:
+        write_mode(config_files(places.directories, places.project)[0], name, mode)
+    has_call_tool = "call" in load_profile(way.profile).verbs
+    command, args = command_line(path, way.profile, guard=way.guard, desk=way.desk, mode=name)
+    extras = entry_extras(there, names, allow=["call_tool"] if client.name == "codex" and has_call_tool else [])
+
+    def rename(text: str) -> str:
+        text = allow_in_gemini(text, str(file)) if client.name == "gemini" else text
+        return rename_opencode_keys(text, names, str(file)) if client.name == "opencode" and names else text
+
+    entry = {**client.entry(command, args), **extras}
+    write_connection(client, file, entry, moved=tuple(names), names=names, also=rename, state=state)
+    return _Change(
+        client=client,
+        file=file,
+        way=way,
+        is_new=True,
+        before=tuple(found),
+        moved=tuple(names),
+        rules=mode.get("rules", {}),
+        rewritten=_rewrite_settings(client, places, names, way, allow=[CALL_TOOL] if has_call_tool else []),
+    )
+
+
+def _rewrite_settings(
+    client: Client, places: Places, names: Mapping[str, str], way: _Way, *, allow: Sequence[str]
+) -> tuple[Path, ...]:
+    """Give permissions of the client about moved servers their new names, and `allow` what asks here; return the files.
+
+    Of a project the local file gets what is allowed, not the one that git tracks.
+    """
+    done: list[Path] = []
+    settings = client_files(client, places, project=way.project)
+    for file in settings:
+        added: Sequence[str] = allow if file == settings[1 if way.project else 0] else ()
+        before = _text_of(file)
+        after = rename_claude_rules(before, names, allow=added, file=str(file)) if before or added else before
+        if after != before:
+            rewrite(client.name, file, lambda _, after=after: after, names=names, state=places.directories.state)
+            done.append(file)
+    return tuple(done)
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a client's file, empty for one that does not exist."""
+    content = disk.read(file, limit=disk.FOREIGN_MAX_BYTES) if file.is_file() else b""
+    return disk.decode(content, str(file))
 
 
 def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) -> None:
@@ -353,7 +440,8 @@ def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> Non
             continue
         tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
         guard = "on" if way.guard else "off"
-        rows.append({**row, "profile": way.profile, "guard": guard, "moved": change.moved, "tokens": tokens})
+        carried = {"rules": change.rules, "rewritten": [str(file) for file in change.rewritten]}
+        rows.append({**row, "profile": way.profile, "guard": guard, "moved": change.moved, "tokens": tokens, **carried})
         if not as_json:
             instead = f", instead of {', '.join(change.moved)}" if change.moved else ""
             figures = f"{counter.shown(cost.before)} tokens before, {counter.shown(cost.after)} after ({counter.name})"
@@ -361,6 +449,11 @@ def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> Non
                 f"{client.title}: Toolcrib is in {change.file}, profile {way.profile}, guard {guard}{instead}; "
                 f"definitions of the first request: {figures}"
             )
+            if number := sum(map(len, change.rules.values())):
+                mode = mode_of(client, project=way.project)
+                out(f"{client.title}: {number} rules of its own settings are carried over (mode {mode})")
+            if change.rewritten:
+                out(f"{client.title}: changed as well: {', '.join(map(str, change.rewritten))}")
         if cost.silent:
             note(f"{client.title}: not counted, for they did not answer: {', '.join(cost.silent)}")
     if as_json:
@@ -459,11 +552,11 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
     return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]
 
 
-def _move(client: Client, found: Sequence[FoundServer], places: Places) -> tuple[str, ...]:
+def _move(client: Client, found: Sequence[FoundServer], places: Places) -> dict[str, str]:
     """Make sure that the servers `found` are in our configuration, reviewed as they are now.
 
-    Return the names of those that may leave the client: a new one that does not answer stays there, where it works or
-    fails as before, and a note says what there is to do.
+    Return the names here of those that may leave the client, by their names there: a new one that does not answer stays
+    in the client, where it works or fails as before, and a note says what there is to do.
     """
     target = config_files(places.directories, places.project)[0]
     rows = candidates(found, read_servers(target))
@@ -480,7 +573,7 @@ def _move(client: Client, found: Sequence[FoundServer], places: Places) -> tuple
             state = probes[row.name].state if row.name in probes else reasons.get(row.name, "it is switched off")
             names = ", ".join(place.name for place in row.places)
             note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
-    return tuple(place.name for row in rows if row.known or row in answering for place in row.places)
+    return {place.name: row.name for row in rows if row.known or row in answering for place in row.places}
 
 
 def _to_do(client: Client, server: str, state: str) -> str:

@@ -36,7 +36,9 @@ __all__ = [
     "has_hook",
     "hook_file",
     "is_connected",
+    "list_item_text",
     "read_claude_rules",
+    "without_item",
 ]
 
 _FOREIGN: Final = frozenset(
@@ -231,12 +233,12 @@ def _with_hook(text: str, entry: dict[str, Any], file: str) -> str:
     if listed.kind != "sequence":
         raise ConfigError("a list of hooks was expected", file=f"{file}:{listed.line}", key=f"hooks.{_EVENT}")
     place = listed.start + 1
-    after = text[:place] + _laid_out(text, listed, entry) + text[place:]
+    after = text[:place] + list_item_text(text, listed, entry) + text[place:]
     return _checked_hooks(text, after, file)
 
 
-def _laid_out(text: str, listed: Node, entry: dict[str, Any]) -> str:
-    """Return the entry as the first of a list: on lines of its own where the list has lines."""
+def list_item_text(text: str, listed: Node, entry: Any) -> str:
+    """Return `entry` as the first of a list: on lines of its own where the list has lines."""
     if not listed.items:
         return json.dumps(entry, ensure_ascii=False)
     first = listed.items[0]
@@ -260,11 +262,14 @@ def _without_hooks(text: str, file: str) -> str:
         return remove_json(text, ("hooks",), _EVENT, file)
     before = text
     for entry in reversed(ours):
-        text = _without_item(text, listed, entry)
+        text = without_item(text, listed, entry)
     return _checked_hooks(before, text, file)
 
 
-def _without_item(text: str, listed: Node, entry: Node) -> str:
+def without_item(text: str, listed: Node, entry: Node) -> str:
+    """Return `text` without one item of a list, and without the comma that belongs to it."""
+    if len(listed.items) == 1:
+        return text[: entry.start] + text[entry.end :]
     place = next(number for number, item in enumerate(listed.items) if item.start == entry.start)
     if place + 1 < len(listed.items):
         return text[: entry.start] + text[listed.items[place + 1].start :]

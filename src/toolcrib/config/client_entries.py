@@ -26,7 +26,7 @@ from ..net.oauth.spec import OAuthSpec
 from .servers import ENTRY_KEYS
 from .validation import did_you_mean
 
-__all__ = ["Translated", "notices", "translate"]
+__all__ = ["RULES", "Translated", "notices", "translate"]
 
 _Raw = Mapping[str, Any]
 
@@ -91,17 +91,18 @@ _SILENT: Final = frozenset(
 )
 """For people, or for the client's own display."""
 
-_RULES: Final = "rules decide here: `rules: {allow: [SERVER__TOOL]}`"
+RULES: Final = "rules decide here: `rules: {allow: [SERVER__TOOL]}`"
+"""Hint about a key that says what a client allows; `connect --replace` carries it over."""
 _OWN_PROCESS: Final = "Toolcrib starts, watches and ends servers in its own way"
 _OWN_LOGIN: Final = "`toolcrib login SERVER` logs in; a fixed token belongs into `headers`"
 
 _UNUSED: Final[Mapping[str, str]] = {
-    "alwaysAllow": _RULES,
-    "autoApprove": _RULES,
-    "autoApproveAll": _RULES,
-    "default_tools_approval_mode": _RULES,
-    "tools.approval_mode": _RULES,
-    "trust": _RULES,
+    "alwaysAllow": RULES,
+    "autoApprove": RULES,
+    "autoApproveAll": RULES,
+    "default_tools_approval_mode": RULES,
+    "tools.approval_mode": RULES,
+    "trust": RULES,
     "alwaysLoad": "profiles decide which tools are shown first: `profiles: {adaptive: {core: [SERVER__TOOL]}}`",
     "authProviderType": _OWN_LOGIN,
     "experimental_environment": _OWN_PROCESS,

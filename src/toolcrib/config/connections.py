@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -68,6 +68,8 @@ class Connection:
     """SHA-256 of what it became."""
     moved: tuple[str, ...] = ()
     """Servers of the client that were taken out because they are reached through Toolcrib now."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Their names here, by those that the client's own permissions had."""
 
     @property
     def content(self) -> bytes:
@@ -75,38 +77,59 @@ class Connection:
         return base64.b64decode(self.before)
 
 
-def connect(client: Client, file: Path, entry: Mapping[str, Any], *, moved: Sequence[str], state: Path) -> Connection:
+def connect(
+    client: Client,
+    file: Path,
+    entry: Mapping[str, Any],
+    *,
+    moved: Sequence[str],
+    state: Path,
+    names: Mapping[str, str] | None = None,
+    also: Callable[[str], str] | None = None,
+) -> Connection:
     """Add `entry` to `file` under our name and take out the servers `moved`; return what was done.
 
-    Raises `ConfigError` when the file cannot be read, or cannot be changed without touching the rest.
+    `also` makes further changes of the text, `names` are those by which it is undone. Raises `ConfigError` when the
+    file cannot be read, or cannot be changed without touching the rest.
     """
     insert, remove = _EDITORS[client.format]
 
     def change(text: str) -> str:
+        text = also(text) if also is not None else text
         for name in moved:
             text = remove(text, client.path, name, str(file))
         return insert(text, client.path, NAME, entry, str(file))
 
-    return rewrite(client.name, file, change, moved=moved, state=state)
+    return rewrite(client.name, file, change, moved=moved, names=names, state=state)
 
 
 def rewrite(
-    client: str, file: Path, change: Callable[[str], str], *, moved: Sequence[str] = (), state: Path
+    client: str,
+    file: Path,
+    change: Callable[[str], str],
+    *,
+    moved: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
+    state: Path,
 ) -> Connection:
     """Let `change` edit the text of `file`, and keep what it was before so that `restore` can put it back.
 
-    Raises `ConfigError` when the file cannot be read, and what `change` raises.
+    A file that is as we left it before is put back as it was before that. Raises `ConfigError` when the file cannot be
+    read, and what `change` raises.
     """
     existed = file.exists()
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
     after = _encoded(change(files.decode(before, str(file))), before)
+    first = connection_of(state, file)
+    first = first if first is not None and first.after == _digest(before) else None
     done = Connection(
         client=client,
         file=str(file),
-        before=base64.b64encode(before).decode(),
-        existed=existed,
+        before=first.before if first else base64.b64encode(before).decode(),
+        existed=first.existed if first else existed,
         after=_digest(after),
-        moved=tuple(moved),
+        moved=(*(first.moved if first else ()), *moved),
+        names={**(first.names if first else {}), **(names or {})},
     )
     files.write(_record(state, file), orjson.dumps(asdict(done), option=orjson.OPT_INDENT_2))
     files.write(file, after)

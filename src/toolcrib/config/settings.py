@@ -47,7 +47,7 @@ class Settings:
     disclosure: DisclosureSettings = field(default_factory=DisclosureSettings.model_construct)
     """How they are presented: profile, profiles, versions, ranking."""
     policy: PolicySettings = field(default_factory=PolicySettings.model_construct)
-    """What is allowed: mode, modes, rules, identities, tool_permissions, untrusted, guard."""
+    """What is allowed: mode, modes, rules, identities, tool_permissions, approval_wait, untrusted, guard."""
     http: HttpSettings = field(default_factory=HttpSettings.model_construct)
     """Who reaches it over HTTP: host, port, token, admin_token, tokens, registration."""
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings.model_construct, metadata=_key(why=POLICY))

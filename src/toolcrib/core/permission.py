@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 from .tool import Tool
 
 __all__ = [
+    "HELD",
     "OPEN",
     "RESUMED",
     "Answer",
@@ -126,6 +127,8 @@ ApprovalState = Literal["pending", "approved", "denied", "expired", "cancelled",
 
 OPEN: Final[tuple[ApprovalState, ...]] = ("pending", "approved")
 """States that change with time alone."""
+HELD: Final = "held"
+"""Marker in place of a job's id: the call ended as `approval_pending`; the same call, made again, uses the answer."""
 RESUMED: Final = "resumed"
 """Marker in place of a job's id: the call is made while its caller waits for it."""
 
@@ -163,7 +166,8 @@ class Approval:
     gone: bool = False
     """Whether the caller left: once approved, the call runs in the background or by `Session.resume`."""
     job: str = ""
-    """The id of that job; `RESUMED` where the caller that held the answer made the call itself."""
+    """The id of that job; `RESUMED` where the caller that held the answer made the call itself; `HELD` where the same
+    call, made again, uses the answer."""
     ran: str = ""
     """Outcome of the call: `ok` or an error code."""
 

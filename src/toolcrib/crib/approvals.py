@@ -29,6 +29,7 @@ from ..results.redact import Redactor
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
 from ..system.tasks import Background
+from .desktop_notifications import DesktopNotifier
 from .saved_calls import SavedCalls
 from .session_table import SessionTable
 from .views import Views
@@ -174,16 +175,21 @@ class ApprovalChannels:
         saved_calls: SavedCalls,
         jobs: Jobs,
         *,
+        is_shared: bool,
         memory_by_default: bool = False,
     ) -> None:
         """Open nothing. `board` notifies of approvals that this process asks for or settles.
 
-        With `memory_by_default` the store is in memory and nobody has asked for that: the first approval that is meant
-        to outlive the process says so.
+        `is_shared`: other processes, such as `toolcrib approvals`, can open the store. With `memory_by_default` the
+        store is in memory and nobody has asked for that: the first approval that is meant to outlive the process logs
+        it.
         """
         self._warns_of_memory = memory_by_default
         self._settings = settings.approvals
         self._timeout = settings.approvals.timeout
+        self._wait = settings.policy.approval_wait
+        self._is_shared = is_shared
+        self._desktop = DesktopNotifier(settings.environment) if self._settings.notify and is_shared else None
         self._store = store
         self._policy = policy
         self._redactor = redactor
@@ -196,6 +202,9 @@ class ApprovalChannels:
         ways = Ways(
             settings=self._settings,
             timeout=self._timeout,
+            wait=self._wait,
+            is_shared=self._is_shared,
+            notify=self._notify,
             board=self._board,
             redact=self._redactor.value,
             outlives=self._warn_of_memory,
@@ -221,6 +230,12 @@ class ApprovalChannels:
                 "give it a store, Toolcrib(store='toolcrib.db') or a configuration file, or say Toolcrib(memory=True)",
                 id,
             )
+
+    def _notify(self, asked: Approval) -> None:
+        """Announce a held call on the desktop, beside everything else."""
+        desktop = self._desktop
+        if desktop is not None:
+            self._tasks.spawn(lambda: desktop.show(asked))
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Begin to notify channels of settled questions, and to run what is approved for callers that left."""

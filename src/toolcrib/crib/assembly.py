@@ -157,7 +157,15 @@ def assemble(
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
     approval_channels = ApprovalChannels(
-        settings, store, policy, redactor, board, saved_calls, jobs, memory_by_default=memory_by_default
+        settings,
+        store,
+        policy,
+        redactor,
+        board,
+        saved_calls,
+        jobs,
+        is_shared=home is not None,
+        memory_by_default=memory_by_default,
     )
     when_gone = settings.approvals.when_gone
     deferred_calls = DeferredCalls(approvals, store.approvals, saved_calls, table, views, late=when_gone == "run")
@@ -226,6 +234,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             profile_of=profile_of,
             sources=parts.sources.get,
             policy=parts.policy,
+            is_unreviewed=parts.intake.is_unreviewed,
             approvals=parts.approval_channels.asker(stack),
             redactor=parts.redactor,
             limiter=Limiter(parts.artifacts, parts.redactor, pass_whole=parts.settings.results.pass_whole),

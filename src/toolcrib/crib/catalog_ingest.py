@@ -189,6 +189,10 @@ class Intake:
         stack.push_async_callback(tasks.stop)
         tasks.spawn(self._follow)
 
+    def is_unreviewed(self, tool: Tool) -> bool:
+        """Whether the tool is in use although nobody has reviewed its definition."""
+        return tool.local_name in self._unreviewed.get(tool.source, ())
+
     def identify(self, source: str, identity: str) -> None:
         """Say what `source` is besides its name: its pins do not speak for something else that bears the name."""
         self._identities[source] = f"{source} {identity}"

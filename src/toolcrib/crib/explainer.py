@@ -176,7 +176,7 @@ class Explainer:
             self._spending.check(state, tool.name)
         except ToolFailure as failure:
             return _stopped(name, tool, failure, "budget")
-        return self._decided(name, tool, call.arguments, state)
+        return self._decided(name, call)
 
     def _decide(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Decision | None:
         """Return the decision of the policy alone on a call of `name`; None where the catalog has no such tool.
@@ -190,14 +190,15 @@ class Explainer:
         except ToolFailure:
             tool = around.scene.catalog.find(meant)
             return None if tool is None else self._policy.decide(tool, arguments, state)
-        return self._policy.decide(call.target, call.arguments, state)
+        return self._policy.decide_call(call)
 
     def _read(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Call:
         """Return the call of the real tool with its own arguments; raises `ToolFailure` as the pipeline does."""
         return migrated(repaired(self._resolve.read(Call(id="", name=name, arguments=arguments, session=state))))
 
-    def _decided(self, name: str, tool: Tool, arguments: Mapping[str, Any], state: SessionState) -> Why:
-        decision = self._policy.decide(tool, arguments, state)
+    def _decided(self, name: str, call: Call) -> Why:
+        tool, state = call.target, call.session
+        decision = self._policy.decide_call(call)
         if decision.effect == "deny":
             return _stopped(name, tool, ToolFailure("denied", f"denied by {decision.rule}"), "rule")
         if decision.effect == "ask" and state.approvals.approver is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..config import Settings
+from ..config.guard_switch import GuardSwitch
 from ..core.session import Scope, SessionState
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
@@ -31,7 +32,15 @@ def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
         home=home,
     )
     broken = settings.policy.broken_rules[0] if settings.policy.broken_rules else ""
-    return Policy(layers, settings.policy.modes, settings.policy.tool_permissions, settings.policy.untrusted, broken)
+    return Policy(
+        layers,
+        settings.policy.modes,
+        settings.policy.tool_permissions,
+        settings.policy.untrusted,
+        broken,
+        behind_client=not settings.policy.guard,
+        **({} if settings.policy.guard else {"is_strict": GuardSwitch(settings.directories).is_on}),
+    )
 
 
 def identified(settings: Settings, principal: str, disabled: Mapping[str, None]) -> Mapping[str, Any]:

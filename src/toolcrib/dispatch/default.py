@@ -10,6 +10,7 @@ from ..core.call import Call
 from ..core.events import CallFinished
 from ..core.host import Host
 from ..core.session import SessionState
+from ..core.tool import Tool
 from ..disclosure.base import Profile
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals
@@ -43,6 +44,8 @@ class Parts:
     profile_of: Callable[[SessionState], Profile]
     sources: Callable[[str], Source | None]
     policy: Policy
+    is_unreviewed: Callable[[Tool], bool]
+    """Whether a tool is in use although nobody has reviewed its definition."""
     approvals: Approvals
     redactor: Redactor
     limiter: Limiter
@@ -62,7 +65,7 @@ class Parts:
 def build(parts: Parts) -> Pipeline:
     """Return the pipeline of one crib."""
     wrap = Wrap(parts.profile_of)
-    expand, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Decide(parts.policy)
+    expand, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Decide(parts.policy, parts.is_unreviewed)
 
     before = [CustomBefore(step, validate_arguments) for step in parts.custom.before]
 

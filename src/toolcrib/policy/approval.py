@@ -12,18 +12,22 @@ from __future__ import annotations
 import copy
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import anyio
 
 from ..core.call import Call
+from ..core.context import Progress
 from ..core.permission import (
+    HELD,
+    OPEN,
     Answer,
     AnswersLater,
     Approval,
     ApprovalPending,
+    ApprovalState,
     Approver,
     Decision,
     NoApprover,
@@ -38,6 +42,7 @@ from .asking.questions import (
     binding,
     broken,
     denied_by_rule,
+    held,
     no_approver,
     refused,
     shown_arguments,
@@ -54,6 +59,10 @@ __all__ = ["Approvals", "Book", "Channel", "Revise", "Ways", "settlement_of"]
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_AGAIN: Final = 0.5
 """Seconds between two checks of decisions made in other processes (seed 003)."""
+_PROGRESS: Final = 5.0
+"""Seconds between two progress notices of a waiting call: they restart the timeout of many clients."""
+_SHARE: Final = 0.8
+"""Part of a client's own timeout within which its call is answered in any case."""
 _COMMENT: Final = 2000
 """Characters of a comment that are kept."""
 _YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
@@ -95,6 +104,10 @@ class Book(Protocol):
         """Take back an approval that cannot be used."""
         ...
 
+    async def hold(self, id: str, states: Sequence[ApprovalState] = ("pending",)) -> bool:
+        """Let it stand for the same call, made again; return whether it does: it is in one of `states`."""
+        ...
+
     async def leave(self, id: str, *, keep: bool) -> Approval | None:
         """Take note that the caller left."""
         ...
@@ -123,6 +136,12 @@ class Ways:
     settings: ApprovalSettings = field(default_factory=ApprovalSettings)
     timeout: float = 120.0
     """Seconds that an approver has, from when he is asked."""
+    wait: float = 25.0
+    """Seconds that a call waits for an answer through the store, before it is held."""
+    is_shared: bool = False
+    """Whether other processes can answer through the store: then a call of an MCP client is held, never refused."""
+    notify: Callable[[Approval], None] = _nothing
+    """Announces a question that no approver is shown; it must not wait."""
     board: Board = field(default_factory=Board)
     redact: Callable[[Any], Any] = _plain
     """Masks secrets in shown and stored values."""
@@ -152,8 +171,14 @@ class _Case:
     """The rule that allowed the call without an answer."""
     failure: ToolFailure | None = None
     """Reason why the question cannot be answered any more."""
+    is_held: bool = False
+    """The caller leaves now; the same call, made again, uses the answer."""
+    announced: bool = False
+    """The question was announced before: it is that of a held call."""
     elsewhere: bool = False
     """A channel has announced that the answer comes through the store."""
+    is_patient: bool = False
+    """The approver leaves the answer to others, who have its own time for it."""
     stands: bool = False
     """The caller leaves now, and comes back with the answer."""
     learned: bool = False
@@ -186,6 +211,8 @@ class Approvals:
             settled = await self._stored(case)
             if settled.state == "pending":
                 settled = await self._answered(case)
+            else:
+                self._learn(case, settled)
             if arguments_digest(call.arguments) != before:
                 changed = f"the arguments of {call.name} changed while it waited for approval"
                 await self._book.withdraw(settled.id, changed)
@@ -193,7 +220,7 @@ class Approvals:
             return await self._used(case, settled, revise)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._left(case.question.approval, keep=self._ways.settings.when_gone == "run")
+                await self._left(case)
             raise
 
     async def diff(self, call: Call) -> str:
@@ -201,8 +228,16 @@ class Approvals:
         return await self._ways.diff(call)
 
     def _can_ask(self, session: SessionState) -> bool:
+        return _reaches(session.approvals.approver) or bool(self._ways.channels) or self._waits(session)
+
+    def _waits(self, session: SessionState) -> bool:
+        """Whether a call of this session waits for an answer through the store."""
         ways = self._ways
-        return _reaches(session.approvals.approver) or bool(ways.channels) or ways.settings.wait
+        return ways.settings.wait or (session.audience.is_client and (ways.is_shared or bool(ways.channels)))
+
+    def _holds(self, call: Call) -> bool:
+        """Whether this call is held when no answer comes: its caller makes it again, which a job does not."""
+        return self._waits(call.session) and call.options.job_seconds is None
 
     async def _question(self, call: Call, decision: Decision) -> Question:
         ways, redacted = self._ways, self._ways.redact(call.display_arguments)
@@ -246,6 +281,7 @@ class Approvals:
                 **{name: getattr(asked, name) for name in Question.__dataclass_fields__ if name != "approval"},
                 approval=stored.id,
             )
+        case.announced = stored.job == HELD
         if stored.state == "pending":
             self._ways.board.notify(stored)
         return stored
@@ -280,10 +316,15 @@ class Approvals:
 
     async def _ruled(self, case: _Case) -> bool:
         """Settle a case that a rule decides meanwhile, or that cannot be asked; return whether it was settled."""
-        now = self._policy.decide(case.call.target, case.call.arguments, case.call.session)
+        now = self._policy.decide_call(case.call)
         if case.stands and case.failure is not None:
-            await self._left(case.question.approval, keep=True)
+            await self._left(case, stands=True)
             raise case.failure
+        if case.is_held and case.failure is not None:
+            if await self._book.hold(case.question.approval):
+                self._ways.outlives(case.question.approval)
+                raise case.failure
+            return True
         if case.failure is not None:
             reason = str(case.failure.details.get("reason", ""))
             state = "expired" if reason == "unanswered" else "cancelled"
@@ -300,8 +341,12 @@ class Approvals:
 
     async def _ask_all(self, case: _Case) -> None:
         """Ask through all channels at once; when all of them fail, wait for the store or give up."""
-        ways, approver = self._ways, case.call.session.approvals.approver
+        ways, session = self._ways, case.call.session
+        approver = session.approvals.approver
         began = anyio.current_time()
+        if self._holds(case.call) and not _reaches(approver):
+            await self._wait_or_hold(case, () if case.announced else ways.channels)
+            return
         async with anyio.create_task_group() as group:
             if approver is not None and _reaches(approver):
                 group.start_soon(self._ask_approver, case, approver)
@@ -309,11 +354,28 @@ class Approvals:
                 group.start_soon(self._ask_channel, case, channel)
         if case.failure is not None:
             return
-        if case.elsewhere or ways.settings.wait:
+        if self._holds(case.call) and not case.is_patient:  # its client turned out to reach nobody
+            await self._wait_or_hold(case, ())
+        elif case.elsewhere or self._waits(session):
             await anyio.sleep(max(0.0, began + ways.timeout - anyio.current_time()))
             self._fail(case, unanswered(case.call, case.decision, ways.timeout))
         else:
             self._fail(case, no_approver(case.call, case.decision))
+
+    async def _wait_or_hold(self, case: _Case, channels: Iterable[Channel]) -> None:
+        """Announce the question, wait for an answer from elsewhere, and then let the call be held."""
+        ways, call, id = self._ways, case.call, case.question.approval
+        allowed = call.options.timeout
+        seconds = ways.wait if allowed is None else min(ways.wait, allowed * _SHARE)
+        if not case.announced and (approval := await self._book.get(id)) is not None:
+            ways.notify(approval)
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as group:
+                for channel in channels:
+                    group.start_soon(self._ask_channel, case, channel)
+                await _report_waiting(call, f"waits for approval: toolcrib approvals yes {id}")
+        case.is_held = True
+        self._fail(case, held(case.question, ways.settings.link.replace("{id}", id)))
 
     async def _ask_approver(self, case: _Case, approver: Approver) -> None:
         """Show the question to the session's own approver, when it is its turn."""
@@ -331,7 +393,7 @@ class Approvals:
         except TimeoutError:
             self._fail(case, unanswered(case.call, case.decision, self._ways.timeout))
         except AnswersLater:
-            case.elsewhere = True
+            case.elsewhere = case.is_patient = True
         except ApprovalPending:
             case.stands = True
             self._fail(case, still_pending(case.question))
@@ -358,7 +420,8 @@ class Approvals:
         except Exception as error:  # noqa: BLE001 - any exception is a refusal, or leaves the answer to the other channels
             expected = isinstance(error, ToolFailure)
             _LOG.error("a channel could not ask about call %s: %s", case.call.id, error, exc_info=not expected)
-            if not (_reaches(case.call.session.approvals.approver) or self._ways.settings.wait or case.elsewhere):
+            session = case.call.session
+            if not (_reaches(session.approvals.approver) or case.elsewhere or self._waits(session)):
                 self._fail(case, broken(case.call, case.decision))
 
     async def _is_open(self, case: _Case) -> bool:
@@ -436,14 +499,23 @@ class Approvals:
             message = f"{by} changed the arguments of {call.name}, and it cannot run with them: {failure.message}"
             raise ToolFailure("denied", message, hint=failure.hint, details=failure.details) from failure
 
-    async def _left(self, id: str, *, keep: bool) -> None:
-        """Drop the question of a caller who left, or `keep` it for a late answer."""
+    async def _left(self, case: _Case, *, stands: bool = False) -> None:
+        """Drop the question of a caller who left, or keep it for a late answer.
+
+        A client that can be held may only have run out of time, and calls again.
+        """
+        id, session = case.question.approval, case.call.session
+        keeps = stands or self._ways.settings.when_gone == "run"
         try:
-            left = await self._book.leave(id, keep=keep)
+            is_alone = session.audience.is_client and not _reaches(session.approvals.approver)
+            if not keeps and is_alone and self._holds(case.call):
+                await self._book.hold(id, OPEN)
+                return
+            left = await self._book.leave(id, keep=keeps)
         except ToolFailure as failure:
             _LOG.warning("approval %s could not be taken back: %s", id, failure)
         else:
-            if keep:
+            if keeps:
                 self._ways.outlives(id)
             if left is not None:
                 self._ways.board.notify(left)
@@ -472,6 +544,23 @@ def settlement_of(
         hash=hash,
         principal=principal,
     )
+
+
+async def _report_waiting(call: Call, message: str) -> None:
+    """Send notices of progress, until cancelled; they leave room below what the tool itself will report."""
+    client, number = call.client, 0
+    while True:
+        number += 1
+        progress = number / 1000
+        try:
+            if client.listener is not None:
+                client.listener(Progress(call_id=call.id, progress=progress, message=message))
+            if client.peer is not None and client.progress_token is not None:
+                notice = {"progressToken": client.progress_token, "progress": progress, "message": message}
+                await client.peer.notify("notifications/progress", notice)
+        except Exception:  # noqa: BLE001 - a listener must not end the call that it observes
+            _LOG.exception("progress of call %s could not be reported", call.id)
+        await anyio.sleep(_PROGRESS)
 
 
 def _reaches(approver: Approver | None) -> bool:

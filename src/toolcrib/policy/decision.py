@@ -6,7 +6,9 @@
   3  the command is irreversible, or runs without a sandbox
   4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
   5  an `always` that was answered in this session, then `all`, `turn` and `idle`
-  6  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
+  6  behind a client (`guard: off`): a call through a meta-tool asks unless a rule `call_tool(name=…)` allows it,
+     for the client's own prompt named the meta-tool; `call_tool_readonly` with a tool that reads is excepted
+  7  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
 In a session that has read untrusted content, an allow that does not name the tool may become an ask (`taint`). An
 allowed call still runs only with the `Grant` that the `approve` step mints.
@@ -15,12 +17,12 @@ allowed call still runs only with the `Grant` that the `approve` step mints.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.call import effective_arguments
+from ..core.call import Call, effective_arguments
 from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
@@ -30,7 +32,7 @@ from .claude_names import is_local
 from .destructive_commands import irrecoverable
 from .http_methods import kind_of
 from .modes import MODES, Mode, permitted
-from .rules import Layers, Rule, Rules
+from .rules import Layers, Rule, Rules, names_of
 from .shell.command_tools import as_cell, runs_shell
 from .shell.readonly_commands import looks_only
 from .taint import Taint
@@ -40,7 +42,13 @@ __all__ = ["Policy", "approved_as"]
 _LOG: Final = logging.getLogger(__name__)
 _NONE: Final[Mapping[str, Effect]] = MappingProxyType({})
 _STRICTEST_FIRST: Final = ("deny", "ask", "allow")
+_CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
+"""Stands for a call through a meta-tool, in rules about such calls."""
 _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+
+
+def _never() -> bool:
+    return False
 
 
 class Policy:
@@ -53,15 +61,24 @@ class Policy:
         permissions: Mapping[str, Effect] = _NONE,
         taint: Taint | None = None,
         broken: str = "",
+        *,
+        behind_client: bool = False,
+        is_strict: Callable[[], bool] = _never,
     ) -> None:
         """`modes` are those that a session may name; `permissions` those of single tools in every mode.
 
         `broken` names a rule that could not be read: then only read tools of this machine are not denied.
+        `behind_client`: MCP clients ask their users themselves, about the tools that they show by name; while
+        `is_strict`, decisions are nevertheless those of the mode `cautious`, and taint asks.
         """
+        self.is_strict = is_strict
+        """Whether the guard is switched on, at this moment, for a crib that was opened without it."""
+        self._behind_client = behind_client
         self._rules = rules or Rules()
         self._modes = dict(modes)
         self._permissions = permissions
         self._broken = broken
+        self._asking_taint = (taint or Taint()).model_copy(update={"ask": True})
         self.taint = taint or Taint()
         """Effects of untrusted content; the steps that mark results use it, too."""
 
@@ -73,16 +90,32 @@ class Policy:
             raise UsageError(f"unknown mode {name!r} (known: {', '.join(sorted(self._modes))}){meant}")
         return self._modes[name]
 
-    def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
+    def decide_call(self, call: Call) -> Decision:
+        """Return the decision on a resolved call, as `decide` does, by the way that it took to its tool."""
+        return self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
+
+    def _is_unshown(self, call: Call) -> bool:
+        """Whether the prompt of the client named a meta-tool, and so was no question about this tool."""
+        tool = call.target
+        is_asked = self._behind_client and call.route.verb and call.session.audience.is_client
+        if not is_asked or tool.approval == "never" or self.is_strict():
+            return False
+        return not (tool.kind == "read" and (call.options.only == "read" or is_local(tool)))
+
+    def decide(
+        self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unshown: bool = False
+    ) -> Decision:
         """Return the decision on this tool with these arguments. Never raises: an undecidable call is denied.
 
         It concerns the effective arguments (`core.call`): the same before and after filling in defaults.
+        `is_unshown`: the client before us, which asks its user itself, has not shown the tool by its name.
         """
         try:
             arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
-            decision = self._decide(tool, arguments, session)
+            decision = self._decide(tool, arguments, session, is_unshown=is_unshown)
             if decision.effect == "allow" and session.taint.source:
-                return self.taint.asks(tool, arguments, session, decision) or decision
+                taint = self._asking_taint if self.is_strict() else self.taint
+                return taint.asks(tool, arguments, session, decision) or decision
             return decision
         except Exception:  # noqa: BLE001 - the gate stays shut when it breaks
             _LOG.exception("the policy could not decide on %s", tool.name)
@@ -96,19 +129,30 @@ class Policy:
         """Return the permissions of single tools in the session's mode."""
         return self.mode(session.mode).tools
 
-    def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
+    def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, *, is_unshown: bool) -> Decision:
         if self._broken and not (tool.kind == "read" and is_local(tool)):
             return Decision(effect="deny", rule=f"rules that cannot be read: {self._broken}")
         mode = self.mode(session.mode)
         ruled = self._ruled(tool, arguments, session, mode)
         if ruled is not None and ruled.effect == "deny":
             return ruled
-        return (
-            _insisted(tool, arguments, session, mode)
-            or ruled
-            or _answered(tool, session)
-            or _by_mode(tool, arguments, session, mode)
-        )
+        decided = _insisted(tool, arguments, session, mode) or ruled or _answered(tool, session)
+        if decided is not None:
+            return decided
+        usual = _by_mode(tool, arguments, session, mode)
+        if self.is_strict():
+            careful = _by_mode(tool, arguments, session, self.mode("cautious"))
+            usual = min(usual, careful, key=lambda said: _STRICTEST_FIRST.index(said.effect))
+        return self._unshown(tool, session) if is_unshown and usual.effect == "allow" else usual
+
+    def _unshown(self, tool: Tool, session: SessionState) -> Decision:
+        """Return what the rules about calls through meta-tools say of `tool`; without one it is asked for."""
+        about = Rules(rule for rule in self._rules.of(session) if rule.text.partition("(")[0] == _CALL_TOOL.name)
+        default = f"call_tool: the client did not ask about {tool.name} by its name"
+        said = [about.decide(_CALL_TOOL, {"name": name}) for name in sorted(names_of(tool))]
+        found = [decision for decision in said if decision is not None]
+        strictest = min(found, key=lambda decision: _STRICTEST_FIRST.index(decision.effect), default=None)
+        return strictest or Decision(effect="ask", rule=default)
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
         """Return the strictest decision of the written rules and the permissions; a written rule is named first."""

@@ -158,10 +158,21 @@ _GIT: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
     "reset": _git_reset,
 }
 
+
+def _toolcrib(rest: Sequence[str]) -> str:
+    """A model that may run commands must not answer for its user."""
+    said = [word for word in rest if not word.startswith("-")][:2]
+    is_answer = said[:1] == ["approvals"] and len(said) > 1 and said[1] not in ("list", "show", "watch")
+    if is_answer or said in (["guard", "on"], ["guard", "off"]) or said[:1] in (["accept"], ["trust"]):
+        return f"toolcrib {' '.join(said if is_answer or said[0] == 'guard' else said[:1])}"
+    return ""
+
+
 _CHECKS: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
     "chmod": _permissions("chmod"),
     "chown": _permissions("chown"),
     "git": _git,
     "rm": _rm,
+    "toolcrib": _toolcrib,
 }
 """Command → irreversible effects of its words. The patterns are seed 002's."""

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 from ..core.permission import Effect
 from ..core.session import Limits
-from ..core.settings import POLICY, Section, Text, Texts, expected, setting
+from ..core.settings import POLICY, Number, Section, Text, Texts, expected, setting
 from .modes import MODES, Mode, Permissions
 from .rules import RuleTexts
 from .taint import Taint
@@ -75,6 +75,8 @@ class PolicySettings(Section):
     """Profile, mode, rules and limits of a principal's sessions, by its name."""
     tool_permissions: Permissions = setting({}, why=POLICY)
     """allow, ask or deny by a tool's name or pattern, in every mode that does not name the tool."""
+    approval_wait: Number = setting(25.0, why=POLICY)
+    """Seconds that a call waits for an answer from elsewhere, before it ends as `approval_pending`."""
     untrusted: Taint = setting(Taint.model_construct(), why=POLICY)
     """What counts as content of strangers, and whether a session that read some asks before it acts."""
     guard: Annotated[bool, BeforeValidator(_guard)] = setting(True, why=POLICY)

@@ -78,6 +78,7 @@ _BY_CODE: Final[Mapping[str, Recovery]] = MappingProxyType(
         "not_in_scope": "BACKTRACK",
         "tool_error": "BACKTRACK",
         "too_large": "BACKTRACK",
+        "approval_pending": "ESCALATE",
         "denied": "FAIL_GRACEFULLY",
         "budget_exceeded": "FAIL_GRACEFULLY",
         "cancelled": "FAIL_GRACEFULLY",
@@ -94,7 +95,7 @@ _BY_TYPE: Final[Mapping[str, Recovery]] = MappingProxyType(
 
 _BLAMELESS: Final = frozenset(
     {"budget_exceeded", "cancelled", "definition_changed", "denied", "disabled", "not_found", "not_in_scope"}
-    | {"not_loaded", "quarantined", "conflict"}
+    | {"not_loaded", "quarantined", "conflict", "approval_pending"}
 )
 """Codes that do not reflect on the tool."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from ..core.permission import OPEN, RESUMED, Approval, ApprovalState, Settlement
+from ..core.permission import HELD, OPEN, RESUMED, Approval, ApprovalState, Settlement
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
 from ..errors import ToolFailure
@@ -66,13 +66,14 @@ class ApprovalRows:
     async def put(self, approval: Approval, saved: SavedCall, *, limit: int) -> Approval:
         """Store a question before it is asked, and return it.
 
-        An open question of a dead process about the same call is taken over with its answer: no question is asked
-        twice. Raises `ToolFailure`: `overloaded` when this principal has `limit` open questions, `storage`.
+        The open question of a held call, or of a dead process, about the same call is taken over with its answer: no
+        question is asked twice. The refusal of a held call counts until it expires; its approval serves one call.
+        Raises `ToolFailure`: `overloaded` when this principal has `limit` open questions, `storage`.
         """
         sealed = self._seal(saved.to_json(), approval.id)
         row = _Row(approval, self._lease.id, sealed, "", "")
-        orphan = await self._writer.run(self._put, row, saved, limit, self._clock())
-        return orphan or approval
+        earlier = await self._writer.run(self._put, row, saved, limit, self._clock())
+        return earlier or approval
 
     async def get(self, id: str) -> Approval | None:
         """Return the present state of the approval."""
@@ -138,6 +139,10 @@ class ApprovalRows:
         """
         return await self._writer.run(_leave, id, keep, self._clock())
 
+    async def hold(self, id: str, states: Sequence[ApprovalState] = ("pending",)) -> bool:
+        """Let the question stand for the same call, made again; return whether it does: it is in one of `states`."""
+        return await self._writer.run(_hold, id, tuple(states), self._clock(), durable=True)
+
     async def waiting(self) -> list[str]:
         """Return the ids of approvals that were granted, or used without a recorded run, and have no waiting caller."""
         sql = (
@@ -200,13 +205,15 @@ class ApprovalRows:
     def _put(self, transaction: Transaction, row: _Row, saved: SavedCall, limit: int, now: float) -> Approval | None:
         _tidy(transaction, now)
         asked = row.approval
-        if (orphan := self._orphan(transaction, asked, now)) is not None:
-            sealed = self._vault.seal(saved.to_json(), _purpose(orphan.id))
+        if (earlier := self._earlier(transaction, asked, now)) is not None:
+            if earlier.state == "denied":
+                return earlier
+            sealed = self._vault.seal(saved.to_json(), _purpose(earlier.id))
             transaction.execute(
-                "UPDATE approvals SET call = ?, session = ?, writer = ?, sealed = ? WHERE id = ?",
-                (asked.call_id, asked.session, self._lease.id, sealed, orphan.id),
+                "UPDATE approvals SET call = ?, session = ?, writer = ?, sealed = ?, job = '' WHERE id = ?",
+                (asked.call_id, asked.session, self._lease.id, sealed, earlier.id),
             )
-            return replace(orphan, call_id=asked.call_id, session=asked.session)
+            return replace(earlier, call_id=asked.call_id, session=asked.session)
         (count,) = transaction.execute(
             "SELECT count(*) FROM approvals WHERE principal = ? AND state = 'pending'", (asked.principal,)
         ).fetchone()
@@ -219,16 +226,22 @@ class ApprovalRows:
         transaction.execute(_INSERT, _values(row))
         return None
 
-    def _orphan(self, transaction: Transaction, asked: Approval, now: float) -> Approval | None:
-        """Return the open question of a dead process about the same call."""
+    def _earlier(self, transaction: Transaction, asked: Approval, now: float) -> Approval | None:
+        """Return the question about the same call that is held, or the open one of a dead process.
+
+        `job` is still `HELD` for one that was held.
+        """
         rows = transaction.execute(
-            f"{_ROW} WHERE principal = ? AND state IN ('pending', 'approved') AND hash = ? AND gone = 0"
-            " AND job = '' ORDER BY created",
-            (asked.principal, asked.hash),
+            f"{_ROW} WHERE principal = ? AND hash = ? AND gone = 0 AND expires > ?"
+            " AND (state IN ('pending', 'approved') AND job IN ('', ?) OR state = 'denied' AND job = ?)"
+            " ORDER BY created DESC",
+            (asked.principal, asked.hash, now, HELD, HELD),
         ).fetchall()
         for row in map(_row, rows):
-            is_open = _at(row.approval, now).state in OPEN and row.writer != self._lease.id
-            if is_open and self._lease.is_free(transaction, row.writer):
+            if _at(row.approval, now).state == "expired":
+                continue
+            is_gone = row.writer != self._lease.id and self._lease.is_free(transaction, row.writer)
+            if row.approval.job == HELD or is_gone:
                 return row.approval
         return None
 
@@ -282,11 +295,12 @@ def _settle(transaction: Transaction, id: str, settlement: Settlement, edited: s
         comment=settlement.comment,
         decided=now,
         arguments=settlement.shown or found.arguments,
+        expires=now + (found.expires - found.created) if found.job == HELD else found.expires,
     )
     sealed = row.sealed if settlement.state == "approved" else ""
     transaction.execute(
         "UPDATE approvals SET state = ?, verdict = ?, decided_by = ?, comment = ?, decided = ?, arguments = ?,"
-        " edited = ?, sealed = ? WHERE id = ? AND state = 'pending'",
+        " edited = ?, sealed = ?, expires = ? WHERE id = ? AND state = 'pending'",
         (
             settlement.state,
             settlement.verdict,
@@ -296,6 +310,7 @@ def _settle(transaction: Transaction, id: str, settlement: Settlement, edited: s
             settled.arguments,
             edited,
             sealed,
+            settled.expires,
             id,
         ),
     )
@@ -328,6 +343,14 @@ def _leave(transaction: Transaction, id: str, keep: bool, now: float) -> Approva
     call_id = found.call_id + _LATE
     transaction.execute("UPDATE approvals SET gone = 1, call = ? WHERE id = ?", (call_id, id))
     return replace(found, gone=True, call_id=call_id)
+
+
+def _hold(transaction: Transaction, id: str, states: Sequence[ApprovalState], now: float) -> bool:
+    row = _find(transaction, id)
+    if row is None or row.approval.gone or _at(row.approval, now).state not in states:
+        return False
+    transaction.execute("UPDATE approvals SET job = ? WHERE id = ?", (HELD, id))
+    return True
 
 
 def _withdraw(transaction: Transaction, id: str, reason: str, now: float) -> None:

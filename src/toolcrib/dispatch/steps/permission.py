@@ -94,13 +94,21 @@ class CheckBudget:
 class Decide:
     """Attach the decision to the call."""
 
-    def __init__(self, policy: Policy) -> None:
-        """`policy` holds the rules and the modes."""
+    def __init__(self, policy: Policy, is_unreviewed: Callable[[Tool], bool]) -> None:
+        """`policy` holds the rules and the modes; an unreviewed tool runs only while the guard is off."""
         self._policy = policy
+        self._is_unreviewed = is_unreviewed
 
     async def __call__(self, call: Call) -> Call:
         """Return the call with its decision; raises `ToolFailure` when it is a deny."""
-        decision = self._policy.decide(call.target, call.arguments, call.session)
+        if self._policy.is_strict() and self._is_unreviewed(call.target):
+            source = call.target.source
+            raise ToolFailure(
+                "quarantined",
+                f"{call.name} is withheld: its definition has not been reviewed, and the guard is on",
+                hint=f"The user can read and accept it with `toolcrib accept {source}`",
+            )
+        decision = self._policy.decide_call(call)
         if decision.effect == "deny":
             failure = ToolFailure(
                 "denied",

@@ -27,6 +27,7 @@ __all__ = [
     "confirmation_word",
     "denied_by_rule",
     "diff_of",
+    "held",
     "no_approver",
     "refused",
     "shown_arguments",
@@ -147,6 +148,20 @@ def still_pending(question: Question) -> ToolFailure:
     message = f"{question.tool.name} did not run yet: whether it may waits for an answer"
     hint = "do not call it again; go on when the user has answered"
     return ToolFailure("denied", message, hint=hint, details=details)
+
+
+def held(question: Question, link: str = "") -> ToolFailure:
+    """Return the result of a call that waits for an answer: the same call, made again after a yes, runs once."""
+    command = f"toolcrib approvals yes {question.approval}"
+    where = f"`{command}`" + (f" or {link}" if link else "")
+    details = {**_why(question.decision.rule, "held"), "approval": question.approval, "command": command}
+    details |= {"link": link} if link else {}
+    message = f"{question.tool.name} did not run yet: it waits for the user's approval ({question.decision.rule})"
+    hint = (
+        f"Ask the user to answer it with {where}; do not run that command yourself. Once it is approved, make the same "
+        "call again with the same arguments: it runs once, without another question."
+    )
+    return ToolFailure("approval_pending", message, hint=hint, details=details)
 
 
 def denied_by_rule(call: Call, rule: str) -> ToolFailure:

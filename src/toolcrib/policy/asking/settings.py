@@ -23,6 +23,10 @@ def _http(url: str) -> str:
     return url
 
 
+def _link(url: str) -> str:
+    return _http(url) if url else url
+
+
 class Webhook(Section):
     """Endpoint to which questions are posted."""
 
@@ -48,8 +52,13 @@ class ApprovalSettings(Section):
     pending: Count = 100
     """Questions of one principal that may be open at a time."""
     wait: Flag = False
-    """Whether a session without an approver waits for an answer in the store, instead of being refused at once."""
+    """Whether a session without an approver waits for an answer in the store (`approval_wait`), as those of MCP clients
+    do in any case, instead of being refused at once."""
     when_gone: WhenGone = "drop"
     """`drop` cancels the question of a caller that left; `run` keeps it, and runs the call as a job after a yes."""
+    notify: Flag = True
+    """Whether a held call is announced by a desktop notification, where `notify-send` or `osascript` is there."""
+    link: Annotated[Text, AfterValidator(_link)] = ""
+    """Address where the user answers a held call, `{id}` in it stands for the question; part of `approval_pending`."""
     webhook: Webhook | None = setting(None, hidden=True)
     """Address that every question is posted to."""

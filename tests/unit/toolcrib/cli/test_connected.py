@@ -65,7 +65,7 @@ class Client:
     def lists(self) -> list[Json]:
         return self.asks("tools/list", {})["tools"]
 
-    def calls(self, tool: str, **arguments: str) -> Json:
+    def calls(self, tool: str, **arguments: Any) -> Json:
         """Make a call and return what a model is given of its result."""
         result = self.asks("tools/call", {"name": tool, "arguments": arguments})
         return {key: value for key, value in result.items() if key != "_meta"}
@@ -250,6 +250,7 @@ def test_a_definition_that_changed_is_used_and_reported_behind_connect_alone(use
 
 @pytest.mark.process
 def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, page: str) -> None:
+    user.has(".config/toolcrib/config.yaml", "approval_wait: 0.1\n")
     file = has_servers(user)
     user.types("connect", "cursor", "--replace")
     entry = entry_in(file)
@@ -263,7 +264,7 @@ def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, pag
         still = connected.calls("write__write_file", path=str(target), text="connected")
 
     assert written["isError"] is True
-    assert written["content"][0]["text"].startswith("denied:")
+    assert written["content"][0]["text"].startswith("approval_pending:")
     assert still["isError"] is False
     assert target.read_text() == "connected"
     assert "search_tools" in names
@@ -271,7 +272,9 @@ def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, pag
 
 @pytest.mark.process
 def test_rules_of_the_user_hold_behind_connect(user: User) -> None:
-    user.has(".config/toolcrib/config.yaml", "rules: {deny: [echo__say], ask: [write__write_file]}\n")
+    user.has(
+        ".config/toolcrib/config.yaml", "approval_wait: 0.1\nrules: {deny: [echo__say], ask: [write__write_file]}\n"
+    )
     file = has_servers(user, ["echo", "write"])
     user.types("connect", "cursor", "--replace")
 
@@ -314,3 +317,61 @@ def test_a_guarded_entry_is_strict(user: User) -> None:
     assert entry["args"] == ["serve", "--profile", "adaptive"]
     assert other.exit_code == 2
     assert "`toolcrib disconnect cursor` first" in other.stderr
+
+
+@pytest.mark.process
+def test_what_a_client_allowed_asked_and_denied_is_carried_over_and_put_back(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "approval_wait: 0.1\n")
+    roles = ["echo", "write"]
+    cursor = user.has(
+        ".cursor/mcp.json",
+        {"mcpServers": {"echo": {**plain("echo"), "autoApprove": ["say"]}, "write": plain("write")}},
+    )
+    claude = user.has(".claude.json", {"mcpServers": {role: plain(role) for role in roles}})
+    settings = user.has(
+        ".claude/settings.json",
+        {"permissions": {"allow": ["mcp__echo__say"], "ask": ["mcp__write"], "deny": ["mcp__echo__shout"]}},
+    )
+    before = [file.read_text() for file in (cursor, claude, settings)]
+
+    rows = user.reads("connect", "cursor", "claude-code", "--replace", "--profile", "adaptive")
+    entry, rules = entry_in(cursor), json.loads(settings.read_text())["permissions"]
+    with started(entry, user) as client:
+        said = client.calls("call_tool", name="echo__say", arguments={"text": "hello"})
+        target = str(user.home / "x")
+        held = client.calls("call_tool", name="write__write_file", arguments={"path": target, "text": "x"})
+        written = client.calls("write__write_file", path=target, text="by name")
+    undone = user.types("disconnect", "cursor", "claude-code")
+
+    assert [row["rules"] for row in rows] == [
+        {"allow": ["call_tool(name=echo__say)"]},
+        {"allow": ["call_tool(name=echo__say)"], "deny": ["echo__shout"]},
+    ]
+    assert entry["autoApprove"] == ["echo__say"]
+    assert entry["args"][:7] == ["serve", "--profile", "adaptive", "--guard", "off", "--mode", "connected-cursor"]
+    assert rules == {
+        "allow": ["mcp__toolcrib__call_tool", "mcp__toolcrib__echo__say"],
+        "ask": ["mcp__toolcrib__write__*"],
+        "deny": ["mcp__toolcrib__echo__shout"],
+    }
+    assert (said["isError"], held["isError"], written["isError"]) == (False, True, False)
+    assert held["content"][0]["text"].startswith("approval_pending:")
+    assert (undone.exit_code, [file.read_text() for file in (cursor, claude, settings)]) == (0, before)
+    assert "modes" not in user.config.read_text()
+
+
+@pytest.mark.process
+def test_the_guard_is_switched_for_a_daemon_that_runs(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "approval_wait: 0.1\n")
+    file = has_servers(user, ["write"])
+    user.types("connect", "cursor", "--replace")
+    target = str(user.home / "x")
+
+    with started(entry_in(file), user) as client:
+        results = list[Json]()
+        for action in ("off", "on", "off"):
+            user.types("guard", action)
+            results.append(client.calls("write__write_file", path=target, text=action))
+
+    assert [result["isError"] for result in results] == [False, True, False]
+    assert results[1]["content"][0]["text"].startswith("approval_pending:")

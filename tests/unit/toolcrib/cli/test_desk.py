@@ -63,6 +63,29 @@ def test_the_hook_is_added_to_those_there_are_and_every_byte_comes_back(user: Us
     assert not (user.home / ".claude.json").exists()
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_permissions_and_the_hook_in_one_file_are_both_taken_back(user: User, changed: bool) -> None:
+    before = '{"permissions": {"allow": ["Bash(ls)"]}}\n'
+    settings = user.has(".claude/settings.json", before)
+
+    user.types("connect", "claude", "--approvals", "--profile", "adaptive")
+    connected = json.loads(settings.read_text())
+    if changed:
+        settings.write_text(settings.read_text().replace("{", '{"model": "opus", ', 1))
+    undone = user.types("disconnect", "claude", *(["--keep-changes"] if changed else []))
+
+    assert (connected["permissions"]["allow"], len(connected["hooks"]["PreToolUse"])) == (
+        ["mcp__toolcrib__call_tool", "Bash(ls)"],
+        1,
+    )
+    assert undone.exit_code == 0, undone.output
+    if changed:
+        assert json.loads(settings.read_text())["permissions"] == json.loads(before)["permissions"]
+        assert "toolcrib" not in settings.read_text()
+    else:
+        assert settings.read_text() == before
+
+
 def test_connecting_shows_the_server_with_the_tool_that_asks_and_says_what_to_start(user: User) -> None:
     result = user.types("connect", "claude", "--approvals", "--project", "--unanswered", "ask")
 

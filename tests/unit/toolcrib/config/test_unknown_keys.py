@@ -47,6 +47,7 @@ EVERYTHING: Mapping[str, Any] = {
     "rules": {"deny": ["t"]},
     "identities": {"ada": {"profile": "flat", "rules": {"deny": ["t"]}, "limits": {"calls_per_tool": {"t": 1}}}},
     "limits": {"calls_per_tool": {"t": 1}},
+    "approval_wait": 5,
     "approvals": {"webhook": {"url": "https://h/hook"}},
     "jobs": {"retries": {"attempts": 2}},
     "tool_permissions": {"t": "ask"},

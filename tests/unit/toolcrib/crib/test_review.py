@@ -14,6 +14,7 @@ import pytest
 from rig import PATIENCE
 from toolcrib.catalog.pins import write_lock
 from toolcrib.config import Directories, bare
+from toolcrib.config.guard_switch import GuardSwitch
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
@@ -121,6 +122,20 @@ async def test_without_the_guard_what_changed_is_used_and_reported_and_stays_unr
     async with crib_at(tmp_path, accept=False, guard=False) as reviewed:
         assert await reviewed.tools.accept("s") == ["echo"]
         assert reviewed.problems == ()
+
+
+async def test_what_is_unreviewed_is_withheld_from_the_moment_the_guard_is_switched_on(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("Says.")
+    async with crib_at(tmp_path, accept=False, guard=False) as crib:
+        switch = GuardSwitch(crib.settings.directories)
+        session = crib.session(for_client=True)
+        codes = list[str]()
+        for on in (False, True, False):
+            switch.turn(on)
+            result = await session.call("s__echo", {})
+            codes.append(result.error.code if result.error else "ok")
+
+    assert codes == ["ok", "quarantined", "ok"]
 
 
 async def test_a_lock_withholds_without_the_guard_too(tmp_path: Path) -> None:

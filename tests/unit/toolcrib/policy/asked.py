@@ -11,7 +11,7 @@ import pytest
 
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Approval, Approver, Decision, Grant
-from toolcrib.core.session import SessionApprovals, SessionState
+from toolcrib.core.session import Audience, SessionApprovals, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals, Ways, settlement_of
@@ -27,8 +27,9 @@ ASKED = Decision(effect="ask", rule="mode cautious: a destructive tool is asked 
 WAIT = ApprovalSettings(wait=True)
 
 
-def session(approver: Approver | None = None) -> SessionState:
-    return SessionState(key="k", approvals=SessionApprovals(approver=approver))
+def session(approver: Approver | None = None, *, is_client: bool = False, principal: str = "local") -> SessionState:
+    approvals, audience = SessionApprovals(approver=approver), Audience(is_client=is_client)
+    return SessionState(key="k", principal=principal, approvals=approvals, audience=audience)
 
 
 def call(state: SessionState, number: int = 1, arguments: dict[str, Any] | None = None) -> Call:

@@ -58,9 +58,16 @@ async def test_a_never_in_the_store_is_remembered_in_the_session_that_asked() ->
     assert state.approvals.remembered == {"fs__write": "deny"}
 
 
-async def test_the_store_alone_is_waited_for_no_longer_than_an_approver() -> None:
-    async with asking(settings=WAIT, timeout=0.01) as approvals:
+async def test_a_call_that_waits_for_the_store_alone_is_held() -> None:
+    async with asking(settings=WAIT, wait=0.01) as approvals:
         failure = await approvals.refusal(call(session()))
+
+        assert (failure.code, await approvals.states()) == ("approval_pending", ["pending"])
+
+
+async def test_a_job_waits_as_long_as_an_approver_has_for_no_caller_makes_it_again() -> None:
+    async with asking(settings=WAIT, timeout=0.01) as approvals:
+        failure = await approvals.refusal(call(session()).evolve(job_seconds=60.0))
 
         assert (failure.details["reason"], await approvals.states()) == ("unanswered", ["expired"])
 

@@ -41,6 +41,10 @@ LOST = {
     "chown -R me ~": "chown on ~",
     "chown me $HOME": "chown on $HOME",
     'chown me "${HOME}"': "chown on ${HOME}",
+    "toolcrib approvals yes abcd": "toolcrib approvals yes",
+    "/usr/bin/toolcrib approvals edit abcd --args {}": "toolcrib approvals edit",
+    "toolcrib guard off": "toolcrib guard off",
+    "toolcrib accept github": "toolcrib accept",
 }
 """Seed 002's patterns → how they are named."""
 
@@ -75,6 +79,9 @@ CLOTHED = [
 ]
 
 HARMLESS = [
+    "toolcrib approvals",
+    "toolcrib approvals show abcd",
+    "toolcrib guard status",
     "",
     "ls -la",
     "rm notes.txt",

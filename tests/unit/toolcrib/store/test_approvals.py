@@ -419,3 +419,49 @@ async def _ran(store: Store, call: str) -> None:
     session = SessionState(key="k", principal="ada")
     store.calls.note(Call(id=call, name="fs__write", arguments={}, session=session), ToolResult.of_text("done"))
     await store.flush()
+
+
+# Held calls
+
+
+async def test_a_held_call_is_taken_over_once_of_all_processes_and_survives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "toolcrib.db"
+    async with opened(path) as store:
+        await put(store)
+        assert await store.approvals.hold("approval_1")
+    async with opened(path) as first, opened(path) as second:
+        await first.approvals.settle("approval_1", YES)
+        assert await first.approvals.waiting() == [], "only the same call runs it, no job does"
+        taken = [await put(store, number, hash="hash-1") for number, store in ((2, second), (3, first))]
+        await second.approvals.redeem("approval_1", "call-2", "hash-1")
+
+        assert [(one.id, one.state, one.call_id) for one in taken] == [
+            ("approval_1", "approved", "call-2"),
+            ("approval_3", "pending", "call-3"),
+        ]
+        assert await refused(first, call="call-3")
+
+
+@pytest.mark.parametrize(("answer", "state"), [(YES, "approved"), (NO, "denied")], ids=["yes", "no"])
+async def test_an_answer_to_a_held_call_holds_for_ten_minutes_from_then(answer: Settlement, state: str) -> None:
+    clock = Clock()
+    async with opened(clock=clock) as store:
+        await put(store)
+        await store.approvals.hold("approval_1")
+        clock.now += 500
+        settled = await store.approvals.settle("approval_1", answer)
+        clock.now += 599
+        within = await put(store, 2, hash="hash-1", created=clock.now, expires=clock.now + 600)
+        await store.approvals.hold("approval_1", ("approved",))
+        clock.now += 2
+        after = await put(store, 3, hash="hash-1", created=clock.now, expires=clock.now + 600)
+
+    assert (settled.expires, within.id, within.state, after.id) == (1_001_100.0, "approval_1", state, "approval_3")
+
+
+async def test_what_is_answered_before_it_is_held_is_not_held() -> None:
+    async with opened() as store:
+        await put(store)
+        await store.approvals.settle("approval_1", YES)
+
+        assert not await store.approvals.hold("approval_1")

@@ -1,0 +1,391 @@
+"""What a client's own settings allow, ask and deny of its servers' tools: read, carried over and rewritten.
+
+    Claude Code     `permissions` of its settings files: `mcp__server`, `mcp__server__*`, `mcp__server__tool`
+    OpenCode        `permission` and `tools` beside the servers: `server_tool`, `server_*`, `*`
+    Codex           `default_tools_approval_mode`, `tools.TOOL.approval_mode` in an entry
+    Gemini CLI      `trust` in an entry, lists of servers `allowed` and `excluded` under `mcp`
+    Cline, Kiro …   `autoApprove`, `autoApproveAll`; Roo: `alwaysAllow` in an entry
+    Goose           `GOOSE_MODE`
+
+An allow and an ask become rules about `call_tool`: about a tool that the client shows by its name it asks itself, and
+its own settings get the new name. A deny becomes a rule about the tool.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from ..catalog.names import qualify
+from ..core.document_tree import Node
+from ..core.permission import Effect
+from ..core.yaml_document import parse_yaml
+from ..errors import ConfigError
+from ..policy.rules import parse_rule
+from . import files
+from .claude_files import claude_files, disconnect_hook, has_hook, list_item_text, without_item
+from .clients import Client, Places
+from .connections import NAME, connection_of, entries, forget, restore
+from .edits import check_edit, insert_json, remove_yaml, set_yaml
+from .files import parse_json
+
+__all__ = [
+    "CALL_TOOL",
+    "Names",
+    "Permission",
+    "allow_in_gemini",
+    "carried_mode",
+    "client_files",
+    "client_permissions",
+    "disconnect_settings",
+    "entry_extras",
+    "entry_permissions",
+    "mode_of",
+    "remove_mode",
+    "rename_claude_rules",
+    "rename_opencode_keys",
+    "write_mode",
+]
+
+CALL_TOOL: Final = f"mcp__{NAME}__call_tool"
+"""Our meta-tool in the settings of Claude Code: what it calls is asked about here."""
+_EFFECTS: Final[tuple[Effect, ...]] = ("allow", "ask", "deny")
+_CODEX: Final[Mapping[str, Effect]] = {"approve": "allow", "prompt": "ask"}
+_ASKING_GOOSE: Final = ("approve", "smart_approve")
+_NEVER_ASKS: Final = frozenset({"goose", "mcporter", "opencode"})
+"""Clients that run a tool unasked as long as their settings do not say otherwise."""
+_ALL: Final = "*"
+
+Names = Mapping[str, str]
+"""Our name of each server that was moved, by the client's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a client's settings say of one tool, or of all tools of a server (`*`)."""
+
+    effect: Effect
+    server: str
+    """As the client names it."""
+    tool: str
+
+
+def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]:
+    """Return what the entry of a server says of its tools."""
+    found: list[Permission] = []
+    for key in ("autoApprove", "alwaysAllow"):
+        given: Any = entry.get(key)
+        names = cast("list[Any]", given) if isinstance(given, list) else [_ALL] if given is True else []
+        found += [Permission("allow", server, str(name)) for name in names]
+    if entry.get("trust") is True or entry.get("autoApproveAll") is True:
+        found.append(Permission("allow", server, _ALL))
+    if effect := _CODEX.get(str(entry.get("default_tools_approval_mode"))):
+        found.append(Permission(effect, server, _ALL))
+    tools: Any = entry.get("tools")
+    for name, value in _mapping(tools).items():
+        said: Any = _mapping(value).get("approval_mode")
+        if effect := _CODEX.get(str(said)):
+            found.append(Permission(effect, server, str(name)))
+    return found
+
+
+def entry_extras(entries: Mapping[str, Any], names: Names, *, allow: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what our own entry says of tools, where the entries of the moved servers said it of theirs.
+
+    `allow` are tools of ours that Codex is to run unasked. What was said of a whole server is kept where it was said
+    of every one that was moved.
+    """
+    moved = [(ours, cast("Mapping[str, Any]", entries[name])) for name, ours in names.items() if name in entries]
+    extras: dict[str, Any] = {}
+    for key in ("autoApprove", "alwaysAllow"):
+        given = [(ours, entry.get(key)) for ours, entry in moved]
+        if moved and all(value is True or value == [_ALL] for _, value in given):
+            extras[key] = given[0][1]
+            continue
+        lists = ((ours, cast("list[Any]", value)) for ours, value in given if isinstance(value, list))
+        if tools := [_declared(ours, tool) for ours, listed in lists for tool in listed if tool != _ALL]:
+            extras[key] = tools
+    for key in ("trust", "autoApproveAll", "default_tools_approval_mode"):
+        values = [entry.get(key) for _, entry in moved]
+        if values and values[0] and all(value == values[0] for value in values):
+            extras[key] = values[0]
+    modes: dict[str, Any] = {tool: {"approval_mode": "approve"} for tool in allow}
+    for ours, entry in moved:
+        tools: Any = entry.get("tools")
+        for tool, said in _mapping(tools).items():
+            mode: Any = _mapping(said).get("approval_mode")
+            modes |= {_declared(ours, tool): {"approval_mode": mode}} if mode else {}
+    return extras | ({"tools": modes} if modes else {})
+
+
+def client_files(client: Client, places: Places, *, project: bool) -> list[Path]:
+    """Return the settings files, beside the one of its servers, in which `client` keeps permissions.
+
+    A project's shared file is one of them with `project` only.
+    """
+    if client.name != "claude-code":
+        return []
+    user, shared, local = claude_files(places)
+    return [shared, local] if project else [user, local]
+
+
+def client_permissions(
+    client: Client, file: Path, places: Places, servers: Sequence[str], *, project: bool
+) -> list[Permission]:
+    """Return what the settings of `client` say of the tools of `servers`; `file` is the one that has the servers.
+
+    A client that asks about nothing by itself allows every server about which it says nothing. Raises `ConfigError` for
+    a file that cannot be read.
+    """
+    content = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
+    raw = entries(client, content, str(file))
+    found: list[Permission] = []
+    for server in servers:
+        entry: Any = raw.get(server)
+        found += entry_permissions(server, cast("Mapping[str, Any]", entry)) if isinstance(entry, Mapping) else []
+    asks = client.name not in _NEVER_ASKS
+    data: Mapping[str, Any] = _data(content, file) if client.name in ("gemini", "goose", "opencode") else {}
+    if client.name == "goose":
+        asks = data.get("GOOSE_MODE") in _ASKING_GOOSE
+    if client.name == "opencode":
+        found += _of_opencode(data, servers)
+    if client.name == "gemini":
+        listed = _mapping(data.get("mcp"))
+        allowed, excluded = listed.get("allowed"), listed.get("excluded")
+        off = set(cast("list[str]", excluded) if isinstance(excluded, list) else ())
+        off |= set(servers) - set(cast("list[str]", allowed)) if isinstance(allowed, list) else set()
+        found += [Permission("deny", server, _ALL) for server in servers if server in off]
+    for settings in client_files(client, places, project=project):
+        if settings.is_file():
+            permissions = _data(files.read(settings, limit=files.FOREIGN_MAX_BYTES), settings).get("permissions")
+            given = _mapping(permissions)
+            asks = asks and given.get("defaultMode") != "bypassPermissions"
+            found += _of_claude(given, servers)
+    if not asks:
+        ruled = {one.server for one in found if one.tool == _ALL}
+        found += [Permission("allow", server, _ALL) for server in servers if server not in ruled]
+    return list(dict.fromkeys(found))
+
+
+def mode_of(client: Client, *, project: bool) -> str:
+    """Return the name of the mode that holds what was carried over."""
+    return f"connected-{client.name}" + ("-project" if project else "")
+
+
+def carried_mode(
+    permissions: Iterable[Permission], names: Names, *, extends: str = "autonomous"
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the mode that says the same of our tools, empty where nothing is to be said, and what cannot be said."""
+    rules: dict[str, list[str]] = {}
+    lost: list[str] = []
+    for one in permissions:
+        if one.server not in names or (one.effect == "ask" and one.tool == _ALL):
+            continue  # what nothing allows is asked about in any case
+        name = f"{_claude_name(names[one.server])}__{one.tool}"
+        text = name if one.effect == "deny" else f"call_tool(name={name})"
+        try:
+            parse_rule(one.effect, text)
+        except ConfigError:
+            lost.append(f"{one.effect} {one.server} {one.tool}")
+            continue
+        if text not in rules.setdefault(one.effect, []):
+            rules[one.effect].append(text)
+    return ({"extends": extends, "rules": rules} if rules else {}), lost
+
+
+def write_mode(file: Path, name: str, mode: Mapping[str, Any]) -> None:
+    """Put the mode into our configuration file, in place of an older one of this name."""
+    text = files.decode(files.read(file), str(file)) if file.is_file() else ""
+    files.write(file, set_yaml(text, ("modes",), name, dict(mode), str(file)).encode())
+
+
+def remove_mode(file: Path, name: str) -> None:
+    """Take the mode out of our configuration file, if it is there, and the mapping around it where that is empty."""
+    text = files.decode(files.read(file), str(file)) if file.is_file() else ""
+    modes = parse_yaml(text, str(file)).find(("modes",)) if text.strip() else None
+    if modes is None or modes.kind != "mapping" or modes.member(name) is None:
+        return
+    is_only = len(modes.members) == 1
+    text = remove_yaml(text, () if is_only else ("modes",), "modes" if is_only else name, str(file))
+    files.write(file, text.encode())
+
+
+def rename_claude_rules(text: str, names: Names, *, allow: Sequence[str] = (), file: str = "") -> str:
+    """Return the settings of Claude Code with the rules about moved servers under their new names.
+
+    `allow` is allowed beside them. Raises `ConfigError` where that cannot be done without touching the rest.
+    """
+    after = text
+    root = parse_json(text, file) if text.strip() else None
+    found: list[tuple[Node, str]] = []
+    known: list[str] = []
+    for effect in _EFFECTS:
+        listed = root.find(("permissions", effect)) if root is not None else None
+        for item in listed.items if listed is not None and listed.kind == "sequence" else ():
+            rule: Any = item.plain()
+            known += [rule] if effect == "allow" and isinstance(rule, str) else []
+            if isinstance(rule, str) and (new := _renamed(rule, names)):
+                found.append((item, new))
+    for item, new in sorted(found, key=lambda pair: -pair[0].start):
+        after = after[: item.start] + json.dumps(new, ensure_ascii=False) + after[item.end :]
+    for rule in allow:
+        after = after if rule in known else _with_allow(after, rule, file)
+    return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda said: parse_json(said).plain())
+
+
+def disconnect_settings(
+    file: Path, *, state: Path, keep_changes: bool = False
+) -> Literal["restored", "deleted", "removed"]:
+    """Put settings of Claude Code back as they were before `rename_claude_rules` and our hook.
+
+    A file that changed since raises `ChangedSince`, unless `keep_changes`: then rules get their old names, and what is
+    ours is taken out.
+    """
+    done = connection_of(state, file)
+    if done is None or not keep_changes:
+        return disconnect_hook(file, state=state, keep_changes=keep_changes)
+    outcome = restore("claude-code", file, state=state, keep_changes=True)
+    if outcome is not None:
+        return outcome
+    current = files.read(file, limit=files.FOREIGN_MAX_BYTES)
+    files.write(file, _original_names(files.decode(current, str(file)), done.names, str(file)).encode())
+    if has_hook(file):
+        return disconnect_hook(file, state=state, keep_changes=True)
+    forget(state, file)
+    return "removed"
+
+
+def _original_names(text: str, names: Names, file: str) -> str:
+    """Return settings of Claude Code with the names that rules about moved servers had, and without ours."""
+    after = text
+    for effect in _EFFECTS:
+        listed = parse_json(after, file).find(("permissions", effect))
+        for item in reversed(listed.items if listed is not None and listed.kind == "sequence" else ()):
+            rule: Any = item.plain()
+            for server, ours in names.items() if isinstance(rule, str) else ():
+                prefix = f"mcp__{NAME}__{_claude_name(ours)}__"
+                if str(rule).startswith(prefix):
+                    tool = str(rule)[len(prefix) :]
+                    old = f"mcp__{_claude_name(server)}" + ("" if tool == _ALL else f"__{tool}")
+                    after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
+    root = parse_json(after, file)
+    listed = root.find(("permissions", "allow"))
+    ours = [item for item in listed.items if item.plain() == CALL_TOOL] if listed is not None else []
+    if listed is not None and ours:
+        after = without_item(after, listed, ours[0])
+    return check_edit(text, after, ("permissions",), file, lambda said: parse_json(said).plain())
+
+
+def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
+    """Return the configuration of OpenCode with its permissions of moved servers under their new names."""
+    for section in ("permission", "tools"):
+        node = parse_json(text, file).find((section,))
+        if node is None or node.kind != "mapping":
+            continue
+        after = text
+        for member in sorted(node.members, key=lambda one: -one.start):
+            server = next((name for name in _longest_first(names) if member.key.startswith(f"{name}_")), "")
+            if server:
+                new = f"{NAME}_{_declared(names[server], member.key[len(server) + 1 :])}"
+                end = text.index(":", member.start)
+                key = text[member.start : end].rstrip()
+                after = after[: member.start] + json.dumps(new, ensure_ascii=False) + after[member.start + len(key) :]
+        text = check_edit(text, after, (section,), file, lambda said: parse_json(said).plain())
+    return text
+
+
+def allow_in_gemini(text: str, file: str = "") -> str:
+    """Return the settings of Gemini CLI with us in its list of allowed servers, where it has one."""
+    listed = parse_json(text, file).find(("mcp", "allowed")) if text.strip() else None
+    if listed is None or listed.kind != "sequence" or NAME in [item.plain() for item in listed.items]:
+        return text
+    place = listed.start + 1
+    after = text[:place] + list_item_text(text, listed, NAME) + text[place:]
+    return check_edit(text, after, ("mcp",), file, lambda said: parse_json(said).plain())
+
+
+def _of_claude(permissions: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
+    found: list[Permission] = []
+    for effect in _EFFECTS:
+        rules: Any = permissions.get(effect)
+        texts = [rule for rule in cast("list[Any]", rules) if isinstance(rule, str)] if isinstance(rules, list) else []
+        found += [Permission(effect, *meant) for rule in texts if (meant := _meant(rule, servers))]
+    return found
+
+
+def _of_opencode(data: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
+    """Return what OpenCode says; the last of its patterns that fits a tool counts, and without one it runs."""
+    said: Any = data.get("permission")
+    given = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {_ALL: said}
+    switches: Any = data.get("tools")
+    off = _mapping(switches)
+    rules = [*given.items(), *((pattern, "deny") for pattern, is_on in off.items() if is_on is False)]
+    found: list[Permission] = []
+    for server in servers:
+        whole: Any = None
+        for pattern, effect in rules:
+            if effect not in _EFFECTS:
+                continue
+            if fnmatchcase(f"{server}_{_ALL}", pattern):
+                whole = effect
+            elif pattern.startswith(f"{server}_"):
+                found.append(Permission(effect, server, pattern[len(server) + 1 :]))
+        found += [Permission(whole, server, _ALL)] if whole is not None else []
+    return found
+
+
+def _meant(rule: str, servers: Iterable[str]) -> tuple[str, str] | None:
+    """Return the server and the tool that a rule of Claude Code means; `*` for all tools of it."""
+    for server in _longest_first(servers):
+        prefix = f"mcp__{_claude_name(server)}"
+        if rule == prefix:
+            return server, _ALL
+        if rule.startswith(f"{prefix}__"):
+            return server, rule[len(prefix) + 2 :]
+    return None
+
+
+def _renamed(rule: str, names: Names) -> str:
+    """Return the rule as it means the same tool behind us; empty for one that is about none of the servers."""
+    meant = _meant(rule, names)
+    return f"mcp__{NAME}__{_declared(_claude_name(names[meant[0]]), meant[1])}" if meant else ""
+
+
+def _with_allow(text: str, rule: str, file: str) -> str:
+    listed = parse_json(text, file).find(("permissions", "allow")) if text.strip() else None
+    if listed is None:
+        return insert_json(text, ("permissions",), "allow", [rule], file)
+    if listed.kind != "sequence":
+        raise ConfigError("a list of rules was expected", file=f"{file}:{listed.line}", key="permissions.allow")
+    place = listed.start + 1
+    return text[:place] + list_item_text(text, listed, rule) + text[place:]
+
+
+def _longest_first(servers: Iterable[str]) -> list[str]:
+    return sorted(servers, key=lambda name: -len(name))
+
+
+def _declared(ours: str, tool: str) -> str:
+    """Return the name under which we declare a tool; a pattern stays one."""
+    return f"{ours}__{tool}" if _ALL in tool else qualify(ours, tool)
+
+
+def _claude_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _data(content: bytes, file: Path) -> Mapping[str, Any]:
+    data: Any = files.parse(content, str(file)).plain() if content.strip() else {}
+    return _mapping(data)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return `value`, nothing for what is no mapping."""
+    if not isinstance(value, Mapping):
+        return {}
+    return cast("Mapping[str, Any]", value)

@@ -1,0 +1,82 @@
+"""`toolcrib guard`: on and off hold from the next call on, and `status` shows what that makes of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from toolcrib.config import Directories, bare
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.crib import Toolcrib
+from toolcrib.testing import ScriptedSource
+
+from .conftest import User
+
+BY_HAND = ["runs", "asks", "asks", "runs", "runs", "asks", "asks", "asks", "asks", "quarantined", "runs", "asks"]
+OFF = ["runs", "runs", "runs", "runs", "asks", "asks", "asks", "runs", "runs", "runs", "runs", "asks"]
+
+
+def outcomes(user: User, where: str) -> list[str]:
+    return [row[where]["outcome"] for row in user.reads("guard", "status")["calls"]]
+
+
+def test_status_shows_twelve_calls_behind_connect_and_by_hand_as_the_switch_is(user: User) -> None:
+    before = outcomes(user, "connected")
+    on = user.reads("guard", "on")
+    strict = outcomes(user, "connected")
+    again = user.reads("guard", "on")
+    off = user.reads("guard", "off")
+
+    assert (before, strict, outcomes(user, "connected")) == (OFF, BY_HAND, OFF)
+    assert outcomes(user, "by_hand") == BY_HAND
+    assert [one["changed"] for one in (on, again, off)] == [True, False, True]
+
+
+def test_status_names_the_sources_of_decisions_and_the_entries_of_clients(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "mode: manual\nrules: {deny: [a, b], ask: [c]}\n")
+    user.has(".cursor/mcp.json", {"mcpServers": {"toolcrib": {"command": "/x/toolcrib", "args": ["serve"]}}})
+    off = ["serve", "--profile", "flat", "--guard", "off", "--mode", "connected-gemini"]
+    user.has(".gemini/settings.json", {"mcpServers": {"toolcrib": {"command": "/x/toolcrib", "args": off}}})
+    user.has(
+        ".config/goose/config.yaml",
+        "extensions:\n  toolcrib: {type: stdio, cmd: /x/toolcrib, args: [serve, --guard, 'off']}\n",
+    )
+    user.types("guard", "on")
+
+    status = user.reads("guard", "status")
+    shown = user.types("guard")
+
+    assert (status["guard"], status["sources"]["rules"]) == ("on", "2 deny, 1 ask, 0 allow")
+    assert [(entry["client"], entry["guard"], entry["mode"]) for entry in status["entries"]] == [
+        ("cursor", "on", ""),
+        ("gemini", "off", "connected-gemini"),
+        ("goose", "off", ""),
+    ]
+    assert status["calls"][1]["connected"]["rule"].startswith("mode manual")
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    table = [line for line in lines if line.startswith("a destructive tool, through call_tool")]
+    assert [line.split()[5:] for line in table] == [["asks", "[3]", "asks", "[3]"]]
+    assert [line for line in lines if line.startswith("[3] mode manual: a destructive tool")]
+
+
+async def test_the_switch_holds_from_the_next_call_of_a_crib_that_is_open(user: User) -> None:
+    async def run(arguments: Mapping[str, Any], context: Any) -> ToolResult:
+        return ToolResult.of_text("done")
+
+    write = Tool(name="write", source="s", local_name="write", annotations=Annotations(destructive=False))
+    settings = replace(
+        bare().with_values(guard=False, mode="autonomous"), directories=Directories.of({"HOME": str(user.home)})
+    )
+    codes = list[str]()
+    async with Toolcrib(settings, memory=True) as crib:
+        await crib.tools.mount_source(ScriptedSource("s", {"write": run}, listed=[write]))
+        session = crib.session(for_client=True)
+        for action in ("off", "on", "off"):
+            user.types("guard", action)
+            result = await session.call("s__write", {})
+            codes.append(result.error.code if result.error else "ok")
+
+    assert codes == ["ok", "denied", "ok"], "nobody can be asked in memory"

@@ -1,0 +1,262 @@
+"""What clients allowed, asked and denied before `connect` holds after it, in their own settings and in ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.config import Directories, bare
+from toolcrib.config.client_permissions import (
+    CALL_TOOL,
+    Permission,
+    allow_in_gemini,
+    carried_mode,
+    client_permissions,
+    disconnect_settings,
+    entry_extras,
+    mode_of,
+    remove_mode,
+    rename_claude_rules,
+    rename_opencode_keys,
+    write_mode,
+)
+from toolcrib.config.clients import CLIENTS, Places
+from toolcrib.config.connections import ChangedSince, rewrite
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.crib import Toolcrib
+from toolcrib.policy.modes import ModeSettings, resolve_modes
+from toolcrib.testing import ScriptedSource
+
+NAMES = {"db": "db-cursor"}
+RUN = {"command": "db"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A client whose settings allow `look`, deny `wipe` where they can, and ask about `drop`, `call_tool` apart."""
+
+    files: Mapping[str, str]
+    denies: bool = False
+
+
+def servers(**entry: Any) -> str:
+    return json.dumps({"mcpServers": {"db": {**RUN, **entry}}})
+
+
+SAMPLES = {
+    "claude-code": Sample(
+        files={
+            ".claude.json": servers(),
+            ".claude/settings.json": json.dumps(
+                {"permissions": {"allow": ["Bash(ls)", "mcp__db__look", CALL_TOOL], "deny": ["mcp__db__wipe"]}}
+            ),
+        },
+        denies=True,
+    ),
+    "claude-desktop": Sample(files={".config/Claude/claude_desktop_config.json": servers(autoApprove=["look"])}),
+    "cursor": Sample(files={".cursor/mcp.json": servers(autoApprove=["look"])}),
+    "windsurf": Sample(files={".codeium/windsurf/mcp_config.json": servers(alwaysAllow=["look"])}),
+    "gemini": Sample(files={".gemini/settings.json": servers(autoApprove=["look"])}),
+    "vscode": Sample(
+        files={".config/Code/User/mcp.json": json.dumps({"servers": {"db": {**RUN, "autoApprove": ["look"]}}})}
+    ),
+    "codex": Sample(
+        files={
+            ".codex/config.toml": (
+                '[mcp_servers.db]\ncommand = "db"\ndefault_tools_approval_mode = "prompt"\n'
+                '[mcp_servers.db.tools.look]\napproval_mode = "approve"\n'
+            )
+        }
+    ),
+    "opencode": Sample(
+        files={
+            ".config/opencode/opencode.json": json.dumps(
+                {
+                    "mcp": {"db": {"type": "local", "command": ["db"]}},
+                    "permission": {"*": "ask", "db_look": "allow", "db_wipe": "deny"},
+                }
+            )
+        },
+        denies=True,
+    ),
+    "goose": Sample(
+        files={
+            ".config/goose/config.yaml": (
+                "GOOSE_MODE: approve\nextensions:\n  db: {type: stdio, cmd: db, autoApprove: [look]}\n"
+            )
+        }
+    ),
+    "mcporter": Sample(files={".mcporter/mcporter.json": servers()}),
+}
+
+
+def places(home: Path) -> Places:
+    environ = {"HOME": str(home)}
+    return Places(directories=Directories.of(environ), environ=environ, project=home / "project")
+
+
+def carried(client: str, home: Path) -> dict[str, Any]:
+    """Return the mode that is made of the settings of `client`."""
+    for name, text in SAMPLES[client].files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    where = places(home)
+    found = client_permissions(CLIENTS[client], CLIENTS[client].user_file(where), where, ["db"], project=False)
+    mode, lost = carried_mode(found, NAMES)
+    assert lost == []
+    return mode
+
+
+def source() -> ScriptedSource:
+    async def run(arguments: Mapping[str, Any], context: Any) -> ToolResult:
+        return ToolResult.of_text("done")
+
+    tools = [
+        Tool(
+            name=name,
+            source="db-cursor",
+            local_name=name,
+            origin="mcp",
+            annotations=Annotations(destructive=True),
+        )
+        for name in ("look", "drop", "wipe")
+    ]
+    return ScriptedSource("db-cursor", {tool.name: run for tool in tools}, listed=tools)
+
+
+@pytest.mark.parametrize("client", SAMPLES)
+async def test_what_the_client_asked_about_before_is_still_asked_about_through_call_tool(
+    tmp_path: Path, client: str
+) -> None:
+    name = mode_of(CLIENTS[client], project=False)
+    mode = carried(client, tmp_path)
+    modes = resolve_modes({name: ModeSettings.model_validate(mode)}) if mode else resolve_modes({})
+    settings = bare().with_values(guard=False, modes=modes, mode=name if mode else "autonomous")
+    async with Toolcrib(settings, memory=True) as crib:
+        await crib.tools.mount_source(source())
+        session = crib.session(for_client=True)
+        results = {
+            tool: await session.call("call_tool", {"name": f"db-cursor__{tool}", "arguments": {}})
+            for tool in ("look", "drop", "wipe")
+        }
+        by_name = await session.call("db-cursor__drop", {})
+
+    why = {tool: result.error.details.get("reason", "rule") for tool, result in results.items() if result.error}
+    asked = {"drop": "no_approver", "wipe": "rule" if SAMPLES[client].denies else "no_approver"}
+    assert why == ({} if client == "mcporter" else asked), "mcporter never asked"
+    assert by_name.error is None, "its own prompt was about this tool"
+
+
+def test_the_mode_extends_the_one_that_the_user_works_in() -> None:
+    denied = [Permission("deny", "db", "wipe"), Permission("ask", "db", "*")]
+
+    assert carried_mode(denied, NAMES, extends="manual") == (
+        {"extends": "manual", "rules": {"deny": ["db-cursor__wipe"]}},
+        [],
+    )
+    assert carried_mode([Permission("ask", "db", "*")], NAMES) == ({}, [])
+
+
+def test_an_entry_says_of_our_names_what_the_moved_entries_said_of_theirs() -> None:
+    names = {"a": "a", "b": "b2"}
+    both = {"trust": True, "autoApprove": ["x"]}
+
+    assert entry_extras({"a": both, "b": both}, names) == {"trust": True, "autoApprove": ["a__x", "b2__x"]}
+    assert entry_extras({"a": both, "b": {"trust": False}}, names) == {"autoApprove": ["a__x"]}
+    assert entry_extras({"a": {"alwaysAllow": ["*"]}, "b": {"alwaysAllow": ["*"]}}, names) == {"alwaysAllow": ["*"]}
+    assert entry_extras({"a": {"tools": {"x": {"approval_mode": "prompt"}}}, "b": {}}, names, allow=["call_tool"]) == {
+        "tools": {"call_tool": {"approval_mode": "approve"}, "a__x": {"approval_mode": "prompt"}}
+    }
+    assert entry_extras({}, {}) == {}
+
+
+def test_the_rules_of_claude_code_get_the_new_names_and_nothing_else_changes() -> None:
+    before = (
+        "{ // mine\n"
+        '  "permissions": {\n'
+        '    "allow": ["Bash(ls)", "mcp__git_hub__get", "mcp__git_hub_two__x"],\n'
+        '    "ask": ["mcp__git_hub"], "deny": ["mcp__git_hub__*"]\n'
+        "  }\n}\n"
+    )
+    names = {"git hub": "git", "git hub two": "two"}
+
+    after = rename_claude_rules(before, names, allow=[CALL_TOOL])
+
+    assert after == (
+        "{ // mine\n"
+        '  "permissions": {\n'
+        f'    "allow": ["{CALL_TOOL}", "Bash(ls)", "mcp__toolcrib__git__get", "mcp__toolcrib__two__x"],\n'
+        '    "ask": ["mcp__toolcrib__git__*"], "deny": ["mcp__toolcrib__git__*"]\n'
+        "  }\n}\n"
+    )
+    assert rename_claude_rules(after, names, allow=[CALL_TOOL]) == after
+    assert json.loads(rename_claude_rules("", {}, allow=[CALL_TOOL])) == {"permissions": {"allow": [CALL_TOOL]}}
+
+
+def test_the_permissions_of_opencode_get_the_new_names() -> None:
+    before = '{"permission": {"*": "ask", "db_look": "allow", "dbx_look": "ask"}, "tools": {"db_*": false}} // mine\n'
+
+    assert rename_opencode_keys(before, NAMES) == (
+        '{"permission": {"*": "ask", "toolcrib_db-cursor__look": "allow", "dbx_look": "ask"},'
+        ' "tools": {"toolcrib_db-cursor__*": false}} // mine\n'
+    )
+
+
+@pytest.mark.parametrize("lists", [{"excluded": ["db"]}, {"allowed": ["other"]}, {"allowed": ["db"]}])
+def test_a_server_that_gemini_does_not_start_stays_off_and_we_are_started(tmp_path: Path, lists: Any) -> None:
+    where = places(tmp_path)
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({"mcpServers": {"db": RUN}, "mcp": lists}))
+
+    found = client_permissions(CLIENTS["gemini"], file, where, ["db"], project=False)
+    after = json.loads(allow_in_gemini(file.read_text()))
+
+    off = [Permission("deny", "db", "*")]
+    assert found == ([] if "db" in lists.get("allowed", []) else off)
+    assert after["mcp"] == ({"allowed": ["toolcrib", *lists["allowed"]]} if "allowed" in lists else lists)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_settings_are_put_back_byte_for_byte_or_without_what_changed_since(tmp_path: Path, changed: bool) -> None:
+    file, state = tmp_path / "settings.json", tmp_path / "state"
+    before = '{"permissions": {"allow": ["Bash(ls)", "mcp__db__look"]}}\n'
+    file.write_text(before)
+    for _ in range(2):  # twice, as for rules and a hook
+        rewrite(
+            "claude-code",
+            file,
+            lambda text: rename_claude_rules(text, NAMES, allow=[CALL_TOOL]),
+            names=NAMES,
+            state=state,
+        )
+    if changed:
+        file.write_text(file.read_text().replace("{", '{"model": "x", ', 1))
+        with pytest.raises(ChangedSince):
+            disconnect_settings(file, state=state)
+
+    outcome = disconnect_settings(file, state=state, keep_changes=changed)
+
+    expected = before.replace("{", '{"model": "x", ', 1) if changed else before
+    assert (outcome, json.loads(file.read_text())) == ("removed" if changed else "restored", json.loads(expected))
+    assert changed or file.read_text() == before
+
+
+def test_the_mode_is_taken_out_of_our_configuration_again(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("profile: flat # mine\n")
+    write_mode(file, "connected-cursor", {"extends": "autonomous", "rules": {"allow": ["call_tool(name=a__b)"]}})
+    written = file.read_text()
+    write_mode(file, "connected-gemini", {"extends": "autonomous"})
+    remove_mode(file, "connected-gemini")
+    between = file.read_text()
+    remove_mode(file, "connected-cursor")
+    remove_mode(file, "connected-cursor")
+
+    assert "call_tool(name=a__b)" in written
+    assert (between, file.read_text()) == (written, "profile: flat # mine\n")
