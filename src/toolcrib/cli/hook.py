@@ -106,7 +106,7 @@ def _decide_here(settings: Settings, request: HookRequest, seconds: float) -> st
     from ..claude_code.hook import answer_hook
     from ..crib import Toolcrib
     from ..sources.settings import SourceSettings
-    from .open_crib import run
+    from .options import run
 
     async def main() -> str:
         bare = replace(settings, sources=SourceSettings.model_construct(builtins=False))

@@ -14,19 +14,13 @@ from ..catalog.names import SEPARATOR, portable
 from ..config import Settings
 from ..core.events import Problem
 from ..crib import Toolcrib
-from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import note
 
 __all__ = [
-    "AsJson",
-    "ConfigFiles",
-    "Wait",
     "only_for",
     "opened",
     "patience",
     "report",
-    "run",
-    "settings_of",
     "summaries",
 ]
 
