@@ -97,8 +97,8 @@ def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]
 def entry_extras(entries: Mapping[str, Any], names: Names, *, allow: Sequence[str] = ()) -> dict[str, Any]:
     """Return the tool permissions for our own entry, merged from the entries of the moved servers.
 
-    `allow` are tools of ours that Codex runs without asking. A permission of a whole server is kept if each moved server
-    has it.
+    `allow` are tools of ours that Codex runs without asking. A permission of a whole server is kept if each moved
+    server has it.
     """
     moved = [(ours, cast("Mapping[str, Any]", entries[name])) for name, ours in names.items() if name in entries]
     extras: dict[str, Any] = {}
