@@ -26,9 +26,9 @@ __all__ = [
 
 
 _BY_SERVER: Final[Mapping[str, str]] = {
-    "quarantined": "withheld, nobody has reviewed their definitions",
+    "quarantined": "withheld, their definitions are unreviewed",
     "definition_changed": "withheld, their definitions have changed since they were reviewed",
-    "unreviewed": "in use (guard is off), nobody has reviewed their definitions",
+    "unreviewed": "in use (guard is off), their definitions are unreviewed",
     "unreviewed_change": "in use (guard is off), their definitions have changed since they were reviewed",
 }
 """Codes of problems that all tools of a server tend to have at once, and what they mean."""
