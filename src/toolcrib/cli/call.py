@@ -51,8 +51,8 @@ def call(
             asks = terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
             session = crib.session(profile="flat", approver=_say_yes if yes else asks, task=task)
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
-                told: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
-                answer = await session.call(name, arguments, **told)
+                options: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
+                answer = await session.call(name, arguments, **options)
             if answer.error is not None and answer.error.code == "not_found":
                 report(crib)
             return answer

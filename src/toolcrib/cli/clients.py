@@ -49,7 +49,7 @@ class Candidate:
 
     @property
     def identity(self) -> bytes:
-        """What makes it the same server as another one, whatever their names and however they are spelt."""
+        """Identity of the server, independent of its name and of the spelling of its configuration."""
         return identity(self.found.value)
 
 

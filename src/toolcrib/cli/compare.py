@@ -153,10 +153,10 @@ def read_queries(path: Path) -> list[Query]:
             entry: Any = read_json(line)
         except ValueError as error:
             raise ConfigError(f"is no JSON: {error}", file=f"{path}:{number}") from error
-        said = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-        if not all(isinstance(said.get(key), str) for key in ("query", "tool")):
+        raw = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        if not all(isinstance(raw.get(key), str) for key in ("query", "tool")):
             raise ConfigError('takes {"query": text, "tool": name}', file=f"{path}:{number}")
-        found.append(Query(text=said["query"], tool=said["tool"]))
+        found.append(Query(text=raw["query"], tool=raw["tool"]))
     return found
 
 
@@ -182,7 +182,7 @@ def _apart(settings: Settings) -> Generator[Settings]:
 
 
 def _answered(crib: Toolcrib, asked: Sequence[Query]) -> list[Query]:
-    """Return the queries whose tool is there; the others are told of, for they would count as missed."""
+    """Return the queries whose tool exists; report the others, which would count as missed."""
     missing = dict.fromkeys(query.tool for query in asked if crib.catalog.find(query.tool) is None)
     for name in missing:
         close = crib.catalog.nearest(name)

@@ -44,7 +44,8 @@ from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import candidates, chosen_clients, identity
 from .last_seen import remember
-from .open_crib import AsJson, opened, run
+from .open_crib import opened
+from .options import AsJson, run
 from .output import emit_json, note, out
 from .own_environment import entry_program, make_environment, own_program
 from .server_probe import probe

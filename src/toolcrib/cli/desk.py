@@ -10,7 +10,7 @@ import typer
 from ..claude_code.hook_messages import Unanswered
 from ..errors import UsageError
 from .hook import SECONDS, HookOptions, answer
-from .open_crib import ConfigFiles
+from .options import ConfigFiles
 
 __all__ = ["hook"]
 

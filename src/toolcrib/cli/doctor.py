@@ -23,7 +23,8 @@ from ..errors import CODES, ToolcribError
 from ..mcp.client.spec import ServerSpec
 from ..store.chain import Verification
 from ..telemetry.tokens import tokenizer
-from .open_crib import AsJson, ConfigFiles, opened, run, settings_of, summaries
+from .open_crib import opened, summaries
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, table
 from .server_probe import Probe, probe_source
 

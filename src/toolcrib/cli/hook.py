@@ -1,6 +1,6 @@
 """`toolcrib hook claude`, as Claude Code starts it before every use of a tool: hands the event to the local daemon.
 
-Nothing is loaded here but configuration and sockets: a use that a rule allows must not wait. Whatever goes wrong is a
+Nothing is loaded here but configuration and sockets: a use that a rule allows must not wait. Every failure is a
 deny that says what to do about it; Claude Code would take a hook that breaks for one that has nothing to say.
 """
 
@@ -37,7 +37,7 @@ _ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
 class HookOptions(NamedTuple):
-    """What `toolcrib hook claude` was told."""
+    """Options of `toolcrib hook claude`."""
 
     files: tuple[str, ...] = ()
     mode: str = ""
@@ -68,12 +68,12 @@ def answer(options: HookOptions) -> None:
     if name not in EVENTS:
         return
     try:
-        said = _decided(event, options)
+        output = _decided(event, options)
     except Exception as error:  # noqa: BLE001 - Claude Code would go on without a hook that breaks
         reason = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
-        said = hook_answer(name, "deny", f"Toolcrib cannot decide: {reason}. `toolcrib doctor` tells more")
-    if said:
-        sys.stdout.write(said + "\n")
+        output = hook_answer(name, "deny", f"Toolcrib cannot decide: {reason}. `toolcrib doctor` tells more")
+    if output:
+        sys.stdout.write(output + "\n")
         sys.stdout.flush()
 
 
@@ -88,8 +88,8 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     request = HookRequest(event=event, project=str(project), mode=settings.policy.mode, unanswered=options.unanswered)
     link = _joined(settings, files, overrides, project)
     if link is None:
-        said: str = _decide_here(settings, request, until - time.monotonic())
-        return said
+        output: str = _decide_here(settings, request, until - time.monotonic())
+        return output
     with link:
         return _asked(link, request, until)
 
@@ -106,7 +106,7 @@ def _decide_here(settings: Settings, request: HookRequest, seconds: float) -> st
     from ..claude_code.hook import answer_hook
     from ..crib import Toolcrib
     from ..sources.settings import SourceSettings
-    from .open_crib import run
+    from .options import run
 
     async def main() -> str:
         bare = replace(settings, sources=SourceSettings.model_construct(builtins=False))
@@ -143,7 +143,7 @@ def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
         try:
             part = link.recv(_CHUNK)
         except TimeoutError:
-            raise UsageError("nobody answered in time") from None
+            raise UsageError("no answer in time") from None
         if not part or sum(map(len, parts)) > _ANSWER_BYTES:
             raise UsageError("the local daemon ended before it answered; its log is in the state directory")
         parts.append(part)
@@ -152,7 +152,7 @@ def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
 
 def _read(arguments: Sequence[str]) -> HookOptions | None:
     files: list[str] = []
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     rest = list(arguments)
     while rest:
         option, equals, value = rest.pop(0).partition("=")
@@ -163,8 +163,8 @@ def _read(arguments: Sequence[str]) -> HookOptions | None:
         if _VALUES[option] == "config":
             files.append(value)
         else:
-            said[_VALUES[option]] = value
-    unanswered, seconds = said.get("unanswered", "deny"), said.get("seconds", str(SECONDS))
+            values[_VALUES[option]] = value
+    unanswered, seconds = values.get("unanswered", "deny"), values.get("seconds", str(SECONDS))
     if unanswered not in ("deny", "ask") or not seconds.replace(".", "", 1).isdecimal():
         return None
-    return HookOptions(tuple(files), said.get("mode", ""), unanswered, float(seconds))
+    return HookOptions(tuple(files), values.get("mode", ""), unanswered, float(seconds))

@@ -14,7 +14,7 @@ from ..config.loading import config_files, here, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..telemetry.tokens import tokenizer
 from .clients import Candidate, candidates, chosen_clients
-from .open_crib import AsJson
+from .options import AsJson
 from .output import Column, emit_json, note, out, table
 from .server_probe import Probe, probe
 

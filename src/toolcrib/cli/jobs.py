@@ -188,8 +188,10 @@ def _shown(job: Job) -> dict[str, Any]:
 def _cells(job: Job) -> tuple[str, ...]:
     started = datetime.fromtimestamp(job.started).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     seconds = (job.ended or time.time()) - job.started
-    told = job.progress
-    progress = "" if told is None else f"{told.progress:g}{f'/{told.total:g}' if told.total else ''} {told.message}"
+    latest = job.progress
+    progress = (
+        "" if latest is None else f"{latest.progress:g}{f'/{latest.total:g}' if latest.total else ''} {latest.message}"
+    )
     if job.result is not None and job.result.error is not None:
         progress = job.result.error.code
     return (job.id, started, job.status, f"{seconds:.1f}", job.tool, job.principal, progress)

@@ -17,7 +17,7 @@ import anyio
 __all__ = ["Keyboard", "Plain", "Pressed", "discard_typed", "typing_ahead"]
 
 Pressed = Callable[[str], None]
-"""Hears a key while nobody is asked: `c-c`, `escape`, `s-tab`, `enter`, `backspace`, or what was typed."""
+"""Receives a key while no question is open: `c-c`, `escape`, `s-tab`, `enter`, `backspace`, or what was typed."""
 
 _BLOCK: Final = 65536
 _INPUT: Final = 0
@@ -27,7 +27,7 @@ _CHARACTERS: Final = 6
 
 
 class Keyboard(Protocol):
-    """Reads what somebody types. Both ways raise `EOFError` at the end, `KeyboardInterrupt` for Ctrl-C."""
+    """Reader of typed input. Both methods raise `EOFError` at the end, `KeyboardInterrupt` for Ctrl-C."""
 
     @property
     def has_keys(self) -> bool:
@@ -35,7 +35,7 @@ class Keyboard(Protocol):
         ...
 
     async def command(self, default: str = "") -> str:
-        """Return the next thing that is said to the chat; `default` stands there already."""
+        """Return the next input of the chat; `default` is its initial text."""
         ...
 
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
@@ -116,7 +116,7 @@ class Plain:
         return (keys or {}).get(line.lower(), line)
 
     def watching(self, pressed: Pressed) -> AbstractContextManager[None]:
-        """Keys reach nobody before their line ends; Ctrl-C comes as a signal."""
+        """Keys are not reported before the end of their line; Ctrl-C comes as a signal."""
         return nullcontext()
 
     async def _line(self, prompt: str, default: str) -> str:

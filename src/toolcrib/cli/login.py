@@ -46,8 +46,8 @@ def login(
 ) -> None:
     """Log in to a remote server with your browser, and list its tools.
 
-    Whatever serves its tools already goes on with the new login by itself. Tools of a server that nobody has reviewed
-    yet count as reviewed then, as with `toolcrib add`; changed ones never do.
+    Running processes use the new login without a restart. Unreviewed tools of the server
+    count as reviewed then, as with `toolcrib add`; changed ones never do.
     """
     settings = settings_of(config)
     spec, oauth = _remote(settings, server)
@@ -113,7 +113,7 @@ def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:
 
 
 def _shown(environment: Mapping[str, str], *, browser: bool) -> Callable[[str], Coroutine[Any, Any, None]]:
-    """Return what shows an address to whoever reads this terminal, and opens their browser."""
+    """Return a function that prints an address on this terminal and opens the browser."""
     shows = browser and (sys.platform in ("darwin", "win32") or any(environment.get(name) for name in _SCREENS))
 
     async def show(url: str) -> None:

@@ -159,7 +159,7 @@ def _statuses() -> str:
 
 
 def _version(wanted: bool) -> None:
-    """Do what `toolcrib version` does, for whoever tries the option first."""
+    """Alias of `toolcrib version`, as an option."""
     if wanted:
         import_module(COMMANDS["version"].module).version()
         raise typer.Exit

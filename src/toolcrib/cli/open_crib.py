@@ -14,27 +14,21 @@ from ..catalog.names import SEPARATOR, portable
 from ..config import Settings
 from ..core.events import Problem
 from ..crib import Toolcrib
-from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import note
 
 __all__ = [
-    "AsJson",
-    "ConfigFiles",
-    "Wait",
     "only_for",
     "opened",
     "patience",
     "report",
-    "run",
-    "settings_of",
     "summaries",
 ]
 
 
 _BY_SERVER: Final[Mapping[str, str]] = {
-    "quarantined": "withheld, nobody has reviewed their definitions",
+    "quarantined": "withheld, their definitions are unreviewed",
     "definition_changed": "withheld, their definitions have changed since they were reviewed",
-    "unreviewed": "in use (guard is off), nobody has reviewed their definitions",
+    "unreviewed": "in use (guard is off), their definitions are unreviewed",
     "unreviewed_change": "in use (guard is off), their definitions have changed since they were reviewed",
 }
 """Codes of problems that all tools of a server tend to have at once, and what they mean."""

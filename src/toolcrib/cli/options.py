@@ -31,6 +31,6 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
 
 
 def settings_of(files: list[Path] | None, **overrides: Any) -> Settings:
-    """Return the settings of `files`, or the user's and project's own; `None` among `overrides` is not said."""
+    """Return the settings of `files`, or the user's and project's own; `None` among `overrides` is unset."""
     given: Mapping[str, Any] = overrides
     return load(files or (), given)

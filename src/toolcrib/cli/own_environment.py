@@ -101,8 +101,8 @@ def entry_program(places: Places, command: str | None = None) -> EntryProgram:
     if given:
         found = shutil.which(os.path.expanduser(given), path=places.environ.get("PATH"))
         if found is None:
-            said = "--command" if command else COMMAND_VARIABLE
-            raise UsageError(f"{said}: there is no program {given!r} that can be started")
+            option = "--command" if command else COMMAND_VARIABLE
+            raise UsageError(f"{option}: there is no program {given!r} that can be started")
         return EntryProgram(path=str(Path(found).absolute()), kind="given")
     return running_program(places)
 

@@ -86,7 +86,7 @@ class $kind(Plugin):
 
     @tool(kind="read", examples=[{"name": "Ada"}])
     async def greet(self, name: str, ctx: Context) -> str:
-        """Greet somebody. `name` is who is greeted."""
+        """Greet a person. `name` is the person's name."""
         if not name.strip():
             raise ToolFailure("invalid_arguments", "name is empty", hint="say who is to be greeted")
         await ctx.report(1, 1, "greeted")
@@ -174,7 +174,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 
 
 def plugins(config: ConfigFiles = None, as_json: AsJson = False) -> None:
-    """List the plugins, whatever became of them: by entry point `toolcrib.plugins` and from folders."""
+    """List the plugins in every state: by entry point `toolcrib.plugins` and from folders."""
     settings = settings_of(config).with_values(servers=(), openapi=(), catalogs=(), skills=None)
 
     async def found() -> tuple[PluginState, ...]:

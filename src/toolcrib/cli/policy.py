@@ -61,7 +61,7 @@ def try_policy(
 ) -> None:
     """Try a rule on a command, or the whole policy on a command or a call.
 
-    `test RULE -- COMMAND` ends with 0 where the rule means the command, 1 where not, 10 where that cannot be told.
+    `test RULE -- COMMAND` ends with 0 if the rule matches the command, 1 if not, 10 if undecidable.
     `test -- COMMAND` and `test --tool` end with 0 for allow, 5 for deny, 10 for ask.
     """
     given, session = words or [], _session(profile, principal)
@@ -134,8 +134,8 @@ def _try(text: str, command: str, effect: str, *, as_json: bool) -> None:
     if as_json:
         emit_json({"rule": text, "effect": kind, "command": command, "matches": answer, **_parse(script)})
     else:
-        said = {True: "yes", False: "no", None: "cannot be told: a deny asks, an allow does not allow"}[answer]
-        out(f"matches:    {said}")
+        verdict = {True: "yes", False: "no", None: "undecidable: a deny asks, an allow does not allow"}[answer]
+        out(f"matches:    {verdict}")
         _show(script)
     raise typer.Exit({True: 0, False: _UNMATCHED, None: _STATUS["ask"]}[answer])
 

@@ -130,12 +130,12 @@ def _list(listed: list[Listed], *, as_json: bool) -> None:
 
 def _show(known: Profile, missing: Gaps, *, as_json: bool) -> None:
     """Print the profile; as text it is a file that `check` takes, to start an own one from."""
-    said, lacking = _said(known), _said(missing)
+    shown, lacking = _said(known), _said(missing)
     if as_json:
-        emit_json(said | ({"not_provided": lacking} if lacking else {}))
+        emit_json(shown | ({"not_provided": lacking} if lacking else {}))
         return
-    said["results"] = {key: value for key, value in said["results"].items() if value not in (None, [])}
-    written = yaml.dump(said, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+    shown["results"] = {key: value for key, value in shown["results"].items() if value not in (None, [])}
+    written = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
     out(escape(written.rstrip("\n"), lines=True))
     for key, entries in lacking.items():
         out(escape(f"# {key} that no source provides: {', '.join(entries)}"))
@@ -167,14 +167,14 @@ def _check(known: Profile, missing: Gaps, *, as_json: bool) -> None:
 
 def _said(value: Profile | Gaps) -> dict[str, Any]:
     """Return the fields that say something, as JSON."""
-    told: dict[str, Any] = loads(dumps(asdict(value)))
-    told.pop("ours", None)
+    document: dict[str, Any] = loads(dumps(asdict(value)))
+    document.pop("ours", None)
     if isinstance(value, Profile):
-        told["names"] = {name: _spoken(label) for name, label in told["names"].items()}
-    return _spoken(told)
+        document["names"] = {name: _spoken(label) for name, label in document["names"].items()}
+    return _spoken(document)
 
 
 def _spoken(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping without what says nothing, and the same of the mappings in its `instead`."""
-    said = {key: inner for key, inner in given.items() if inner not in ([], {}, "", None)}
-    return said | ({"instead": [_spoken(one) for one in said["instead"]]} if "instead" in said else {})
+    document = {key: inner for key, inner in given.items() if inner not in ([], {}, "", None)}
+    return document | ({"instead": [_spoken(one) for one in document["instead"]]} if "instead" in document else {})

@@ -42,7 +42,7 @@ class Terminal:
     """The approver of a session at a terminal. An unclear answer, and none, are a no."""
 
     def __init__(self) -> None:
-        """Nobody was asked yet."""
+        """Start without a question asked."""
         self.asked = False
 
     async def __call__(self, question: Question) -> Answer:
@@ -57,7 +57,7 @@ class Terminal:
         try:
             return await ask_person(word_of(question))
         except anyio.get_cancelled_exc_class():
-            note("\nnot asked any more: it was answered elsewhere, or in nobody's time")
+            note("\nquestion withdrawn: it was answered elsewhere, or it expired")
             raise
 
 
@@ -77,7 +77,7 @@ async def ask_person(word: str = "") -> Answer:
     is_confirmed = not word or typed == word.lower()
     verdict = "yes" if word and is_confirmed else _LETTERS.get(typed, typed if typed in _LETTERS.values() else "no")
     if verdict == "comment":
-        return Answer(verdict="comment", by=_BY, comment=await _read("what is the model told?"))
+        return Answer(verdict="comment", by=_BY, comment=await _read("message to the model: "))
     answer = await _edited() if verdict == "edit" else Answer(verdict=cast("Verdict", verdict), by=_BY)
     if is_confirmed or answer.verdict in _REFUSALS:
         return answer

@@ -36,7 +36,7 @@ def accept(
 ) -> None:
     """Accept the definitions of servers as they are now, after showing what changed since they were reviewed.
 
-    Tools that nobody has reviewed, or whose definition has changed since, are withheld until then; `toolcrib show`
+    Tools with an unreviewed or changed definition are withheld until then; `toolcrib show`
     shows a definition. What an instance registered waits too, and is accepted where its source is named: rest@INSTANCE.
     """
 
@@ -69,7 +69,7 @@ async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _R
         there = ", ".join(sorted((*known, *waiting))) or "none"
         raise UsageError(f"there is no server {missing[0]!r}; there are {there}")
     for name in (name for name in waiting if waiting[name] and not servers):
-        note(f"{name} registered what nobody has accepted: `toolcrib accept {name}` once you have looked at it")
+        note(f"{name} has registrations that are not accepted: `toolcrib accept {name}` after a review")
     named = sorted(servers or (name for name in known if crib.tools.listed(name)))
     changes = {
         name: {one.name: _told(one) for one in waiting[name]} if name in waiting else await crib.tools.changes(name)
@@ -87,8 +87,8 @@ def _waiting(crib: Toolcrib) -> dict[str, list[Registration]]:
 
 def _told(one: Registration) -> str:
     """Return what there is to look at: where it leads, and the definition that models get; no credential of it."""
-    told = {**one.tool.definition, "leads to": one.definition.target, "registered by": one.by, "waits": one.reason}
-    return escape(json.dumps(told, indent=2, ensure_ascii=False), lines=True)
+    details = {**one.tool.definition, "leads to": one.definition.target, "registered by": one.by, "waits": one.reason}
+    return escape(json.dumps(details, indent=2, ensure_ascii=False), lines=True)
 
 
 async def _accepted(crib: Toolcrib, source: str, waiting: Iterable[Registration] | None) -> list[str]:
@@ -97,7 +97,7 @@ async def _accepted(crib: Toolcrib, source: str, waiting: Iterable[Registration]
     accept = crib.slice(Registrations).accept
     taken = [await accept(one.instance, one.name, hash=one.definition.hash) for one in waiting]
     if taken:
-        note("a server that is running takes note when it starts again; over REST it is told at once")
+        note("a running server applies this at its next start; over REST it applies at once")
     return [one.name for one in taken]
 
 

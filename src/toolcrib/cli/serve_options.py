@@ -35,7 +35,7 @@ _ONLY_HTTP: Final = frozenset({"host", "port", "token"})
 
 
 class Options(NamedTuple):
-    """What `toolcrib serve` was told."""
+    """Options of `toolcrib serve`."""
 
     files: tuple[str, ...] = ()
     overrides: dict[str, Any] = {}  # noqa: RUF012 - a tuple's default, never changed
@@ -49,12 +49,12 @@ class Options(NamedTuple):
 def read_options(arguments: Sequence[str]) -> Options | None:
     """Return the options of `toolcrib serve`, None when they are better read by the whole command line."""
     files: list[str] = []
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     rest = list(arguments)
     while rest:
         option, equals, value = rest.pop(0).partition("=")
         if option in _FLAGS and not equals:
-            said[_FLAGS[option]] = True
+            values[_FLAGS[option]] = True
             continue
         if not equals and rest:
             value = rest.pop(0)
@@ -63,20 +63,24 @@ def read_options(arguments: Sequence[str]) -> Options | None:
         if _VALUES[option] == "config":
             files.append(value)
         else:
-            said[_VALUES[option]] = value
-    return _options(tuple(files), said)
+            values[_VALUES[option]] = value
+    return _options(tuple(files), values)
 
 
-def _options(files: tuple[str, ...], said: dict[str, Any]) -> Options | None:
-    http, log_level, idle = said.pop("http", False), said.pop("log_level", "info"), said.pop("idle", str(IDLE_SECONDS))
-    desk = said.pop("desk", False)
-    port = said.get("port", "0")
+def _options(files: tuple[str, ...], values: dict[str, Any]) -> Options | None:
+    http, log_level, idle = (
+        values.pop("http", False),
+        values.pop("log_level", "info"),
+        values.pop("idle", str(IDLE_SECONDS)),
+    )
+    desk = values.pop("desk", False)
+    port = values.get("port", "0")
     is_number = port.isdecimal() and int(port) <= 65535 and idle.replace(".", "", 1).isdecimal()
-    if log_level not in LOG_LEVELS or not is_number or (desk and http) or (not http and _ONLY_HTTP & said.keys()):
+    if log_level not in LOG_LEVELS or not is_number or (desk and http) or (not http and _ONLY_HTTP & values.keys()):
         return None
-    if "port" in said:
-        said["port"] = int(port)
-    return Options(files, said, http, log_level, float(idle), desk)
+    if "port" in values:
+        values["port"] = int(port)
+    return Options(files, values, http, log_level, float(idle), desk)
 
 
 def desk_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -117,8 +117,8 @@ async def tell_what_is_served(crib: Toolcrib, say: Callable[[str], None]) -> Non
     rows: list[tuple[str, ...]] = []
     for state in crib.tools.sources:
         own = [cost[tool.name] for tool in tools if tool.source == state.source]
-        told = f"{state.state}: {state.detail}" if state.detail else state.state
-        rows.append((state.source, str(len(own)), counts.shown(sum(own)), told))
+        status = f"{state.state}: {state.detail}" if state.detail else state.state
+        rows.append((state.source, str(len(own)), counts.shown(sum(own)), status))
     total = counts.shown(sum(cost.values()))
     rows.append(("total", str(len(tools)), total, f"tokens: {counts.tokenizer}"))
     with contextlib.redirect_stdout(sys.stderr):

@@ -52,7 +52,7 @@ def join(
     """Relay between standard input and output and the daemon of this configuration; return the exit status.
 
     `overrides` are options that change what is served, by their names in the configuration file; `desk` also shows the
-    tool by which Claude Code asks, and is guarded whatever the configuration says. Starts the daemon when there is
+    tool by which Claude Code asks, and turns guard on regardless of the configuration. Starts the daemon when there is
     none, and serves in this process where there can be none. Raises `UsageError` when a daemon does not come up,
     `ConfigError` for a broken configuration.
     """

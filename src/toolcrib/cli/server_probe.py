@@ -21,7 +21,7 @@ __all__ = ["Probe", "probe", "probe_source"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What one server said."""
+    """Result of the probe of one server."""
 
     server: str
     tools: int = 0

@@ -33,10 +33,10 @@ async def count(texts: Sequence[str]) -> Counts:
     command = [sys.executable, "-P", "-m", "toolcrib.cli.token_count"]
     try:
         done = await anyio.run_process(command, input=dumps(list(texts)))
-        told = loads(done.stdout)
+        counts = loads(done.stdout)
     except (OSError, ValueError, CalledProcessError):
         return Counts(tokenizer="estimated: UTF-8 bytes / 4", exact=False, tokens=tuple(map(estimate, texts)))
-    return Counts(tokenizer=told["tokenizer"], exact=told["exact"], tokens=tuple(told["tokens"]))
+    return Counts(tokenizer=counts["tokenizer"], exact=counts["exact"], tokens=tuple(counts["tokens"]))
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ def uninstall(
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("nobody can be asked here: `toolcrib uninstall --yes` removes it")
+            raise UsageError("no terminal for a confirmation: `toolcrib uninstall --yes` removes it")
         typer.confirm("Remove all this?", abort=True)
     program = _removal_of_program(places)  # what it reads may be gone afterwards
     _disconnect(plan)
@@ -199,7 +199,7 @@ def _remove(folder: Path) -> Sequence[str]:
         else:
             shutil.rmtree(folder)
     except FileNotFoundError:
-        return []  # somebody else was quicker
+        return []  # another process removed it first
     except OSError as error:
         return [f"{error.filename or folder}: {error.strerror}"]
     return []

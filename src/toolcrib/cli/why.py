@@ -50,12 +50,12 @@ def why(
 
 
 async def _nobody(question: Question) -> Answer:
-    """Stand for whoever the client would ask: what asks is told as such, nothing is called."""
+    """Approver that never answers: a call that asks is reported as such, and nothing runs."""
     raise NoApprover(question.tool.name)
 
 
 def _print(answer: Why) -> None:
-    told = {
+    rows = {
         "verdict": answer.verdict,
         "tool": answer.tool if answer.tool != answer.asked else "",
         "source": answer.source,
@@ -65,6 +65,6 @@ def _print(answer: Why) -> None:
         "version": answer.version,
         "deprecated": answer.deprecated,
     }
-    for key, value in told.items():
+    for key, value in rows.items():
         if value:
             out(f"{key + ':':<12}{escape(value)}")

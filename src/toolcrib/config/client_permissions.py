@@ -88,17 +88,17 @@ def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]
         found.append(Permission(effect, server, _ALL))
     tools: Any = entry.get("tools")
     for name, value in _mapping(tools).items():
-        said: Any = _mapping(value).get("approval_mode")
-        if effect := _CODEX.get(str(said)):
+        mode: Any = _mapping(value).get("approval_mode")
+        if effect := _CODEX.get(str(mode)):
             found.append(Permission(effect, server, str(name)))
     return found
 
 
 def entry_extras(entries: Mapping[str, Any], names: Names, *, allow: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what our own entry says of tools, where the entries of the moved servers said it of theirs.
+    """Return the tool permissions for our own entry, merged from the entries of the moved servers.
 
-    `allow` are tools of ours that Codex is to run unasked. What was said of a whole server is kept where it was said
-    of every one that was moved.
+    `allow` are tools of ours that Codex runs without asking. A permission of a whole server is kept if each moved
+    server has it.
     """
     moved = [(ours, cast("Mapping[str, Any]", entries[name])) for name, ours in names.items() if name in entries]
     extras: dict[str, Any] = {}
@@ -117,8 +117,8 @@ def entry_extras(entries: Mapping[str, Any], names: Names, *, allow: Sequence[st
     modes: dict[str, Any] = {tool: {"approval_mode": "approve"} for tool in allow}
     for ours, entry in moved:
         tools: Any = entry.get("tools")
-        for tool, said in _mapping(tools).items():
-            mode: Any = _mapping(said).get("approval_mode")
+        for tool, config in _mapping(tools).items():
+            mode: Any = _mapping(config).get("approval_mode")
             modes |= {_declared(ours, tool): {"approval_mode": mode}} if mode else {}
     return extras | ({"tools": modes} if modes else {})
 
@@ -180,7 +180,7 @@ def mode_of(client: Client, *, project: bool) -> str:
 def carried_mode(
     permissions: Iterable[Permission], names: Names, *, extends: str = "autonomous"
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the mode that says the same of our tools, empty where nothing is to be said, and what cannot be said."""
+    """Return the equivalent mode for our tools (may be empty), and the permissions without an equivalent."""
     rules: dict[str, list[str]] = {}
     lost: list[str] = []
     for one in permissions:
@@ -235,7 +235,7 @@ def rename_claude_rules(text: str, names: Names, *, allow: Sequence[str] = (), f
         after = after[: item.start] + json.dumps(new, ensure_ascii=False) + after[item.end :]
     for rule in allow:
         after = after if rule in known else _with_allow(after, rule, file)
-    return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda said: parse_json(said).plain())
+    return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda text: parse_json(text).plain())
 
 
 def disconnect_settings(
@@ -278,7 +278,7 @@ def _original_names(text: str, names: Names, file: str) -> str:
     ours = [item for item in listed.items if item.plain() == CALL_TOOL] if listed is not None else []
     if listed is not None and ours:
         after = without_item(after, listed, ours[0])
-    return check_edit(text, after, ("permissions",), file, lambda said: parse_json(said).plain())
+    return check_edit(text, after, ("permissions",), file, lambda text: parse_json(text).plain())
 
 
 def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
@@ -295,7 +295,7 @@ def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
                 end = text.index(":", member.start)
                 key = text[member.start : end].rstrip()
                 after = after[: member.start] + json.dumps(new, ensure_ascii=False) + after[member.start + len(key) :]
-        text = check_edit(text, after, (section,), file, lambda said: parse_json(said).plain())
+        text = check_edit(text, after, (section,), file, lambda text: parse_json(text).plain())
     return text
 
 
@@ -306,7 +306,7 @@ def allow_in_gemini(text: str, file: str = "") -> str:
         return text
     place = listed.start + 1
     after = text[:place] + list_item_text(text, listed, NAME) + text[place:]
-    return check_edit(text, after, ("mcp",), file, lambda said: parse_json(said).plain())
+    return check_edit(text, after, ("mcp",), file, lambda text: parse_json(text).plain())
 
 
 def _of_claude(permissions: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
@@ -320,8 +320,8 @@ def _of_claude(permissions: Mapping[str, Any], servers: Sequence[str]) -> list[P
 
 def _of_opencode(data: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
     """Return what OpenCode says; the last of its patterns that fits a tool counts, and without one it runs."""
-    said: Any = data.get("permission")
-    given = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {_ALL: said}
+    permission: Any = data.get("permission")
+    given = cast("Mapping[str, Any]", permission) if isinstance(permission, Mapping) else {_ALL: permission}
     switches: Any = data.get("tools")
     off = _mapping(switches)
     rules = [*given.items(), *((pattern, "deny") for pattern, is_on in off.items() if is_on is False)]

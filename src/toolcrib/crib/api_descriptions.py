@@ -39,7 +39,7 @@ __all__ = ["ApiShelf"]
 
 _FOLDER: Final = "apis"
 _OPEN: Final = 4
-"""APIs that stay open when nobody calls them: a large description takes 100 MB while it is."""
+"""Maximum of idle APIs that stay open: a large description takes 100 MB while it is."""
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class ApiShelf:
         return True
 
     async def described(self, place: ApiPlace) -> Described:
-        """Return what a description says to somebody with these credentials."""
+        """Return the content of a description under these credentials."""
         async with self._use(place) as opened:
             return _described(opened.api, opened.tools)
 
@@ -192,7 +192,7 @@ class ApiShelf:
         return self._folder(False) / _FOLDER
 
     def _file(self, owner: str, name: str) -> Path:
-        """Return where a description is kept: whatever an owner and a name are made of, no two are in one file."""
+        """Return the path of a description: unique for each owner and name, whichever characters they have."""
         return self._folder(True) / _FOLDER / f"{hashlib.sha256(canonical([owner, name])).hexdigest()[:40]}.json"
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Asking by webhook: the question is posted to whoever the operator named, who answers at once or later.
+"""Approval by webhook: the question is posted to the operator's URL and answered at once or later.
 
     POST <url>    X-Toolcrib-Timestamp: <seconds>    X-Toolcrib-Signature: v1=<HMAC-SHA256 of "timestamp.body", hex>
 
@@ -51,12 +51,12 @@ class WebhookChannel:
         return _read(await self._post(_posted(question)), question.hash)
 
     async def tell(self, settled: Approval) -> None:
-        """Post how a question ended, so that nobody is shown it any longer. What goes wrong is logged, and is all."""
-        told = {"type": "approval.settled", "id": settled.id, "call_id": settled.call_id, "state": settled.state}
+        """Post the outcome of a question, so that the receiver stops showing it. Failures are only logged."""
+        event = {"type": "approval.settled", "id": settled.id, "call_id": settled.call_id, "state": settled.state}
         try:
-            await self._post({**told, "verdict": settled.verdict, "by": settled.by})
+            await self._post({**event, "verdict": settled.verdict, "by": settled.by})
         except (ToolFailure, NetFailure) as failure:
-            _LOG.warning("the webhook was not told of approval %s: %s", settled.id, failure)
+            _LOG.warning("the webhook did not receive the outcome of approval %s: %s", settled.id, failure)
 
     async def _post(self, message: Mapping[str, Any]) -> bytes:
         body = dumps(message)
@@ -105,13 +105,13 @@ def _read(body: bytes, shown: str) -> Answer | None:
         raise ToolFailure("unavailable", f"the webhook for approvals answered no JSON: {error}") from error
     if not isinstance(given, dict):
         raise ToolFailure("unavailable", "the webhook for approvals answered no JSON object")
-    said = cast("dict[str, Any]", given)
-    if "verdict" not in said:
+    answer = cast("dict[str, Any]", given)
+    if "verdict" not in answer:
         return None
-    if said.get("hash", shown) != shown:
+    if answer.get("hash", shown) != shown:
         raise ToolFailure("unavailable", "the webhook for approvals answered another question than it was asked")
-    texts = {name: said.get(name, "") for name in ("verdict", "comment", "by")}
-    arguments = said.get("arguments")
+    texts = {name: answer.get(name, "") for name in ("verdict", "comment", "by")}
+    arguments = answer.get("arguments")
     if not all(isinstance(text, str) for text in texts.values()) or not isinstance(arguments, dict | None):
         raise ToolFailure("unavailable", "the webhook for approvals answered with fields of the wrong type")
     return Answer(

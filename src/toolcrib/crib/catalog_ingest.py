@@ -190,7 +190,7 @@ class Intake:
         tasks.spawn(self._follow)
 
     def is_unreviewed(self, tool: Tool) -> bool:
-        """Whether the tool is in use although nobody has reviewed its definition."""
+        """Whether the tool is in use although its definition is unreviewed."""
         return tool.local_name in self._unreviewed.get(tool.source, ())
 
     def identify(self, source: str, identity: str) -> None:

@@ -137,9 +137,9 @@ class _Walk:
         self.turn()
         name = self.session.scene.profile.verbs[verb]
         result = await self.session.call(name, arguments)
-        said = self.meter.text(name) + self.meter.text(dumps(arguments).decode())
+        request = self.meter.text(name) + self.meter.text(dumps(arguments).decode())
         heard = self.meter.text(result.text)
-        self.talk += said + heard
+        self.talk += request + heard
         self.read += heard
         return result
 

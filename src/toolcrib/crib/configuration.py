@@ -1,7 +1,7 @@
 """The user's configuration as tools see it: `core.host.Configuration` over the files that a crib was made of.
 
 What is changed is written into the user's own file, or into the last one that was named when the crib was started. It
-holds from the next start on. A file that came with a project is never changed: somebody else may read it as trusted.
+holds from the next start on. A file of a project is never changed: other users may trust it.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Adjusting:
 
     async def switch(self, backend: str) -> Setting:
         """Let `toolcrib chat` ask another of the models that the operator has listed."""
-        told = self._settings.tools.get("settings", {}).get("backends")
-        listed = cast("dict[str, Any]", told) if isinstance(told, dict) else dict[str, Any]()
+        backends = self._settings.tools.get("settings", {}).get("backends")
+        listed = cast("dict[str, Any]", backends) if isinstance(backends, dict) else dict[str, Any]()
         if not listed:
             hint = f"the operator can list them in the configuration: `{_BACKENDS}`"
             raise ToolFailure("unavailable", "no backends are listed here", hint=hint)
@@ -106,8 +106,8 @@ class Adjusting:
             named = self._named()
             fresh = load(named, environ=self._settings.environment)
             wanted = load([file], environ=self._settings.environment) if file not in named else fresh
-            told, meant = value_of(fresh, key), value_of(wanted, key)
-            if told != meant or file not in fresh.files:
+            effective, expected = value_of(fresh, key), value_of(wanted, key)
+            if effective != expected or file not in fresh.files:
                 raise ConfigError("another file says something else, and counts more", file=str(file), key=key)
         except ConfigError:
             if before is None:
@@ -115,10 +115,10 @@ class Adjusting:
             else:
                 files.write(file, before)
             raise
-        return told
+        return effective
 
     def _named(self) -> list[Path]:
-        """The files that somebody named when the crib was started; none where the usual ones were looked for."""
+        """Configuration files named at start; empty if the default locations were searched."""
         own = self._settings.directories.config / "config.yaml"
         return [file for file in self._settings.files if file != own and file.parent.name != PROJECT_FOLDER]
 

@@ -2,7 +2,7 @@
 
 Asks what the pipeline asks, in its order: `Resolve` for the name, the pin, the scope, the switches and the profile,
 `repair` and `migrate` for the arguments, the budget, `Policy.decide` for the rules, then the state of the source. Runs
-nothing, asks nobody, spends nothing; references to kept outputs in the arguments stay references.
+nothing, asks no approver, spends nothing; references to kept outputs in the arguments stay references.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _PROVIDED_BY: Final[Mapping[str, str]] = {
     ),
     "plan": "only a session that is in a mode with a plan, and has none yet, has it",
     "shell": "commands run in a sandbox: install bubblewrap (`apt install bubblewrap`); `toolcrib doctor` says more",
-    "user": "give the session somebody to ask: session(elicitor=…), or a client that can ask its user",
+    "user": "give the session an elicitor: session(elicitor=…), or a client that can ask its user",
     "workspace": "declare the folder that tools may work in: `workspace: .` in the config, or session(workspace=…)",
 }
 """How a session gets what a tool needs; a key for each of `sources.python.declaration.NEEDS`."""
@@ -98,7 +98,7 @@ class Why:
 
     asked: str
     verdict: Literal["runs", "asks", "refused"]
-    """`asks`: runs when whoever may decide says yes."""
+    """`asks`: runs after an approval."""
     reason: str
     """What lets it run or stops it: the rule by its name, or the refusal as the model would read it."""
     tool: str = ""
@@ -152,7 +152,7 @@ class Explainer:
         return replace(why, before=self._before if reached else (), after=self._after)
 
     def decide(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Decision:
-        """Return the decision of the policy on a call of `name` in `session`, whatever else stops that call.
+        """Return the decision of the policy on a call of `name` in `session`, regardless of other obstacles.
 
         Names and arguments may be the profile's or the tool's own. Raises `UsageError` for a name without a tool.
         """
@@ -202,13 +202,13 @@ class Explainer:
         if decision.effect == "deny":
             return _stopped(name, tool, ToolFailure("denied", f"denied by {decision.rule}"), "rule")
         if decision.effect == "ask" and state.approvals.approver is None:
-            failure = ToolFailure("denied", f"{decision.rule}, and this session has nobody to ask")
+            failure = ToolFailure("denied", f"{decision.rule}, and this session has no approver")
             return _stopped(name, tool, failure, "approval")
         source = self._sources.get(tool.source)
         health = source.state if source is not None else None
         if health is None or health.state in _AWAY:
-            said = f"{tool.source} {health.state}: {health.detail}" if health else f"{tool.source} is not mounted"
-            failure = ToolFailure("unavailable", said, hint="`toolcrib doctor` looks at the servers")
+            message = f"{tool.source} {health.state}: {health.detail}" if health else f"{tool.source} is not mounted"
+            failure = ToolFailure("unavailable", message, hint="`toolcrib doctor` looks at the servers")
             if health is not None and health.state == "needs_login":
                 failure = ToolFailure("unavailable", health.detail)
             return _stopped(name, tool, failure, "source")
@@ -234,15 +234,15 @@ class Explainer:
         held = held_back(self._sources.values(), waiting) if tool is None else None
         if held is not None:
             source, needs = held
-            told = _needing(failure.code, set(needs - state.scope.provided))
-            return _why(name, told, "need", tool=waiting, source=source)
+            shown = _needing(failure.code, set(needs - state.scope.provided))
+            return _why(name, shown, "need", tool=waiting, source=source)
         if tool is None:
             problem = catalog.withheld.get(meant) or self._broken(meant)
             source = problem.source if problem is not None else ""
             if problem is not None and meant not in catalog.withheld:
-                told = ToolFailure(failure.code, problem.message, hint=problem.hint)
+                shown = ToolFailure(failure.code, problem.message, hint=problem.hint)
                 stop: Stop = "definition" if problem.tool else "source"
-                return _why(name, told, stop, source=source)
+                return _why(name, shown, stop, source=source)
             return _why(name, failure, _BY_CODE.get(failure.code, "profile"), source=source)
         if (
             failure.code == "not_in_scope"
@@ -256,8 +256,8 @@ class Explainer:
             wanted, has = (
                 ", ".join(sorted(contexts)) for contexts in (tool.availability.contexts, state.scope.contexts)
             )
-            told = ToolFailure(failure.code, f"it is for sessions that are {wanted}; this one is {has}")
-            return _stopped(name, tool, told, "context")
+            shown = ToolFailure(failure.code, f"it is for sessions that are {wanted}; this one is {has}")
+            return _stopped(name, tool, shown, "context")
         return _stopped(name, tool, failure, _BY_CODE.get(failure.code, "profile"))
 
     def _broken(self, name: str) -> Problem | None:

@@ -190,7 +190,7 @@ class InsightParts:
 
 
 class SessionInsight:
-    """What one session is told."""
+    """Status and catalog details for one session."""
 
     def __init__(self, parts: InsightParts, owner: str, session: str) -> None:
         """`owner` is the principal, `session` the key; the session exists."""
@@ -199,12 +199,12 @@ class SessionInsight:
         self._scene = parts.views.scene_of(Context(call_id="", session_key=session, principal=owner))
 
     async def status(self) -> Mapping[str, Any]:
-        """Return how things are. What the operator alone is to know is told where the operator works."""
+        """Return the status. Details for the operator appear only in the operator's sessions."""
         state = self._scene.session
         tools = list(self._scene.offered())
         working = await self._parts.jobs.list(self._owner, "working")
         described = await self._parts.store.records.get((self._owner, SESSIONS), state.key)
-        told: dict[str, Any] = {
+        status: dict[str, Any] = {
             "version": version("toolcrib"),
             "session": {
                 "profile": state.profile,
@@ -219,13 +219,13 @@ class SessionInsight:
         }
         if self._owner == LOCAL:
             problems = self._parts.tools.problems
-            told["sources"] = [
+            status["sources"] = [
                 {name: value for name, value in asdict(source).items() if value != ""}
                 for source in self._parts.tools.sources
             ]
-            told["problems"] = [f"{one.source}: {one.message}" for one in problems[:_PROBLEMS]]
-            told["problem_count"] = len(problems)
-        return told
+            status["problems"] = [f"{one.source}: {one.message}" for one in problems[:_PROBLEMS]]
+            status["problem_count"] = len(problems)
+        return status
 
     async def usage(self) -> Mapping[str, Any]:
         """Return what was used. Tokens are estimated: four bytes each."""
@@ -277,8 +277,8 @@ class SessionInsight:
             required = tool.input_schema.get("required", ())
             for name, given in cast("Mapping[str, Any]", tool.input_schema.get("properties", {})).items():
                 schema = _one(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else dict[str, Any]()
-                told = {key: schema[key] for key in _OF_FIELD if key in schema}
-                known = found.setdefault(name, {**told, "taken_by": [], "required_by": []})
+                described = {key: schema[key] for key in _OF_FIELD if key in schema}
+                known = found.setdefault(name, {**described, "taken_by": [], "required_by": []})
                 known["taken_by"].append(tool.name)
                 if name in required:
                     known["required_by"].append(tool.name)
@@ -389,7 +389,7 @@ class Hosting:
     def configuration(self, owner: str) -> Adjusting:
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
         if owner != LOCAL:
-            raise ToolFailure("denied", "the configuration is for whoever runs this Toolcrib, not for its clients")
+            raise ToolFailure("denied", "the configuration is for the operator of this Toolcrib, not for its clients")
         return self._configuration
 
     def insight(self, owner: str, session: str) -> SessionInsight:

@@ -105,7 +105,7 @@ def _offered(views: Views, context: Context) -> Iterable[tuple[str, Tool]]:
 _PATIENCE: Final = 10.0
 """Seconds that a job waits for servers that were never seen before: one of them may have its tool."""
 _ANSWERED: Final = "the answer '"
-"""Begins the rule of a call that is allowed because somebody said so before, in this session alone."""
+"""Prefix of the rule of a call that an earlier answer allows, in this session only."""
 
 
 def jobs_of(
@@ -165,7 +165,7 @@ def jobs_at(store: Store, limits: JobLimits) -> DurableJobs:
 
 
 def _nobody(job: Job) -> None:
-    """Tell nobody of a job."""
+    """Ignore a job event."""
 
 
 def follow_catalog(tools: ToolRegistry, jobs: Jobs) -> None:

@@ -1,4 +1,4 @@
-"""Who wants to be told: callbacks that are called in their order, of which one that breaks is logged."""
+"""Event listeners: callbacks called in order; a failing one is logged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Listeners(Generic[T]):
         return end
 
     def tell_of(self, made: Callable[[], T]) -> None:
-        """Tell everybody what `made` returns, which is made only where somebody listens. Never raises."""
+        """Send the event that `made` returns, created only if there are listeners. Never raises."""
         if self._callbacks:
             self.tell(made())
 

@@ -1,4 +1,4 @@
-"""Loads catalogs, skills, API descriptions and servers: the kind of a path is told from its content."""
+"""Loader of catalogs, skills, API descriptions and servers: the content of a path determines its kind."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tools that need what not every session has: listed from the first session on that has it.
+"""Tools with requirements: hidden until a session meets them.
 
-Until then they are not in the catalog at all, so that they take no name from a tool that somebody mounted. After that
+Until then they are not in the catalog at all, so that they take no name from a mounted tool. After that
 they are in the scope of the sessions that have what they need (`SessionState.admits`).
 """
 

@@ -44,7 +44,7 @@ class CallOptions(TypedDict, total=False):
     version: str
     """The version of the tool to run, for this call alone; a session pins by its own option `versions`."""
     dry_run: bool
-    """True: describe the effect, run nothing, ask nobody."""
+    """True: describe the effect, run nothing, ask no approver."""
     result_hint: Hint
     """How to shorten the result where the profile lets one say so (`selection`): skip, normal, force or search."""
     listener: Listener | None
@@ -92,7 +92,7 @@ class SessionOptions(InteractionOptions, total=False):
     allowed_tools: Iterable[str] | None
     """An exact set of names; a call outside is refused on every path."""
     available: Mapping[str, Any]
-    """What there is for tools that need it: `network`, `auth` (true unless said otherwise), `apis` (their names)."""
+    """What there is for tools that need it: `network`, `auth` (true by default), `apis` (their names)."""
     elicitor: Elicitor | None
     """Answers the questions that tools have for the user; else the client's user is asked, where that is possible."""
     cwd: str | Path
@@ -116,7 +116,7 @@ class SessionOptions(InteractionOptions, total=False):
     `results.pass_whole`, and the instructions of servers whose tools are shown are among the session's."""
     grows: bool | None
     """False: the shown tools stand still, as MCP 2026-07-28 wants. None: they grow only where a verb loads tools, for
-    clients that are told of each change."""
+    clients that get a notification of each change."""
 
 
 def check_options(given: Iterable[str], known: type[CallOptions | InteractionOptions | SessionOptions]) -> None:

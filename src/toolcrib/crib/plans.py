@@ -1,6 +1,6 @@
 """The tool by which a model submits its plan, offered once a session is in a mode that wants one.
 
-It is a tool like any: whoever approves calls approves the plan, in whichever way they are asked, may change it, or
+It is a tool like any: the approver of calls approves the plan by the same channel, may change it, or
 refuse it with a word to the model. Sessions that are not planning do not have it.
 """
 

@@ -44,22 +44,22 @@ class Plugins:
 
     @property
     def all(self) -> tuple[PluginState, ...]:
-        """Every plugin that was found, by name, whatever became of it."""
+        """Every discovered plugin by name, in any state."""
         return tuple(self._state(self._found[name]) for name in sorted(self._found))
 
     async def open(self) -> None:
         """Find the installed plugins and those of the folders, and expose what is not disabled. Waits for none."""
-        said, own = self._settings, self._folders.own_plugins
-        found, problems = discover((*((own,) if own else ()), *said.folders))
+        settings, own = self._settings, self._folders.own_plugins
+        found, problems = discover((*((own,) if own else ()), *settings.folders))
         self._found = {plugin.name: plugin for plugin in found}
         for problem in problems:
             self._tools.report(problem)
-        for name in (*said.disabled, *said.config):
+        for name in (*settings.disabled, *settings.config):
             if name not in self._found:
                 message = f"plugins: there is no plugin {name!r}{self._meant(name)}"
                 self._tools.report(Problem(source="plugins", code="bad_config", message=message))
         for plugin in found:
-            if plugin.name not in said.disabled:
+            if plugin.name not in settings.disabled:
                 try:
                     await self._mount(plugin.name, None)
                 except UsageError as error:
@@ -96,10 +96,10 @@ class Plugins:
 
     async def _mount(self, plugin: str | Plugin, config: Mapping[str, Any] | None) -> PluginSource:
         name = await self._take_back(plugin)
-        told = self._settings.config.get(name, {}) if config is None else config
+        values = self._settings.config.get(name, {}) if config is None else config
         source = PluginSource(
             self._found[name],
-            told,
+            values,
             functions=PythonSource,
             catalog=lambda: self._tools.catalog,
             data=self._folders.plugins,

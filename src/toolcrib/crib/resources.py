@@ -69,7 +69,7 @@ class ResourceRegistry:
     def admits(self, scene: VisibleCatalog) -> Callable[[str], bool]:
         """Return which sources a session may know of: one that is cut down to some tools knows only their sources.
 
-        A source without any tool is there for whoever may read resources.
+        A source without tools is visible to each session that may read resources.
         """
         state, tools = scene.session, scene.catalog.tools.values()
         if state.scope.allowed is None and state.scope.exact is None:
@@ -194,7 +194,7 @@ class ResourceRegistry:
             raise ToolFailure("denied", f"{place.name[:200]} of {place.source} is denied: {decision.rule}")
 
     async def _told(self, place: Place, ask: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Say of an outcome which source it comes from; a failure is told in that source's words too."""
+        """Add the source to a result; a failure becomes a result of that source too."""
         try:
             result = await ask()
         except ToolFailure as failure:
@@ -229,9 +229,9 @@ class SessionResources:
         return self._registry.skills(self._state)
 
     async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:
-        """Read a resource: one `resource` block a content. Whatever happens is in the result."""
+        """Read a resource: one `resource` block a content. Failures are in the result."""
         if any(entry["uri"] == uri for entry in self.offer.resources):
-            self._state.taint.links[uri] = None  # to read what was listed, as it stands, tells nobody anything
+            self._state.taint.links[uri] = None  # reading a listed address unchanged discloses nothing
         return await self._call("read_resource", {"resource": uri}, options)
 
     async def get(self, name: str, arguments: Mapping[str, str], **options: Unpack[CallOptions]) -> ToolResult:
@@ -308,8 +308,8 @@ class ResourceTools:
             listed: dict[str, Any] = {"prompts": list(offer.prompts)}
         else:
             listed = {"resources": list(offer.resources), "templates": list(offer.templates)}
-        told = ToolResult.of_text(dumps(listed).decode(), structured=listed)
-        return told.with_meta(source=RESOURCES, trust="untrusted" if untrusted else "local")
+        result = ToolResult.of_text(dumps(listed).decode(), structured=listed)
+        return result.with_meta(source=RESOURCES, trust="untrusted" if untrusted else "local")
 
 
 def _under(result: ToolResult, source: str) -> ToolResult:

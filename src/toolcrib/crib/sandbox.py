@@ -27,13 +27,13 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
     """Return the sandbox that a configuration gives on this machine, and why it is not bubblewrap. For a thread."""
     from ..sandbox.detection import find_sandbox  # needs POSIX
 
-    said = settings.shell
-    bounds = Bounds(memory=said.memory_mb << 20, file=said.file_mb << 20, processes=said.processes)
-    named = Reach(hosts=said.hosts, private=said.private_hosts)
+    shell = settings.shell
+    bounds = Bounds(memory=shell.memory_mb << 20, file=shell.file_mb << 20, processes=shell.processes)
+    named = Reach(hosts=shell.hosts, private=shell.private_hosts)
     return find_sandbox(
         settings.environment,
-        unsandboxed=said.unsandboxed,
-        network=said.network is True or (named or False),
+        unsandboxed=shell.unsandboxed,
+        network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,
     )
@@ -85,6 +85,6 @@ class Shells:
         self.sandbox, _ = find(self._settings)
 
 
-def _has_servers(said: Any) -> bool:
+def _has_servers(config: Any) -> bool:
     """Whether the configuration names a language server, under `tools.lsp`."""
-    return isinstance(said, Mapping) and bool(cast("Mapping[str, Any]", said).get("servers"))
+    return isinstance(config, Mapping) and bool(cast("Mapping[str, Any]", config).get("servers"))

@@ -139,7 +139,7 @@ class Session:
     def definitions(self, format: str, *, strict: bool = False, defer: bool = False) -> Definitions:
         """Return `tools` in a model API's own form: anthropic, openai, openai-responses, gemini or mcp.
 
-        It goes into a request as it is; its `problems` say what the API will refuse or was not told in full. `strict`
+        It goes into a request as it is; its `problems` say what the API will refuse or did not get in full. `strict`
         asks for the API's strict form, `defer` adds all other tools as ones that the API itself searches. Raises
         `UsageError` for a format that does not exist or has no such form.
         """
@@ -198,7 +198,7 @@ class Session:
         return unused
 
     async def call(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult:
-        """Run one tool or verb. Whatever happens is in the result; raises only when the caller is cancelled.
+        """Run one tool or meta-tool (verb). Failures are in the result; raises only when the caller is cancelled.
 
         Raises `UsageError` for an option that does not exist.
         """
@@ -238,9 +238,9 @@ class Session:
     async def resume(self, approval: str, answer: Answer | None = None) -> ToolResult:
         """Answer a question that a call has left (`defer_approval`), and return what comes of the call: it is made now.
 
-        Without an answer it goes by the one that somebody else gave. The call runs once: resumed again, it has the same
-        result. A question that is not answered, was refused or is too old gives a failure `denied`; one of somebody
-        else, `not_found`.
+        Without an answer it uses the one given elsewhere. The call runs once: resumed again, it has the same
+        result. A question that is not answered, was refused or is too old gives a failure `denied`; one of another
+        principal, `not_found`.
         """
         return await self.parts.deferred_calls.resume(approval, answer, principal=self.state.principal)
 

@@ -49,7 +49,7 @@ class Runtimes:
 
 
 class SessionTable:
-    """The sessions of a crib by principal and key, as long as somebody holds them."""
+    """The sessions of a crib by principal and key, as long as a reference exists."""
 
     def __init__(self, runtimes: Runtimes) -> None:
         """`runtimes` close what the tools of a session keep once the session is gone."""

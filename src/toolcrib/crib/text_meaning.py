@@ -26,7 +26,7 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
 
 _LEAST: Final = 0.25
-"""A text as near as this means what is asked for, whatever its words. Cosines of MiniLM; other models' lie higher."""
+"""Minimum similarity of a match without common words. Cosines of MiniLM; other models' are higher."""
 _OF_BEST: Final = 0.6
 """Neither does one that is less near than this share of the nearest."""
 _CLEAR: Final = 0.6
@@ -70,7 +70,7 @@ class Meaning:
         return Nearest() if found is None else Nearest(found=near(found, limit), unread=len(texts) - len(found))
 
     async def fill(self, texts: Mapping[str, str]) -> None:
-        """Read texts that nobody has read yet, all of them, others in between."""
+        """Embed all texts without a vector, and yield to other work in between."""
         while await self._ask(lambda held: held.fill(texts, _TURN_SECONDS)):
             pass
 
@@ -95,7 +95,7 @@ class Meaning:
         self._turn = self._turn or anyio.CapacityLimiter(1)
         try:
             return await to_thread.run_sync(self._asked, self._open, work, limiter=self._turn)
-        except Exception:  # noqa: BLE001 - anybody's embedder: whatever it raises, everything is found by words
+        except Exception:  # noqa: BLE001 - a foreign embedder may raise anything; the search by words remains
             self._open = None
             _LOG.exception("finding by meaning is off: the embedder failed; records are found by their words")
             return None

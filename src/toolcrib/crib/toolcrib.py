@@ -63,7 +63,7 @@ class Toolcrib:
 
         Keywords win over the file. Without a file no other file is read and installed guests are left out
         (`builtins=True` takes them); without a file and a `store` everything is kept in memory. `memory` keeps records,
-        pins and artifacts in memory and temporary files, whatever the settings say.
+        pins and artifacts in memory and temporary files, regardless of the settings.
 
         `before` and `after` are steps of the program (`dispatch.steps.custom`): they get each validated call, and each
         result before it is redacted. Raises `ConfigError`, with file and key, for what cannot be taken, and
@@ -180,7 +180,7 @@ class Toolcrib:
     async def load(self, path: str | Path, *, name: str | None = None) -> None:
         """Mount the content of `path`: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.
 
-        The kind is told from the content; tools of catalogs and skills keep their names. Returns once it was read.
+        The content determines the kind; tools of catalogs and skills keep their names. Returns once it was read.
         Entries that are wrong are in `problems`; raises `UsageError` for a content of no known kind, or when `name` is
         taken.
         """

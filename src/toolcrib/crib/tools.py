@@ -97,7 +97,7 @@ _logger: Final = logging.getLogger(__name__)
 FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
 _QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", RESOURCES)
-"""Sources of ours that are told of only when they offer something."""
+"""Built-in sources that are reported only if they have tools."""
 
 _OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "resources", "agent")
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
@@ -234,7 +234,7 @@ class ToolRegistry:
         self.functions.add(*things)
 
     async def add_for(self, instance: str, *things: Any) -> None:
-        """Add functions for one instance: sessions of it have them beside all others, nobody else knows of them.
+        """Add functions for one instance: sessions of it have them beside all others, no other session sees them.
 
         A name that every session has is not given away; it becomes a problem. Raises `UsageError` as `add` does.
         """

@@ -133,7 +133,7 @@ def _told(waiting: PendingSet, change: PendingChange) -> PendingFile:
 
 
 class Shadows:
-    """One for a crib. `workspace` is the first folder of the configured workspace unless it is said."""
+    """One for a crib. `workspace` defaults to the first folder of the configured workspace."""
 
     def __init__(self, roots: Sequence[Path], guard: Guard, programs: str) -> None:
         """`programs` is where git is looked for."""

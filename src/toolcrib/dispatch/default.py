@@ -45,7 +45,7 @@ class Parts:
     sources: Callable[[str], Source | None]
     policy: Policy
     is_unreviewed: Callable[[Tool], bool]
-    """Whether a tool is in use although nobody has reviewed its definition."""
+    """Whether a tool is in use although its definition is unreviewed."""
     approvals: Approvals
     redactor: Redactor
     limiter: Limiter

@@ -124,10 +124,10 @@ class Proxy:
 class _Refusal(Exception):
     """An exchange that ends with a status of ours."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
-        self.said = said
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,20 +258,20 @@ class _Visit:
             if failure.code == "denied":
                 raise self._refuse(target, failure.message) from failure
             raise _Refusal(502, failure.message) from failure
-        said = ""
+        cause = ""
         for address in addresses:
             with anyio.move_on_after(self.limits.connect_seconds / len(addresses)):
                 try:
                     return await anyio.connect_tcp(address, target.port)
                 except OSError as error:
-                    said = f": {error}"
-        raise _Refusal(502, f"{target.shown} cannot be reached{said}")
+                    cause = f": {error}"
+        raise _Refusal(502, f"{target.shown} cannot be reached{cause}")
 
     def _refuse(self, target: _Target, why: str) -> _Refusal:
-        said = f"{target.shown}: {why}"
-        _LOG.info("a command was refused %s", said)
-        self.refused(said)
-        return _Refusal(403, said)
+        reason = f"{target.shown}: {why}"
+        _LOG.info("a command was refused %s", reason)
+        self.refused(reason)
+        return _Refusal(403, reason)
 
     def _count(self, data: bytes) -> None:
         """Count what goes through. Raises `BrokenResourceError` once it is too much."""
@@ -320,9 +320,9 @@ class _Visit:
         Raises `BrokenResourceError` when it asks for another one.
         """
         hello = Hello()
-        told = b""
+        head = b""
         while not hello.is_over(data):
-            told += data
+            head += data
             data = await source.receive()
         if hello.is_unread:
             self._refuse(target, "TLS there does not tell which host it asks for (versions before 1.2 do not here)")
@@ -330,7 +330,7 @@ class _Visit:
         if hello.name and hello.name != target.host:
             self._refuse(target, f"TLS asks for {hello.name!r} there, which is another host")
             raise anyio.BrokenResourceError
-        return told + data
+        return head + data
 
     # Requests in clear
 
@@ -413,7 +413,7 @@ def _passed_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
 
 async def _answer(inside: _Wire, refusal: _Refusal) -> None:
     """Say why there is no answer, in the words that programs show: the reason, and a text."""
-    text = f"{refusal.said}\n".encode()
+    text = f"{refusal.message}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
     reason = {400: b"Bad request", 403: b"Refused by the sandbox"}.get(refusal.status, b"Not reached")
     await inside.send(

@@ -161,10 +161,10 @@ _GIT: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
 
 def _toolcrib(rest: Sequence[str]) -> str:
     """A model that may run commands must not answer for its user."""
-    said = [word for word in rest if not word.startswith("-")][:2]
-    is_answer = said[:1] == ["approvals"] and len(said) > 1 and said[1] not in ("list", "show", "watch")
-    if is_answer or said in (["guard", "on"], ["guard", "off"]) or said[:1] in (["accept"], ["trust"]):
-        return f"toolcrib {' '.join(said if is_answer or said[0] == 'guard' else said[:1])}"
+    arguments = [word for word in rest if not word.startswith("-")][:2]
+    is_answer = arguments[:1] == ["approvals"] and len(arguments) > 1 and arguments[1] not in ("list", "show", "watch")
+    if is_answer or arguments in (["guard", "on"], ["guard", "off"]) or arguments[:1] in (["accept"], ["trust"]):
+        return f"toolcrib {' '.join(arguments if is_answer or arguments[0] == 'guard' else arguments[:1])}"
     return ""
 
 

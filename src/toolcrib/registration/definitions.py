@@ -1,11 +1,11 @@
-"""What somebody registers for an instance: read, checked, and made into a tool with what runs it.
+"""The definition of a registered tool: read, checked, and made into a tool with what runs it.
 
     {"name": "find_order", "description": "…", "input_schema": {…},
      "implementation": {"endpoint": {"method": "GET", "url": "https://shop.example/orders/{id}"}}}
     {"name": "shop", "description": "…", "api": {"url": "https://shop.example/v1", "headers": {…}}}
 
 The first is an entry of a YAML catalog; the second (seed 004's REST API) becomes the tool `api_shop`, which sends a
-request to any path below its URL. A definition comes from whoever holds a token, so nothing in it reads our
+request to any path below its URL. A definition comes from any holder of a token, so nothing in it reads our
 environment, and over REST nothing in it says how far it is to be trusted.
 """
 
@@ -90,7 +90,7 @@ class Definition:
 
     @property
     def hash(self) -> str:
-        """SHA-256 over all that was given, in hexadecimal: what somebody who accepts it has looked at."""
+        """SHA-256 of the whole definition in hexadecimal: identifies the reviewed definition."""
         return hashlib.sha256(canonical(self.given)).hexdigest()
 
     @property
@@ -182,8 +182,8 @@ def _entry(source: str, plain: Mapping[str, Any], *, is_api: bool) -> Entry:
     if entry is None:
         raise BadDefinition([Wrong(path="enabled", message="what is switched off is not registered")])
     if entry.warnings:
-        said = [text.removeprefix(f"{_FILE}:1: ").removeprefix(f"{label}.") for text in entry.warnings]
-        places = [text.partition(": ") for text in said]
+        warnings = [text.removeprefix(f"{_FILE}:1: ").removeprefix(f"{label}.") for text in entry.warnings]
+        places = [text.partition(": ") for text in warnings]
         raise BadDefinition([Wrong(path=_place(path, is_api=is_api), message=text) for path, _, text in places])
     return entry
 
@@ -245,15 +245,15 @@ def _api_methods(plain: Mapping[str, Any]) -> tuple[str, ...]:
     if not isinstance(api, dict):
         wrong.append(Wrong(path="api", message="a mapping with `url` was expected"))
     else:
-        said = cast("dict[str, Any]", api)
+        config = cast("dict[str, Any]", api)
         wrong += [
             Wrong(path=f"api.{key[:100]}", message="unknown key; an API has url, headers, methods, allow_private")
-            for key in said
+            for key in config
             if key not in ("url", "headers", "methods", "allow_private")
         ]
-        if "{" in str(said.get("url")):
+        if "{" in str(config.get("url")):
             wrong.append(Wrong(path="api.url", message="the base of an API is fixed: no argument may stand in it"))
-        if "?" in str(said.get("url")) or "#" in str(said.get("url")):
+        if "?" in str(config.get("url")) or "#" in str(config.get("url")):
             wrong.append(Wrong(path="api.url", message="the base of an API has no query and no fragment"))
     if wrong:
         raise BadDefinition(wrong)
@@ -297,7 +297,7 @@ class ApiRunner:
     """Any request below the URL of one API."""
 
     def __init__(self, base: Endpoint, client: WebClient) -> None:
-        """`client` is closed by whoever gave it."""
+        """The caller closes `client`."""
         self._base = base
         self._client = client
 

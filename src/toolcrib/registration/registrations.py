@@ -1,7 +1,7 @@
 """Tools registered while everything runs, each for one instance: the library's way and the one behind REST.
 
-A registration is one definition, word for word. Whoever registers over REST does not thereby get it called: it waits
-until somebody accepts exactly that definition (by its hash), unless the operator takes such definitions as reviewed.
+A registration is one definition, word for word. A registration over REST does not allow a call by itself: it waits
+until an operator accepts exactly that definition (by its hash), unless the operator takes such definitions as reviewed.
 Every act, refused ones too, is a row in the record of calls.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Full", "Limits", "Registration", "Registrations", "Taken", "Way"]
 
 Way = Literal["library", "rest"]
-"""Who registers: the program that this runs in, or somebody with a token."""
+"""Who registers: the program that this runs in, or a client with a token."""
 
 _LOOK_UP_SECONDS: Final = 5.0
 """For the check of an address at the registration; every call checks it again."""
@@ -132,7 +132,7 @@ class Registrations(Slice):
         return tuple(self._kept)
 
     def of(self, instance: str) -> tuple[Registration, ...]:
-        """Return the registrations of an instance, oldest first; none for one that nobody knows."""
+        """Return the registrations of an instance, oldest first; none for an unknown instance."""
         return tuple(self._kept.get(instance, {}).values())
 
     def get(self, instance: str, name: str) -> Registration:
@@ -159,22 +159,22 @@ class Registrations(Slice):
         `UsageError`: `BadDefinition` with a place for each thing that is wrong, `Taken`, `Full`; and
         `ToolFailure("storage")` where it is to be kept and cannot be.
 
-        `way` `rest` holds it to what a stranger may say, and to what the operator's settings accept, whatever `accept`.
+        With the `way` `rest` only what the operator's settings accept may be registered; `accept` has no effect there.
         """
-        told = {"instance": instance, "name": str(definition.get("name", ""))[:200], "persist": persist}
+        details = {"instance": instance, "name": str(definition.get("name", ""))[:200], "persist": persist}
         try:
             registration = await self._register(instance, definition, persist=persist, accept=accept, way=way, by=by)
         except (UsageError, ToolFailure) as error:
-            self.journal("register", told, by=by, way=way, failed=error)
+            self.journal("register", details, by=by, way=way, failed=error)
             raise
         read = registration.definition
-        told |= {"name": registration.name, "target": read.target, "hash": read.hash, "state": registration.state}
-        self.journal("register", told, by=by, way=way)
+        details |= {"name": registration.name, "target": read.target, "hash": read.hash, "state": registration.state}
+        self.journal("register", details, by=by, way=way)
         return registration
 
     async def unregister(self, instance: str, name: str, *, way: Way = "library", by: str = LOCAL) -> None:
         """Take a tool away, for good. Raises `ToolFailure`: `not_found`, `storage` where it is kept and cannot go."""
-        told = {"instance": instance, "name": name}
+        details = {"instance": instance, "name": name}
         try:
             async with self._lock:
                 gone = self.get(instance, name)
@@ -183,9 +183,9 @@ class Registrations(Slice):
                 del self._kept[instance][name]
                 await self._drop(instance, name)
         except ToolFailure as error:
-            self.journal("unregister", told, by=by, way=way, failed=error)
+            self.journal("unregister", details, by=by, way=way, failed=error)
             raise
-        self.journal("unregister", {**told, "hash": gone.definition.hash}, by=by, way=way)
+        self.journal("unregister", {**details, "hash": gone.definition.hash}, by=by, way=way)
 
     async def accept(
         self, instance: str, name: str, *, hash: str, way: Way = "library", by: str = LOCAL
@@ -195,7 +195,7 @@ class Registrations(Slice):
         Raises `Taken` when it is another one by now, `UsageError` where a lock says what is reviewed, `ToolFailure`:
         `not_found`, `storage`.
         """
-        told = {"instance": instance, "name": name, "hash": hash}
+        details = {"instance": instance, "name": name, "hash": hash}
         try:
             async with self._lock:
                 waiting = self.get(instance, name)
@@ -209,9 +209,9 @@ class Registrations(Slice):
                 self._kept[instance][name] = accepted
                 self._publish(instance)
         except (UsageError, ToolFailure) as error:
-            self.journal("accept", told, by=by, way=way, failed=error)
+            self.journal("accept", details, by=by, way=way, failed=error)
             raise
-        self.journal("accept", told, by=by, way=way)
+        self.journal("accept", details, by=by, way=way)
         return accepted
 
     async def restore(self, rows: Iterable[RegistrationRow]) -> None:
@@ -231,16 +231,16 @@ class Registrations(Slice):
     def journal(
         self,
         action: str,
-        told: Mapping[str, Any],
+        details: Mapping[str, Any],
         *,
         by: str,
         way: Way,
         failed: ToolFailure | UsageError | None = None,
     ) -> None:
         """Write an act down among the calls; it is on the disk within 250 ms."""
-        session = SessionState(key="registrations", principal=by, instance=str(told.get("instance", "")))
+        session = SessionState(key="registrations", principal=by, instance=str(details.get("instance", "")))
         name = f"toolcrib.{action}"
-        call = Call(id=self._calls.next_id(), name=name, arguments=dict(told), session=session, origin=way)
+        call = Call(id=self._calls.next_id(), name=name, arguments=dict(details), session=session, origin=way)
         if failed is None:
             result = ToolResult.of_text("done")
         elif isinstance(failed, ToolFailure):
@@ -290,7 +290,7 @@ class Registrations(Slice):
             persist=True,
             registered=row.registered,
             accepted=row.accepted and not (way == "rest" and self._locking.is_on),
-            reason="" if row.accepted else f"nobody has accepted it yet: {_REVIEW}",
+            reason="" if row.accepted else f"not accepted yet: {_REVIEW}",
         )
         self._refuse_taken(row.instance, registration.tool)
         await self._offer(registration)
@@ -301,7 +301,7 @@ class Registrations(Slice):
         return read_definition(_source(instance), given, over_rest=is_rest, commands=commands)
 
     def _judged(self, made: Registration) -> Registration:
-        """Withhold what nobody vouches for, and what somebody should look at whoever does (`catalog.preflight`)."""
+        """Withhold unaccepted definitions, and accepted ones that need a review (`catalog.preflight`)."""
         vouched = made.accepted and not (made.way == "rest" and self._locking.is_on)
         judged = review(made.tool.source, [made.tool], {}, accept=vouched, how=_REVIEW)
         problem = judged.withheld.get(made.tool.local_name)

@@ -112,7 +112,7 @@ class Threads:
             job.run()
             try:
                 from_thread.run_sync(self._finish, job, token=job.token)
-            except RuntimeError:  # the loop ended while the function ran; nobody waits
+            except RuntimeError:  # the loop ended while the function ran; no task waits
                 return
 
     def _finish(self, job: _Job) -> None:

@@ -11,7 +11,7 @@ import anyio
 import typer
 
 from toolcrib.cli.keyboard import typing_ahead
-from toolcrib.cli.open_crib import ConfigFiles, settings_of
+from toolcrib.cli.options import ConfigFiles, settings_of
 from toolcrib.config import Settings
 from toolcrib.errors import UsageError
 from toolcrib.results.redact import Redactor

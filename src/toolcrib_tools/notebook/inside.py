@@ -141,7 +141,7 @@ def _serve(kernel: str, out: int) -> None:
         channels.wait_for_ready(timeout=_START)
         about = _about(channels)
         if about["language"] == "python":
-            _answer(channels, channels.execute(_code_of("pacing"), silent=True, store_history=False))
+            _answer(channels, channels.execute(_code_of("pace"), silent=True, store_history=False))
         _tell(out, event="ready", **about)
         _Relay(manager, channels, out).run()
     finally:

@@ -160,11 +160,11 @@ class Access:
         known = await self._read()
         if known is not None and known.tokens.secrets():
             try:
-                told = await revoke(self._client(), self._spec, known)
+                is_revoked = await revoke(self._client(), self._spec, known)
             except ToolFailure as failure:
                 _log.info("server %s: %s", self._server, failure.message)
-                told = False
-            if not told:
+                is_revoked = False
+            if not is_revoked:
                 _log.warning("server %s: the tokens are forgotten, but may stay good until they run out", self._server)
         was_there = await _aside(partial(self._logins.remove, self._key))
         self._login, self._stamp = None, None

@@ -73,13 +73,13 @@ async def exchange(
         token = await access.header() if access is not None else ""
         sent = {**headers, "authorization": token} if token else headers
         async with client.stream(method, url, headers=sent, **how) as response:
-            status, said = response.status_code, response.headers.get("www-authenticate", "")
-            if access is None or attempt == _LOGINS or not access.concerns(status, said):
+            status, challenge = response.status_code, response.headers.get("www-authenticate", "")
+            if access is None or attempt == _LOGINS or not access.concerns(status, challenge):
                 if access is not None and status not in (401, 403):
                     access.worked()
                 yield response
                 return
-        await access.refused(status, said, token)
+        await access.refused(status, challenge, token)
 
 
 def failure_of(error: httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError) -> LinkLost | ToolFailure:

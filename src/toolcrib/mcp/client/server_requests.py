@@ -115,12 +115,12 @@ class Relay:
             return
         if not isinstance(progress, int | float):
             return
-        told: dict[str, Any] = {"progressToken": call.context.progress_token, "progress": progress}
+        params: dict[str, Any] = {"progressToken": call.context.progress_token, "progress": progress}
         if isinstance(total := params.get("total"), int | float):
-            told["total"] = total
+            params["total"] = total
         if isinstance(message := params.get("message"), str):
-            told["message"] = message
-        call.note("notifications/progress", told)
+            params["message"] = message
+        call.note("notifications/progress", params)
 
     def _message(self, link: Link, params: Mapping[str, Any], owner: Outgoing | None) -> None:
         level = params.get("level")

@@ -181,8 +181,8 @@ def result_meta(result: ToolResult) -> dict[str, Any]:
         else:
             meta[key if "/" in key else _PREFIX + key] = value
     if result.error is not None:
-        told = result.error.to_json()
-        meta[f"{_PREFIX}error"] = {**told, "retryable": CODES[result.error.code].retryable}
+        error = result.error.to_json()
+        meta[f"{_PREFIX}error"] = {**error, "retryable": CODES[result.error.code].retryable}
     return meta
 
 

@@ -101,9 +101,9 @@ def is_wanted(method: str, params: Mapping[str, Any], level: str | None) -> bool
 def refused(method: str, error: Mapping[str, Any]) -> ToolFailure:
     """Return the failure for a client that answered `method` with an error."""
     message = error.get("message")
-    told = message if isinstance(message, str) else "no reason given"
+    reason = message if isinstance(message, str) else "no reason given"
     return ToolFailure(
-        "unavailable", f"the client refused {method}: {told[:300]}", details={"rpc_code": error.get("code")}
+        "unavailable", f"the client refused {method}: {reason[:300]}", details={"rpc_code": error.get("code")}
     )
 
 

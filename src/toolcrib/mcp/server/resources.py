@@ -162,12 +162,12 @@ def rpc_of(failure: ToolFailure) -> RpcError:
 def _refusal(call: ToolCall, result: ToolResult, *, modern: bool) -> RpcError:
     error = result.error
     assert error is not None, "it failed"
-    told = rpc_of(ToolFailure(error.code, error.message, hint=error.hint))
-    data = {**told.data, "hint": error.hint} if error.hint else told.data
-    if call.method == "resources/read" and told.code == INVALID_PARAMS:
+    failure = rpc_of(ToolFailure(error.code, error.message, hint=error.hint))
+    data = {**failure.data, "hint": error.hint} if error.hint else failure.data
+    if call.method == "resources/read" and failure.code == INVALID_PARAMS:
         data = {**data, "uri": call.arguments["uri"]}
         return RpcError(INVALID_PARAMS if modern else RESOURCE_NOT_FOUND, f"Resource not found: {error.message}", data)
-    return RpcError(told.code, error.message, data)
+    return RpcError(failure.code, error.message, data)
 
 
 def _message(block: Mapping[str, Any]) -> dict[str, Any]:

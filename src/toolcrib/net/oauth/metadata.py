@@ -216,11 +216,11 @@ def read_resource(document: Mapping[str, Any], url: str) -> Resource | None:
 
 def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer:
     """Return what the document says of `issuer`. Raises `ToolFailure` `denied` for what must not be used."""
-    said = text_in(document, "issuer")
-    if said != issuer and not _is_same_root(said, issuer):
+    declared = text_in(document, "issuer")
+    if declared != issuer and not _is_same_root(declared, issuer):
         raise ToolFailure(
             "denied",
-            f"what {issuer[:200]} says of itself names another issuer ({said[:200] or 'none'}); it is not used",
+            f"the metadata of {issuer[:200]} names another issuer ({declared[:200] or 'none'}); it is not used",
         )
     token_endpoint = text_in(document, "token_endpoint")
     if not token_endpoint:
@@ -228,7 +228,7 @@ def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer
     safe_url(token_endpoint, f"the token endpoint of {issuer[:200]}")
     others = ("authorization_endpoint", "registration_endpoint", "revocation_endpoint")
     return AuthorizationServer(
-        issuer=said,
+        issuer=declared,
         token_endpoint=token_endpoint,
         **{name: _endpoint(document, name, issuer) for name in others},
         scopes=scopes_in(" ".join(_texts_in(document, "scopes_supported", 100))),
@@ -256,9 +256,11 @@ def _texts_in(document: Mapping[str, Any], key: str, most: int = _MOST) -> tuple
     return tuple(item for item in items if isinstance(item, str) and item)
 
 
-def _is_same_root(said: str, issuer: str) -> bool:
+def _is_same_root(declared: str, issuer: str) -> bool:
     """An origin with its lone slash and without it are one issuer: both make the same well-known address."""
-    return {said, issuer} == {said.rstrip("/"), said.rstrip("/") + "/"} and origin(said) == said.rstrip("/")
+    return {declared, issuer} == {declared.rstrip("/"), declared.rstrip("/") + "/"} and origin(
+        declared
+    ) == declared.rstrip("/")
 
 
 LIMITS: Final = NetLimits(body_bytes=256 * 1024, seconds=20.0, idle_seconds=10.0)

@@ -104,8 +104,8 @@ async def revoke(http: WebClient, spec: OAuthSpec, login: Login) -> bool:
 
 def refusal_in(document: Mapping[str, Any], status: int, where: str) -> Refused:
     """Say what an error answer means: its code, and what it says for people, made harmless and short."""
-    said = text_in(document, "error")
-    code = said if _CODE.fullmatch(said) else ""
+    raw = text_in(document, "error")
+    code = raw if _CODE.fullmatch(raw) else ""
     words = escape(" ".join(text_in(document, "error_description").split()))[:200]
     reason = ": ".join(part for part in (code or f"HTTP {status}", words) if part)
     return Refused(code, f"{origin(where)} refused: {reason}")
@@ -210,13 +210,13 @@ async def register(http: WebClient, server: AuthorizationServer, redirect_uri: s
     if answer.status not in (200, 201):
         raise refusal_in(document, answer.status, server.registration_endpoint)
     given, secret = text_in(document, "client_id"), text_in(document, "client_secret")
-    said = text_in(document, "token_endpoint_auth_method") or (_WORDS[wanted] if secret else "none")
-    way = way_to_show(said)
+    method = text_in(document, "token_endpoint_auth_method") or (_WORDS[wanted] if secret else "none")
+    way = way_to_show(method)
     usable = way in _WORDS and (way == "none" or bool(secret))
     if not 0 < len(given) <= _LONGEST or len(secret) > _LONGEST or way is None or not usable:
         raise ToolFailure(
             "denied",
-            f"{origin(server.registration_endpoint)} registered us in a way that we cannot use ({said[:80]})",
+            f"{origin(server.registration_endpoint)} registered us in a way that we cannot use ({method[:80]})",
             hint="Register an application there and write its `client_id` under `auth` of the server.",
         )
     ends = document.get("client_secret_expires_at")

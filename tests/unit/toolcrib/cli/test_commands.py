@@ -276,7 +276,7 @@ def test_a_servers_withheld_tools_are_told_in_one_line(user: User) -> None:
 
     withheld = [line for line in listed.stderr.splitlines() if "withheld" in line]
     assert len(withheld) == 1
-    assert withheld[0].startswith("notes: 4 tools are withheld, nobody has reviewed their definitions: ")
+    assert withheld[0].startswith("notes: 4 tools are withheld, their definitions are unreviewed: ")
     assert "`toolcrib accept notes` takes all" in withheld[0]
 
 

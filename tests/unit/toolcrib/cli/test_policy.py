@@ -43,7 +43,7 @@ AFTER = (
             ["Bash(git push:*)", "--", "$X push"],
             10,
             (
-                "matches:    cannot be told: a deny asks, an allow does not allow\ncommand:    … push\n"
+                "matches:    undecidable: a deny asks, an allow does not allow\ncommand:    … push\n"
                 "unclear:    a command whose name only the shell will know\n"
             ),
         ),

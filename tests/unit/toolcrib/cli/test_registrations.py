@@ -41,7 +41,7 @@ def test_what_was_registered_waits_until_its_source_is_accepted_by_name(user: Us
     accepted = user.types("accept", "rest@shop")
     again = user.types("accept", "rest@shop")
 
-    assert "rest@shop registered what nobody has accepted" in all_servers.stderr
+    assert "rest@shop has registrations that are not accepted" in all_servers.stderr
     assert before == {"find_order": "quarantined", "count_orders": "quarantined"}
     assert "203.0.114.7" in shown.stdout
     assert "key-0123456789" not in shown.stdout + accepted.stdout
