@@ -8,7 +8,7 @@ TYPED ?= src
 OUTER := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools $(addprefix toolcrib/,cli server store))
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
-.PHONY: run quick test lint style types types-changed unit-outer unit-inner suite
+.PHONY: run quick test lint style types types-changed unit-outer unit-inner suite long
 .PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak site bench eval clean
 
 run: .venv/ready-to-run
@@ -31,8 +31,8 @@ types-changed: .venv/ready-to-test
 unit-outer unit-inner: .venv/ready-to-test # two processes: each imports only its half, which xdist's workers cannot
 	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/toolcrib/integrations \
 	  $(if $(filter unit-outer,$@),$(OUTER),$(OUTER:%=--ignore %) tests/unit tests/test_architecture.py)
-suite: .venv/ready-to-test
-	$(BIN)/pytest --numprocesses auto --dist worksteal
+suite long: .venv/ready-to-test
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m '$(if $(filter suite,$@),not )long'
 durable docs frameworks clients conformance faults: .venv/ready-to-test
 	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto) tests/$@
 clients-full: .venv/ready-to-test

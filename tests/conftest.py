@@ -40,6 +40,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full-size", action="store_true", help="run every case at its full size (make soak)")
 
 
+# Files that take more than some ten seconds carry the marker `long`: `make long` and CI run them, `make test` does not.
+_LONG_FILES = frozenset(
+    """
+    contract/test_behind_the_gateway.py contract/test_decisions.py contract/test_ways_in.py
+    scenarios/test_eval.py scenarios/test_scripted.py
+    seeds/test_builtin_arguments.py seeds/test_builtin_inventories.py
+    unit/toolcrib/cli/test_approvals.py unit/toolcrib/cli/test_commands.py unit/toolcrib/cli/test_connected.py
+    unit/toolcrib/cli/test_lock.py unit/toolcrib/registration/test_rest_fuzz.py unit/toolcrib/server/test_serve.py
+    unit/toolcrib/workspace/test_overlay_property.py
+    unit/toolcrib_tools/test_git.py unit/toolcrib_tools/test_git_attacks.py unit/toolcrib_tools/test_git_remotes.py
+    unit/toolcrib_tools/test_lsp_edits.py unit/toolcrib_tools/test_lsp_faults.py
+    unit/toolcrib_tools/test_lsp_servers.py unit/toolcrib_tools/test_notebook.py
+    unit/toolcrib_tools/test_notebook_bounds.py unit/toolcrib_tools/test_shell.py
+    unit/toolcrib_tools/test_windows.py
+    """.split()
+)
 # Tests in these folders carry the marker `process` without saying so.
 _PROCESS_SUITES = ("clients", "conformance", "docs", "durable", "faults", "frameworks")
 # So do tests with these fixtures, which one test starts for all.
@@ -110,8 +126,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=repeated)
     tests = Path(__file__).parent
     for item in items:
-        in_suite = item.path.is_relative_to(tests) and item.path.relative_to(tests).parts[0] in _PROCESS_SUITES
-        if in_suite or not _PROCESS_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        file = item.path.relative_to(tests) if item.path.is_relative_to(tests) else item.path
+        if file.as_posix() in _LONG_FILES:
+            item.add_marker(pytest.mark.long)
+        if file.parts[0] in _PROCESS_SUITES or not _PROCESS_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.process)
     changing = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if changing:

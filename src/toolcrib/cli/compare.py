@@ -120,6 +120,7 @@ def compare(
             async with opened(settings, wait=wait) as crib:
                 for path in catalog or ():
                     await crib.load(path)
+                await crib.tools.wait_ready(wait)  # `opened` makes `load` return at once
                 report(crib)
                 asked = own_queries(tuple(crib.catalog.tools.values())) if given is None else _answered(crib, given)
                 if not asked:

@@ -287,7 +287,7 @@ class Call:
         for group, values in parts.items():
             before = own.get(group) or self.__dict__[group]
             if any(before.__dict__[name] is not value for name, value in values.items()):
-                own[group] = copied = object.__new__(type(before))
+                own[group] = copied = object.__new__(before.__class__)
                 object.__setattr__(copied, "__dict__", before.__dict__ | values)
         return own
 

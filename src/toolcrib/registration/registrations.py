@@ -159,7 +159,7 @@ class Registrations(Slice):
         `UsageError`: `BadDefinition` with a place for each thing that is wrong, `Taken`, `Full`; and
         `ToolFailure("storage")` where it is to be kept and cannot be.
 
-        `way` `rest` holds it to what a stranger may say, and to the operator's settings; `accept` has no effect.
+        With the `way` `rest` only what the operator's settings accept may be registered; `accept` has no effect there.
         """
         details = {"instance": instance, "name": str(definition.get("name", ""))[:200], "persist": persist}
         try:

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from ...catalog.resources import RESOURCES
 from ...core.call import Call
-from ...core.result import ToolError, ToolResult, Trust
+from ...core.result import ToolError, ToolResult
 from ...core.schema import compile_schema
 from ...disclosure.meta_tools import SOURCE
 from ...jobs.tools import SOURCE as JOBS
@@ -98,16 +98,16 @@ class Provenance:
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with `source` and `trust` in its metadata. A refusal is our own word, and local."""
         tool = call.tool
-        trust = result.meta.get("trust")
-        is_ours = result.error is not None and result.error.code in _OUR_WORDS and trust != "untrusted"
+        marked = result.meta.get("trust")
+        is_ours = result.error is not None and result.error.code in _OUR_WORDS and marked != "untrusted"
         if tool is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
             return result.with_meta(source=SOURCE, trust="local")
         hands_on = tool.source in _OURS or tool.origin == "workflow"
-        if trust == "untrusted" or (hands_on and trust is not None):
-            if trust == "untrusted":
+        if marked == "untrusted" or (hands_on and marked is not None):
+            if marked == "untrusted":
                 self._taint.note(tool, "untrusted", call.session, result.text)
             return result  # the result of another call, handed on
-        trust: Trust = self._taint.trust_of(tool)
+        trust = self._taint.trust_of(tool)
         if result.input_required is None and self._taint.is_noted(tool, trust):
             text = result.text if result.spooled is None else f"{result.spooled.head}\n{result.spooled.tail}"
             self._taint.note(tool, trust, call.session, text)

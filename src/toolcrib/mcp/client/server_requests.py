@@ -115,12 +115,12 @@ class Relay:
             return
         if not isinstance(progress, int | float):
             return
-        params: dict[str, Any] = {"progressToken": call.context.progress_token, "progress": progress}
+        relayed: dict[str, Any] = {"progressToken": call.context.progress_token, "progress": progress}
         if isinstance(total := params.get("total"), int | float):
-            params["total"] = total
+            relayed["total"] = total
         if isinstance(message := params.get("message"), str):
-            params["message"] = message
-        call.note("notifications/progress", params)
+            relayed["message"] = message
+        call.note("notifications/progress", relayed)
 
     def _message(self, link: Link, params: Mapping[str, Any], owner: Outgoing | None) -> None:
         level = params.get("level")

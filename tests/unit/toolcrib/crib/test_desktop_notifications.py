@@ -12,6 +12,7 @@ import pytest
 from rig import eventually
 from toolcrib.config import bare
 from toolcrib.config.directories import Directories
+from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.desktop_notifications import DesktopNotifier
 from toolcrib.testing import ScriptedSource
@@ -70,8 +71,8 @@ async def test_a_held_call_of_a_client_is_announced_unless_that_is_switched_off(
         environment=environ,
     )
 
-    async def show(arguments: Mapping[str, Any], context: Any) -> str:
-        return "done"
+    async def show(arguments: Mapping[str, Any], context: Any) -> ToolResult:
+        return ToolResult.of_text("done")
 
     async with Toolcrib(settings) as crib:
         await crib.tools.mount_source(ScriptedSource("fs", {"write": show}))

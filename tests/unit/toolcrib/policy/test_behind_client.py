@@ -12,7 +12,7 @@ from toolcrib.core.session import Audience, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import MODES
-from toolcrib.policy.rules import Rules, parse_rules
+from toolcrib.policy.rules import Rules, RuleTexts, parse_rules
 
 DROP = Tool(name="db__drop", source="db", local_name="drop", origin="mcp", annotations=Annotations(destructive=True))
 LOOK = replace(DROP, name="db__look", local_name="look", annotations=Annotations(read_only=True, destructive=False))
@@ -31,8 +31,8 @@ def call(tool: Tool, verb: str = "call", *, only: Any = None, is_client: bool = 
     )
 
 
-def effect(made: Call, *, behind_client: bool = True, **rules: Any) -> str:
-    return Policy(Rules(parse_rules(rules)), behind_client=behind_client).decide_call(made).effect
+def effect(made: Call, *, behind_client: bool = True, rules: RuleTexts | None = None) -> str:
+    return Policy(Rules(parse_rules(rules or {})), behind_client=behind_client).decide_call(made).effect
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_call_through_a_meta_tool_asks_where_the_clients_prompt_was_not_about_
         ({"deny": ["kind:read"]}, "ask"),
     ],
 )
-def test_rules_about_call_tool_and_about_the_tool_decide_before(rules: Any, expected: str) -> None:
-    assert effect(call(DROP), **rules) == expected
+def test_rules_about_call_tool_and_about_the_tool_decide_before(rules: RuleTexts, expected: str) -> None:
+    assert effect(call(DROP), rules=rules) == expected
 
 
 def test_a_mode_that_denies_is_not_softened() -> None:
