@@ -220,7 +220,9 @@ def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
         command, cwd=tmp_path, env=newcomer(os.environ, tmp_path), capture_output=True, text=True, timeout=60
     )
 
-    assert (done.stdout, done.stderr, done.returncode) == (OUTPUTS[name], "", 0)
+    # Frameworks import parts of themselves in the first call: on a slow machine the watchdog of the loop reports that.
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("the event loop stood still")]
+    assert (done.stdout, errors, done.returncode) == (OUTPUTS[name], [], 0)
 
 
 def test_ci_runs_the_two_commands_of_the_readme_on_a_fresh_clone(tmp_path: Path) -> None:

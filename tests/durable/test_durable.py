@@ -461,7 +461,7 @@ def test_nothing_loads_the_engine_before_there_is_a_job(tmp_path: Path) -> None:
         "from toolcrib.jobs.durable import DurableJobs\n"
         "async def main():\n"
         f"    places = Directories.of({{'HOME': {str(tmp_path)!r}}})\n"
-        "    async with Toolcrib(Settings(directories=places, builtins=False)) as crib:\n"
+        "    async with Toolcrib(Settings.of(places, builtins=False)) as crib:\n"
         "        def add(a: int) -> int: return a\n"
         "        crib.add(add)\n"
         "        await crib.session(mode='autonomous').call('add', {'a': 1})\n"

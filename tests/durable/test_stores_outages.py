@@ -133,7 +133,7 @@ async def test_a_url_that_names_no_database_is_told_without_its_password() -> No
 
 
 async def test_places_that_are_no_store_are_refused_with_what_to_write() -> None:
-    with pytest.raises(UsageError, match=r"mysql:… is no store; give postgresql://"):
+    with pytest.raises(UsageError, match=r"mysql:… is not a store; give postgresql://"):
         Store.open("mysql://host/db")
     with pytest.raises(UsageError, match="not a PostgreSQL URL"):
         Store.open("postgresql://host/db?no_such_option=1")
