@@ -33,7 +33,7 @@ __all__ = ["Wanted", "export_log", "list_calls", "log", "new_calls", "print_head
 T = TypeVar("T")
 
 _Row = tuple[CallRow, str]
-"""A call, and the title of its session (may be empty)."""
+"""A call, and the description of its session (may be empty)."""
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("TIME", "<"),
@@ -187,7 +187,7 @@ def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T 
 
 
 async def _about(store: Store, listed: Awaitable[list[CallRow]]) -> list[_Row]:
-    """Return the calls, each with the title of its session (may be empty)."""
+    """Return the calls, each with the description of its session (may be empty)."""
     rows = await listed
     about: dict[tuple[str, str], str] = {}
     for key in {(row.principal, row.session) for row in rows}:

@@ -77,7 +77,7 @@ async def ask_person(word: str = "") -> Answer:
     is_confirmed = not word or typed == word.lower()
     verdict = "yes" if word and is_confirmed else _LETTERS.get(typed, typed if typed in _LETTERS.values() else "no")
     if verdict == "comment":
-        return Answer(verdict="comment", by=_BY, comment=await _read("message to the model: "))
+        return Answer(verdict="comment", by=_BY, comment=await _read("message to the model:"))
     answer = await _edited() if verdict == "edit" else Answer(verdict=cast("Verdict", verdict), by=_BY)
     if is_confirmed or answer.verdict in _REFUSALS:
         return answer

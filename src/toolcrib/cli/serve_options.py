@@ -68,11 +68,8 @@ def read_options(arguments: Sequence[str]) -> Options | None:
 
 
 def _options(files: tuple[str, ...], values: dict[str, Any]) -> Options | None:
-    http, log_level, idle = (
-        values.pop("http", False),
-        values.pop("log_level", "info"),
-        values.pop("idle", str(IDLE_SECONDS)),
-    )
+    http, log_level = values.pop("http", False), values.pop("log_level", "info")
+    idle = values.pop("idle", str(IDLE_SECONDS))
     desk = values.pop("desk", False)
     port = values.get("port", "0")
     is_number = port.isdecimal() and int(port) <= 65535 and idle.replace(".", "", 1).isdecimal()

@@ -235,7 +235,7 @@ def rename_claude_rules(text: str, names: Names, *, allow: Sequence[str] = (), f
         after = after[: item.start] + json.dumps(new, ensure_ascii=False) + after[item.end :]
     for rule in allow:
         after = after if rule in known else _with_allow(after, rule, file)
-    return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda text: parse_json(text).plain())
+    return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda content: parse_json(content).plain())
 
 
 def disconnect_settings(
@@ -278,7 +278,7 @@ def _original_names(text: str, names: Names, file: str) -> str:
     ours = [item for item in listed.items if item.plain() == CALL_TOOL] if listed is not None else []
     if listed is not None and ours:
         after = without_item(after, listed, ours[0])
-    return check_edit(text, after, ("permissions",), file, lambda text: parse_json(text).plain())
+    return check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
 
 
 def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
@@ -295,7 +295,7 @@ def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
                 end = text.index(":", member.start)
                 key = text[member.start : end].rstrip()
                 after = after[: member.start] + json.dumps(new, ensure_ascii=False) + after[member.start + len(key) :]
-        text = check_edit(text, after, (section,), file, lambda text: parse_json(text).plain())
+        text = check_edit(text, after, (section,), file, lambda content: parse_json(content).plain())
     return text
 
 
@@ -306,7 +306,7 @@ def allow_in_gemini(text: str, file: str = "") -> str:
         return text
     place = listed.start + 1
     after = text[:place] + list_item_text(text, listed, NAME) + text[place:]
-    return check_edit(text, after, ("mcp",), file, lambda text: parse_json(text).plain())
+    return check_edit(text, after, ("mcp",), file, lambda content: parse_json(content).plain())
 
 
 def _of_claude(permissions: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:

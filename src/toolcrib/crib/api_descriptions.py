@@ -39,7 +39,7 @@ __all__ = ["ApiShelf"]
 
 _FOLDER: Final = "apis"
 _OPEN: Final = 4
-"""Maximum of idle APIs that stay open: a large description takes 100 MB while it is."""
+"""Open APIs beyond which idle ones are closed: a large description takes 100 MB while it is."""
 
 
 @dataclass(slots=True)

@@ -126,7 +126,7 @@ class ServerLogins:
     def __init__(
         self, home: Directories | None, learn: Callable[[Iterable[str]], None], person: Person | None = None
     ) -> None:
-        """`learn` receives every secret that is read; `person` handles a login, None disables logins."""
+        """`learn` receives every secret that is read; `person` handles an interactive login, None disables it."""
         self._logins = logins_in(home)
         self._learn = learn
         self._person = person

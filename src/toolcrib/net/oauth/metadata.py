@@ -258,9 +258,8 @@ def _texts_in(document: Mapping[str, Any], key: str, most: int = _MOST) -> tuple
 
 def _is_same_root(declared: str, issuer: str) -> bool:
     """An origin with its lone slash and without it are one issuer: both make the same well-known address."""
-    return {declared, issuer} == {declared.rstrip("/"), declared.rstrip("/") + "/"} and origin(
-        declared
-    ) == declared.rstrip("/")
+    root = declared.rstrip("/")
+    return {declared, issuer} == {root, root + "/"} and origin(declared) == root
 
 
 LIMITS: Final = NetLimits(body_bytes=256 * 1024, seconds=20.0, idle_seconds=10.0)
