@@ -220,7 +220,7 @@ class Goose(Driven):
 
     def answer(self, screen: Screen) -> None:
         screen.until("all arguments, as JSON)")
-        screen.type("\r", "when it is a no)")
+        screen.type("\r", "comment (")
         screen.type("\r", "decision")
         screen.type("yes\r", "finished")
 
