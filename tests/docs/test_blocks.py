@@ -197,7 +197,11 @@ OUTPUTS = {
 }
 """What each file of docs/examples prints."""
 
-IN_CI = {"make run": "run ONCE=1", "make test": "test", "make eval MODEL=scripted": "eval MODEL=scripted"}
+IN_CI = {
+    "make run": "run ONCE=1",
+    "make test": "test",
+    "make eval MODEL=scripted PROFILES=adaptive": "MODEL=scripted PROFILES=adaptive",
+}
 """Commands that CI runs on a fresh clone, and how."""
 
 

@@ -200,7 +200,7 @@ DELETE = ("call", "notes__delete_note", "id=7")
 DENIED = 5
 
 
-ASKS, COMMENT, EDIT = "[e]dit:", "what is the model told?", "(nothing is a no):"
+ASKS, COMMENT, EDIT = "[e]dit:", "message to the model:", "(nothing is a no):"
 CONFIRM = "(anything else is a no):"
 
 
