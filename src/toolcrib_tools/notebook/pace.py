@@ -23,18 +23,19 @@ _SECONDS: Final = 0.025
 def pace(kind: Any) -> None:
     """Make the streams of a class wait until what they were given is sent, and take the time that readers need."""
     write, flush = kind.write, kind.flush
-    message: dict[int, tuple[int, float]] = {}
+    sent: dict[int, tuple[int, float]] = {}
+    """Characters since the last pause, and when it ended, by stream."""
 
     def paced(stream: Any, text: str) -> int:
         for start in range(0, len(text), _PIECE):
             write(stream, text[start : start + _PIECE])
-            count, since = message.get(id(stream), (0, time.monotonic()))
+            count, since = sent.get(id(stream), (0, time.monotonic()))
             count += len(text[start : start + _PIECE])
             if count >= _PIECE:
                 flush(stream)
                 time.sleep(max(0.0, since + _SECONDS - time.monotonic()))
                 count, since = 0, time.monotonic()
-            message[id(stream)] = count, since
+            sent[id(stream)] = count, since
         return len(text)
 
     kind.write = paced
