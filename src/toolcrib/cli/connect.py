@@ -118,7 +118,7 @@ def connect(
             desk=approvals,
             project=project,
         )
-        changes.append(_connect(client, file, places, way, said=profile, program=program))
+        changes.append(_connect(client, file, places, way, named_profile=profile, program=program))
 
     chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
     if approvals and [client.name for client, _ in chosen] != [_CLAUDE]:
@@ -295,8 +295,10 @@ class _Cost:
     """Servers that listed nothing in time, and are in neither figure."""
 
 
-def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str | None, program: _Program) -> _Change:
-    """Put the entry into `file`; `said` is the profile that the user named."""
+def _connect(
+    client: Client, file: Path, places: Places, way: _Way, *, named_profile: str | None, program: _Program
+) -> _Change:
+    """Put the entry into `file`; `named_profile` is that of the command line."""
     state = places.directories.state
     content = disk.read(file, limit=disk.FOREIGN_MAX_BYTES) if file.exists() else b""
     there = entries(client, content, str(file))
@@ -305,7 +307,9 @@ def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str
             raise ConfigError(f"has another server of the name {NAME}: rename or remove it first", file=str(file))
         words = _words(there[NAME])
         is_other = (
-            (way.replace and len(there) > 1) or (said and said not in words) or (way.desk and "--desk" not in words)
+            (way.replace and len(there) > 1)
+            or (named_profile and named_profile not in words)
+            or (way.desk and "--desk" not in words)
         )
         if is_other or (way.guard and "--guard" in words):
             again = f"`toolcrib disconnect {client.name}` first, then connect it again"

@@ -74,7 +74,7 @@ SAMPLES: Final = (
     Sample(what="the command `ls`", tool=_SHELL, arguments={"command": "ls"}),
     Sample(what="the command `rm -rf ~`", tool=_SHELL, arguments={"command": "rm -rf ~"}),
 )
-"""The calls of `toolcrib guard status`, on tools that nobody has."""
+"""Sample calls of `toolcrib guard status`, on made-up tools."""
 
 _COLUMNS: Final[tuple[Column, ...]] = (("CALL", "<"), ("CONNECTED", "<"), ("BY HAND", "<"))
 
@@ -186,8 +186,8 @@ def _sources(switch: GuardSwitch, connected: Settings, by_hand: Settings) -> Ite
     counts = {effect: len(getattr(by_hand.policy.rules, effect)) for effect in ("deny", "ask", "allow")}
     yield "rules", ", ".join(f"{count} {effect}" for effect, count in counts.items())
     asking = (connected.policy.untrusted.ask or switch.is_on(), by_hand.policy.untrusted.ask)
-    said = ["asks" if asks else "asks nothing" for asks in asking]
-    yield "untrusted content", f"{said[0]} in entries of connect, {said[1]} by hand"
+    effects = ["asks" if asks else "asks nothing" for asks in asking]
+    yield "untrusted content", f"{effects[0]} in entries of connect, {effects[1]} by hand"
 
 
 def _connected() -> Iterator[dict[str, str]]:
@@ -196,9 +196,9 @@ def _connected() -> Iterator[dict[str, str]]:
     for client in CLIENTS.values():
         for file in dict.fromkeys((client.user_file(places), client.project_file(places))):
             if file is not None and file.is_file() and (words := _words(client, file)):
-                said = dict(pairwise(words))
-                guard = "off" if said.get("--guard") == "off" else "on"
-                yield {"client": client.name, "file": str(file), "guard": guard, "mode": said.get("--mode", "")}
+                options = dict(pairwise(words))
+                guard = "off" if options.get("--guard") == "off" else "on"
+                yield {"client": client.name, "file": str(file), "guard": guard, "mode": options.get("--mode", "")}
 
 
 def _words(client: Client, file: Path) -> list[str]:
@@ -210,9 +210,9 @@ def _words(client: Client, file: Path) -> list[str]:
         return []
     if not isinstance(entry, Mapping):
         return []
-    said = cast("Mapping[str, Any]", entry)
+    values = cast("Mapping[str, Any]", entry)
     words: list[Any] = []
     for key in ("command", "cmd", "args"):
-        given: Any = said.get(key)
+        given: Any = values.get(key)
         words += cast("list[Any]", given) if isinstance(given, list) else [given]
     return [str(word) for word in words if word] if "serve" in words else []

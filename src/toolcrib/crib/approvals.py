@@ -181,8 +181,7 @@ class ApprovalChannels:
         """Open nothing. `board` notifies of approvals that this process asks for or settles.
 
         `is_shared`: other processes, such as `toolcrib approvals`, can open the store. With `memory_by_default` the
-        store is in memory and nobody has asked for that: the first approval that is meant to outlive the process logs
-        it.
+        store is in memory for want of a setting: the first approval that is meant to outlive the process logs that.
         """
         self._warns_of_memory = memory_by_default
         self._settings = settings.approvals
@@ -284,7 +283,7 @@ class _LateRuns:
                 await self._news.wait()
 
     async def _run(self, id: str) -> None:
-        """Make one call, if it is still to be made and nobody else has taken it."""
+        """Make one call, if it is still to be made and no other process has taken it."""
         rows = self._rows
         try:
             saved = await rows.claim(id)
@@ -467,7 +466,7 @@ class DeferredCalls:
             if not now.gone:
                 raise ToolFailure("conflict", f"approval {now.id} is used by its call, which has not ended: it waits")
             if now.ran:
-                message = f"{approval.tool} had begun when its process died; nobody knows what it has done"
+                message = f"{approval.tool} had begun when its process died; its effects are unknown"
                 raise ToolFailure("outcome_unknown", message, hint="look before you call it again")
             await anyio.sleep(_LOOK_AGAIN)
 

@@ -101,7 +101,7 @@ def assemble(
 ) -> Parts:
     """Make the parts of a crib; nothing is opened. Without a `home` everything is kept in memory.
 
-    `memory_by_default` says that nobody has asked for that: an approval that is meant to outlive the process warns.
+    `memory_by_default`: no setting asks for that, so an approval that is meant to outlive the process logs a warning.
 
     Raises `ConfigError` for a rule, a mode or a profile that does not exist, `UsageError` for a store or jobs that
     cannot be had.

@@ -354,7 +354,7 @@ class Approvals:
                 group.start_soon(self._ask_channel, case, channel)
         if case.failure is not None:
             return
-        if self._holds(case.call) and not case.is_patient:  # its client turned out to reach nobody
+        if self._holds(case.call) and not case.is_patient:  # its client turned out not to reach its user
             await self._wait_or_hold(case, ())
         elif case.elsewhere or self._waits(session):
             await anyio.sleep(max(0.0, began + ways.timeout - anyio.current_time()))

@@ -142,15 +142,15 @@ class Policy:
         usual = _by_mode(tool, arguments, session, mode)
         if self.is_strict():
             careful = _by_mode(tool, arguments, session, self.mode("cautious"))
-            usual = min(usual, careful, key=lambda said: _STRICTEST_FIRST.index(said.effect))
+            usual = min(usual, careful, key=lambda one: _STRICTEST_FIRST.index(one.effect))
         return self._unshown(tool, session) if is_unshown and usual.effect == "allow" else usual
 
     def _unshown(self, tool: Tool, session: SessionState) -> Decision:
         """Return what the rules about calls through meta-tools say of `tool`; without one it is asked for."""
         about = Rules(rule for rule in self._rules.of(session) if rule.text.partition("(")[0] == _CALL_TOOL.name)
         default = f"call_tool: the client did not ask about {tool.name} by its name"
-        said = [about.decide(_CALL_TOOL, {"name": name}) for name in sorted(names_of(tool))]
-        found = [decision for decision in said if decision is not None]
+        decisions = [about.decide(_CALL_TOOL, {"name": name}) for name in sorted(names_of(tool))]
+        found = [decision for decision in decisions if decision is not None]
         strictest = min(found, key=lambda decision: _STRICTEST_FIRST.index(decision.effect), default=None)
         return strictest or Decision(effect="ask", rule=default)
 
