@@ -177,7 +177,8 @@ def _end(path: Path) -> None:
     deadline = time.monotonic() + _END_SECONDS
     while _listener(path) == pid:
         if time.monotonic() > deadline:
-            raise UsageError(f"the daemon (process {pid}) has not ended within {_END_SECONDS:g} s; nothing was removed")
+            late = f"the daemon (process {pid}) has not ended within {_END_SECONDS:g} s"
+            raise UsageError(f"{late}: the clients are disconnected, nothing is removed yet; end it and try again")
         time.sleep(_LOOK_AGAIN)
     out(f"ended the daemon (process {pid})")
 
@@ -206,7 +207,7 @@ def _remove(folder: Path) -> Sequence[str]:
 
 
 def _size(folder: Path) -> str:
-    paths = [folder / name for folder_, _, names in os.walk(folder) for folder in [Path(folder_)] for name in names]
+    paths = [Path(parent, name) for parent, _, names in os.walk(folder) for name in names]
     total = 0
     for path in paths:
         with suppress(OSError):
