@@ -147,9 +147,9 @@ def text_of(page: Page) -> str:
     for mark, encoding in _BOMS:
         if body.startswith(mark):
             return body.decode(encoding, "replace")
-    text = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.headers.get("content-type", ""), re.IGNORECASE)
+    header = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.headers.get("content-type", ""), re.IGNORECASE)
     meta = _META.search(body[:_META_WITHIN])
-    for name in (text and text[1], meta and meta[1].decode("latin-1"), "utf-8"):
+    for name in (header and header[1], meta and meta[1].decode("latin-1"), "utf-8"):
         try:
             if name:
                 return body.decode(name)

@@ -66,10 +66,10 @@ async def change(
         found = await records.get(id)
         value = make(None if found is None else dict(found.value))
         try:
-            message = "" if text is None else text(value)
+            searched = "" if text is None else text(value)
             named = "" if title is None else title(value)
             revision = 0 if found is None else found.revision
-            return await records.put(id, value, group=group, text=message, title=named, revision=revision)
+            return await records.put(id, value, group=group, text=searched, title=named, revision=revision)
         except ToolFailure as failure:
             if failure.code != "conflict" or attempt == _TRIES - 1:
                 raise

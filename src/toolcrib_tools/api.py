@@ -167,8 +167,8 @@ def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
             f"there are {', '.join(apis)}" if apis else "the operator names them under `tools: {api: …}`; or give url"
         )
         raise ToolFailure("not_found", f"api_name: there is no {name!r}{meant}", hint=hint)
-    text: Any = apis[name]
-    entry = cast("Mapping[str, Any]", text) if isinstance(text, Mapping) else {"url": None}
+    value: Any = apis[name]
+    entry = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {"url": None}
     base: Any = entry.get("url")
     headers: Any = entry.get("headers") or {}
     if not isinstance(base, str) or not isinstance(headers, Mapping) or urlsplit(base).query:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..config.openapi import add_api, api_spec
+from ..config.openapi import api_spec
+from ..config.own_file import add_api
 from ..config.servers import Entry
 from ..errors import UsageError
 from ..net.guard import Guard

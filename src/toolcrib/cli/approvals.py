@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -25,7 +24,7 @@ from ..policy.asking.questions import confirmation_word
 from ..results.redact import Redactor
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import Column, emit_json, escape, note, out, table
+from .output import Column, emit_json, escape, local_time, note, out, table
 from .prompts import ask_person
 
 __all__ = ["approvals", "edit_approval", "list_approvals", "show_approval", "watch_approvals"]
@@ -202,7 +201,7 @@ def _object(text: str) -> dict[str, Any]:
 
 def _cells(approval: Approval) -> tuple[str, ...]:
     one = approval
-    return (one.id, _time(one.created), one.state, one.tool, one.principal, one.by, one.arguments)
+    return (one.id, local_time(one.created), one.state, one.tool, one.principal, one.by, one.arguments)
 
 
 def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
@@ -216,7 +215,7 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
     if approval.diff:
         out(escape(approval.diff.rstrip(), lines=True))
     out(escape(f"asked because of: {approval.rule}"))
-    out(escape(f"call {approval.call_id}, hash {approval.hash}, expires {_time(approval.expires)}"))
+    out(escape(f"call {approval.call_id}, hash {approval.hash}, expires {local_time(approval.expires)}"))
     if approval.comment:
         out(escape(f"comment: {approval.comment}", lines=True))
     if approval.gone:
@@ -226,7 +225,3 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
         out("the call ended as approval_pending: after a yes the same call, made again, runs once")
     if result is not None:
         out(f"it came to:\n{escape(result['text'], lines=True)}")
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
@@ -19,7 +18,7 @@ from ..config.loading import here
 from ..errors import UsageError
 from .actions import action_group
 from .options import AsJson
-from .output import Column, emit_json, escape, note, out, table
+from .output import Column, emit_json, escape, local_time, note, out, table
 
 if TYPE_CHECKING:  # `fcntl`, which these modules need, is POSIX only
     from ..daemon.control import DaemonStatus
@@ -167,7 +166,7 @@ def _newest_log() -> Path:
 def _print(status: DaemonStatus) -> None:
     options = ", ".join(f"{name}: {value}" for name, value in status.options.items() if value is not None)
     facts = {
-        "daemon": f"process {status.pid}, version {status.version}, since {_time(status.since)}",
+        "daemon": f"process {status.pid}, version {status.version}, since {local_time(status.since)}",
         "configuration": ", ".join(status.configuration) or "none",
         "options": options,
         "project": status.project,
@@ -181,11 +180,7 @@ def _print(status: DaemonStatus) -> None:
     out("")
     table(
         _CLIENTS,
-        ((str(one.pid), _time(one.since), one.way, one.profile, one.mode, one.cwd) for one in status.clients),
+        ((str(one.pid), local_time(one.since), one.way, one.profile, one.mode, one.cwd) for one in status.clients),
     )
     out("")
     table(_SERVERS, ((one.name, one.kind, one.state, str(one.tools), one.detail) for one in status.servers))
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")

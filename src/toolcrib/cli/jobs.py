@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import anyio
@@ -16,14 +14,14 @@ from ..config import Settings
 from ..core.json import dumps
 from ..core.result import ToolResult
 from ..crib.jobs import jobs_at
-from ..crib.storage import open_store, place_of
+from ..crib.storage import has_store, open_store
 from ..errors import CODES, ToolFailure, UsageError
 from ..jobs.durable import DurableJobs, job_of
 from ..jobs.job import Job, Status
 from ..store.store import Store
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import Column, emit_json, escape, note, out, table
+from .output import Column, emit_json, escape, local_time, note, out, table
 
 __all__ = ["cancel_job", "delete_job", "jobs", "list_jobs", "print_result", "show_job"]
 
@@ -123,8 +121,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[tuple[Store, DurableJobs]]
 
 
 async def _list(settings: Settings, status: Status | None) -> list[Job]:
-    place = place_of(settings)
-    if isinstance(place, Path) and not place.exists():  # looking makes no store
+    if not has_store(settings):
         return []
     async with _desk(settings) as (store, _):
         rows = await store.jobs.list(None, since=time.time() - settings.jobs.age)
@@ -186,7 +183,6 @@ def _shown(job: Job) -> dict[str, Any]:
 
 
 def _cells(job: Job) -> tuple[str, ...]:
-    started = datetime.fromtimestamp(job.started).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     seconds = (job.ended or time.time()) - job.started
     latest = job.progress
     progress = (
@@ -194,4 +190,4 @@ def _cells(job: Job) -> tuple[str, ...]:
     )
     if job.result is not None and job.result.error is not None:
         progress = job.result.error.code
-    return (job.id, started, job.status, f"{seconds:.1f}", job.tool, job.principal, progress)
+    return (job.id, local_time(job.started), job.status, f"{seconds:.1f}", job.tool, job.principal, progress)

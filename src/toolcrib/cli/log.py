@@ -19,14 +19,14 @@ from ..config import Settings
 from ..core.host import SESSIONS
 from ..core.json import dumps
 from ..core.settings import seconds_of
-from ..crib.storage import open_store, place_of
+from ..crib.storage import has_store, open_store
 from ..errors import CODES, ToolFailure, UsageError
 from ..store.calls import CallRow, Calls, Exported, verify_lines
 from ..store.chain import Head, Verification
 from ..store.store import Store
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import Column, emit_json, note, out, table
+from .output import Column, emit_json, local_time, note, out, table
 
 __all__ = ["Wanted", "export_log", "list_calls", "log", "new_calls", "print_head", "verify_log"]
 
@@ -133,8 +133,7 @@ async def _print_new(settings: Settings, wanted: Wanted, limit: int, *, as_json:
     async def wait() -> None:
         await anyio.sleep(_FOLLOW_SECONDS)
 
-    place = place_of(settings)
-    while isinstance(place, Path) and not place.exists():
+    while not has_store(settings):
         await wait()
     async with open_store(settings) as store:
         async for row in new_calls(store.calls, wanted, limit, wait):
@@ -175,8 +174,7 @@ def print_head(config: ConfigFiles = None, as_json: AsJson = False) -> None:
 
 def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T | None:
     """Do `work` with the store; None where nothing was ever recorded. Reading makes no file."""
-    place = place_of(settings)
-    if isinstance(place, Path) and not place.exists():
+    if not has_store(settings):
         return None
 
     async def main() -> T:
@@ -265,9 +263,8 @@ def _text(head: Head) -> str:
 
 def _cells(row: CallRow, *about: str) -> tuple[str, ...]:
     name = row.tool if row.requested in ("", row.tool) else f"{row.tool} (as {row.requested})"
-    started = datetime.fromtimestamp(row.started).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     caller = (row.origin, row.client, row.principal, row.session, *about)
-    return (started, name, row.outcome, f"{row.latency_ms:.1f}", row.decision, *caller, row.arguments)
+    return (local_time(row.started), name, row.outcome, f"{row.latency_ms:.1f}", row.decision, *caller, row.arguments)
 
 
 def _moment(text: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import accumulate, zip_longest
 from shutil import get_terminal_size
 from typing import Any, Final
@@ -17,7 +18,7 @@ import orjson
 from ..core.json import dumps
 from ..core.sanitize import escape, is_hidden
 
-__all__ = ["Column", "emit_json", "escape", "note", "out", "table"]
+__all__ = ["Column", "emit_json", "escape", "local_time", "note", "out", "table"]
 
 _MAX_CELL: Final = 60
 _MAX_LAST_CELL: Final = 600
@@ -35,6 +36,11 @@ Column = tuple[str, str]
 def out(text: str) -> None:
     """Print `text`, already escaped, on standard output."""
     sys.stdout.write(f"{text}\n")
+
+
+def local_time(moment: float) -> str:
+    """Return a time in seconds since 1970 as date and time of this machine's zone."""
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def note(text: str) -> None:

@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -14,13 +13,13 @@ import typer
 
 from ..config import Settings
 from ..core.session import LOCAL
-from ..crib.storage import open_store, place_of
+from ..crib.storage import has_store, open_store
 from ..crib.workspaces import FileChanges, PendingFile, guard_of
 from ..errors import ToolFailure, UsageError
 from ..workspace.review import OnConflict
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import Column, emit_json, escape, note, out, table
+from .output import Column, emit_json, escape, local_time, note, out, table
 
 __all__ = ["accept_changes", "list_changes", "pending", "reject_changes", "show_diff"]
 
@@ -56,7 +55,7 @@ def list_changes(
         async with _changes(given) as changes:
             return await changes.list(owner=given.owner, principal=principal)
 
-    files = run(main) if _has_store(given.settings) else ()
+    files = run(main) if has_store(given.settings) else ()
     if as_json:
         emit_json([asdict(one) for one in files])
     elif files:
@@ -155,7 +154,7 @@ def _act(act: _Act, given: _Given, paths: Sequence[str] | None) -> Sequence[str]
             meant = given._replace(owner=given.owner or _owner(waiting))
             return await act(changes, meant, _named(paths or (), [one for one in waiting if one.owner == meant.owner]))
 
-    if not _has_store(given.settings):
+    if not has_store(given.settings):
         return ()
     try:
         return run(main)
@@ -168,12 +167,6 @@ def _act(act: _Act, given: _Given, paths: Sequence[str] | None) -> Sequence[str]
 async def _changes(given: _Given) -> AsyncGenerator[FileChanges]:
     async with open_store(given.settings) as store:
         yield FileChanges(store.pending, guard_of(given.settings))
-
-
-def _has_store(settings: Settings) -> bool:
-    """Return whether there is a store: looking creates no files."""
-    place = place_of(settings)
-    return not isinstance(place, Path) or place.exists()
 
 
 def _owner_of(task: str, session: str) -> str:
@@ -197,8 +190,13 @@ def _print(done: str, paths: Sequence[str], *, as_json: bool) -> None:
 
 
 def _cells(file: PendingFile) -> tuple[str, ...]:
-    changed = datetime.fromtimestamp(file.changed).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    return (file.owner, changed, _WHAT[file.kind], str(file.size) if file.kind == "file" else "", file.path)
+    return (
+        file.owner,
+        local_time(file.changed),
+        _WHAT[file.kind],
+        str(file.size) if file.kind == "file" else "",
+        file.path,
+    )
 
 
 def _explain(failure: ToolFailure) -> None:

@@ -12,8 +12,7 @@ import typer
 from ..config import load
 from ..config.directories import PROJECT_FOLDER, Trust
 from ..config.loading import config_files, here
-from ..config.openapi import read_apis, remove_api
-from ..config.own_file import add_servers, read_servers, remove_server
+from ..config.own_file import add_servers, read_apis, read_servers, remove_api, remove_server
 from ..config.servers import Entry, server_spec
 from ..config.validation import did_you_mean
 from ..errors import CODES, UsageError

@@ -41,6 +41,15 @@ def check_edit(before: str, after: str, path: tuple[str, ...], file: str, read: 
     return after
 
 
+def _existing(root: Node, path: tuple[str, ...], name: str, file: str) -> tuple[Node, Member]:
+    """Return the mapping at `path` and its member `name`; raises `ConfigError` when it is not there."""
+    around = root.find(path)
+    member = around.member(name) if around else None
+    if around is None or member is None:
+        raise ConfigError("is not there", file=file, key=".".join((*path, name)))
+    return around, member
+
+
 _JSON_AFTER = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*(,)?", re.DOTALL)
 _JSON_BLANK = re.compile(r"(?:\r?\n)?[ \t]*\Z")
 
@@ -69,11 +78,7 @@ def insert_json(text: str, path: tuple[str, ...], name: str, value: Any, file: s
 
 def remove_json(text: str, path: tuple[str, ...], name: str, file: str = "") -> str:
     """Return `text` without the member `name` of the mapping at `path`; raises `ConfigError` when it is not there."""
-    root = parse_json(text, file)
-    around = root.find(path)
-    member = around.member(name) if around else None
-    if around is None or member is None:
-        raise ConfigError("is not there", file=file, key=".".join((*path, name)))
+    around, member = _existing(parse_json(text, file), path, name, file)
     return _checked_json(text, _cut_json(text, around, member), (*path, name), file)
 
 
@@ -286,10 +291,7 @@ def set_yaml(text: str, path: tuple[str, ...], name: str, value: Any, file: str 
 def remove_yaml(text: str, path: tuple[str, ...], name: str, file: str = "") -> str:
     """Return `text` without the member `name` of the mapping at `path`; raises `ConfigError` when it is not there."""
     root = parse_yaml(text, file)
-    around = root.find(path)
-    member = around.member(name) if around else None
-    if around is None or member is None:
-        raise ConfigError("is not there", file=file, key=".".join((*path, name)))
+    around, member = _existing(root, path, name, file)
     if around.flow:
         return _checked_yaml(text, _cut_yaml(text, around, member), (*path, name), file)
     start, end = member.start - member.column, _line_end(text, member.node)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from ..core.document_tree import MAX_BYTES, Node
-from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..core.session import Limits
 from ..core.settings import secret_texts
@@ -33,7 +32,7 @@ from .places import here
 from .profiles import chosen, environment_values, found_profiles
 from .secrets import kept_secrets, secret_values
 from .sections import telemetry_options, workspace_at, workspace_spec
-from .servers import Entry, read_entries, server_spec
+from .servers import Entry, file_line, read_entries, server_spec
 from .settings import Settings
 from .source_paths import placed, skills_spec
 from .validation import did_you_mean
@@ -258,17 +257,13 @@ def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str
             errors.extend(error.each)
             return default
 
-    values = tried(lambda: check(own, environ, lambda steps: _place(path, root.line_of(steps))), {})
+    values = tried(lambda: check(own, environ, lambda steps: file_line(path, root.line_of(steps))), {})
     entries = tried(lambda: tuple(_entries(root, path, base)), ())
     apis = tried(lambda: openapi.api_entries(root, path, str(path.parent) if path else base), ())
     if errors:
         raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
     secrets = kept_secrets([own, *(entry.value for entry in (*entries, *apis))], environ)
     return _Part(values=values, entries=entries, apis=apis, base=base, secrets=secrets)
-
-
-def _place(path: Path | None, line: int) -> str:
-    return f"{path}:{line}" if path else ""
 
 
 def _is_foreign(path: Path) -> bool:
@@ -306,23 +301,15 @@ def _translated(
 
 
 def _entries(root: Node, path: Path | None, base: str) -> Iterable[Entry]:
-    def at(steps: Steps) -> str:
-        return _place(path, root.line_of(steps))
-
     for key in _SERVER_KEYS:
         servers = root.find((key,))
         if servers is None or (servers.kind == "scalar" and servers.value is None):
             continue
         if servers.kind != "mapping":
-            where = _place(path, servers.line)
+            where = file_line(path, servers.line)
             raise ConfigError("a mapping from a server's name to its entry was expected", file=where, key=key)
         for member in servers.members:
-            value: Any = member.node.plain()
-            for name in _WRITTEN if member.node.kind == "mapping" else ():
-                if (written := member.node.find((name,))) is not None:
-                    value[name] = written.strings()
-            where = _place(path, member.line)
-            yield Entry(name=member.key, value=value, file=where, key=key, base=base, where=at)
+            yield Entry.of(member, root, path, key=key, base=base, written=_WRITTEN)
 
 
 def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> Mapping[str, Mode]:

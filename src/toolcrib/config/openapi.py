@@ -1,4 +1,4 @@
-"""APIs of the configuration: the entries of `sources.openapi` read as `OpenApiSpec`, added and removed.
+"""APIs of the configuration: the entries of `sources.openapi` read as `OpenApiSpec`.
 
 An entry with errors is left out, with a `Problem` for each of them; the others are used.
 """
@@ -12,22 +12,20 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import AfterValidator, BeforeValidator
 
-from ..core.document_tree import MAX_BYTES, Node
+from ..core.document_tree import Member, Node
 from ..core.settings import Flag, Scalar, expected, secret_texts
-from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError, ConfigErrors
 from ..sources.openapi.spec import ApiSettings, OpenApiSpec, url_parts
-from . import files
-from .edits import insert_yaml, remove_yaml
 from .secrets import MIN_LENGTH, is_secret_name
-from .servers import Entry
+from .servers import Entry, file_line
 from .validation import did_you_mean, read_setting
 
-__all__ = ["KEY", "ApiEntry", "add_api", "api_entries", "api_secrets", "api_spec", "read_apis", "remove_api"]
+__all__ = ["KEY", "PATH", "ApiEntry", "api_entries", "api_secrets", "api_spec"]
 
 KEY: Final = "sources"
 """The key of our file that this module reads."""
-_PATH: Final = (KEY, "openapi")
+PATH: Final = (KEY, "openapi")
+"""Path of the mapping from an API's name to its entry."""
 _WRITTEN: Final = ("spec", "base_url", "auth", "headers")
 """Keys whose values are taken as they are written: a token of digits stays one."""
 
@@ -72,32 +70,19 @@ def api_entries(root: Node, path: Path | None, base: str) -> tuple[Entry, ...]:
     found: list[Entry] = []
     errors: list[ConfigError] = []
     around = root.find((KEY,))
+    key = ".".join(PATH)
     for member in _members(around, path, KEY):
-        if member.key != _PATH[1]:
-            where = _place(path, member.line)
-            known = did_you_mean(member.key, _PATH[1:])
+        if member.key != PATH[1]:
+            where = file_line(path, member.line)
+            known = did_you_mean(member.key, PATH[1:])
             errors.append(ConfigError(f"unknown key{known}", file=where, key=f"{KEY}.{member.key}"))
             continue
         try:
-            members = _members(member.node, path, ".".join(_PATH))
+            members = _members(member.node, path, key)
         except ConfigError as error:
             errors.append(error)
             continue
-        for one in members:
-            value = one.node.plain()
-            for name in _WRITTEN:
-                if (written := one.node.find((name,))) is not None:
-                    value[name] = written.strings()
-            found.append(
-                Entry(
-                    name=one.key,
-                    value=value,
-                    file=_place(path, one.line),
-                    key=".".join(_PATH),
-                    base=base,
-                    where=lambda steps: _place(path, root.line_of(steps)),
-                )
-            )
+        found += [Entry.of(one, root, path, key=key, base=base, written=_WRITTEN) for one in members]
     if errors:
         raise ConfigErrors.of(errors)
     return tuple(found)
@@ -117,43 +102,9 @@ def api_secrets(spec: OpenApiSpec) -> list[str]:
     return [value for value in (*found, *secret_texts(spec.settings)) if len(value) >= MIN_LENGTH]
 
 
-def read_apis(path: Path) -> Mapping[str, Any]:
-    """Return the APIs that `path` has, unexpanded; none when there is no such file."""
-    if not path.is_file():
-        return {}
-    found = parse_yaml(files.decode(files.read(path), str(path)), str(path)).find(_PATH)
-    return found.plain() if found is not None and found.kind == "mapping" else {}
-
-
-def add_api(path: Path, name: str, value: Mapping[str, Any]) -> bytes:
-    """Write an API into `path`, which is made when it is missing; return its content.
-
-    Raises `ConfigError` when it is there already, or the file cannot be changed as text.
-    """
-    text = files.decode(files.read(path), str(path)) if path.is_file() else ""
-    return _write(path, insert_yaml(text, _PATH, name, dict(value), str(path)))
-
-
-def remove_api(path: Path, name: str) -> bytes:
-    """Take the API `name` out of `path`; return its content. Raises `ConfigError` when it is not there."""
-    return _write(path, remove_yaml(files.decode(files.read(path), str(path)), _PATH, name, str(path)))
-
-
-def _write(path: Path, text: str) -> bytes:
-    content = text.encode()
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"would be larger than {MAX_BYTES >> 10} KiB", file=str(path))
-    files.write(path, content)
-    return content
-
-
-def _members(node: Node | None, path: Path | None, key: str) -> Sequence[Any]:
+def _members(node: Node | None, path: Path | None, key: str) -> Sequence[Member]:
     if node is None or (node.kind == "scalar" and node.value is None):
         return ()
     if node.kind != "mapping":
-        raise ConfigError("a mapping was expected", file=_place(path, node.line), key=key)
+        raise ConfigError("a mapping was expected", file=file_line(path, node.line), key=key)
     return node.members
-
-
-def _place(path: Path | None, line: int) -> str:
-    return f"{path}:{line}" if path else ""

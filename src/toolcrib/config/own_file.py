@@ -1,4 +1,4 @@
-"""Editors of our own files: servers and keys of the configuration, entries of a YAML catalog.
+"""Editors of our own files: servers, APIs and keys of the configuration, entries of a YAML catalog.
 
 They edit text: every other line, comments included, stays as it was written.
 """
@@ -18,13 +18,17 @@ from ..errors import ConfigError
 from ..sources.yaml.document import ENTRIES, MAX_NODES
 from . import files
 from .edits import insert_yaml, remove_yaml, set_yaml
+from .openapi import PATH as APIS
 
 __all__ = [
+    "add_api",
     "add_entry",
     "add_servers",
     "entry_added",
     "entry_switched",
+    "read_apis",
     "read_servers",
+    "remove_api",
     "remove_server",
     "set_key",
     "switch_entry",
@@ -44,24 +48,39 @@ def add_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
 
     Raises `ConfigError` when one of them is there already, or the file cannot be changed as text.
     """
-    text = files.decode(files.read(path), str(path)) if path.is_file() else ""
+    text = _text(path)
     for name, value in servers.items():
         key = _servers(parse_yaml(text, str(path)))[0]
         text = insert_yaml(text, (key,), name, dict(value), str(path))
-    content = text.encode()
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"would be larger than {MAX_BYTES >> 10} KiB", file=str(path))
-    files.write(path, content)
-    return content
+    return _write(path, text)
 
 
 def remove_server(path: Path, name: str) -> bytes:
     """Take the server `name` out of `path`; return its content. Raises `ConfigError` when it is not there."""
     text = files.decode(files.read(path), str(path))
     key = _servers(parse_yaml(text, str(path)))[0]
-    content = remove_yaml(text, (key,), name, str(path)).encode()
-    files.write(path, content)
-    return content
+    return _write(path, remove_yaml(text, (key,), name, str(path)))
+
+
+def read_apis(path: Path) -> Mapping[str, Any]:
+    """Return the APIs that `path` has, unexpanded; none when there is no such file."""
+    if not path.is_file():
+        return {}
+    found = parse_yaml(files.decode(files.read(path), str(path)), str(path)).find(APIS)
+    return found.plain() if found is not None and found.kind == "mapping" else {}
+
+
+def add_api(path: Path, name: str, value: Mapping[str, Any]) -> bytes:
+    """Write an API into `path`, which is made (mode 0600) when it is missing; return its content.
+
+    Raises `ConfigError` when it is there already, or the file cannot be changed as text.
+    """
+    return _write(path, insert_yaml(_text(path), APIS, name, dict(value), str(path)))
+
+
+def remove_api(path: Path, name: str) -> bytes:
+    """Take the API `name` out of `path`; return its content. Raises `ConfigError` when it is not there."""
+    return _write(path, remove_yaml(files.decode(files.read(path), str(path)), APIS, name, str(path)))
 
 
 def set_key(path: Path, steps: tuple[str, ...], value: Any) -> bytes:
@@ -69,8 +88,19 @@ def set_key(path: Path, steps: tuple[str, ...], value: Any) -> bytes:
 
     Raises `ConfigError` when the file cannot be read, or cannot be changed as text.
     """
-    text = files.decode(files.read(path), str(path)) if path.is_file() else ""
-    return set_yaml(text, steps[:-1], steps[-1], value, str(path)).encode()
+    return set_yaml(_text(path), steps[:-1], steps[-1], value, str(path)).encode()
+
+
+def _text(path: Path) -> str:
+    return files.decode(files.read(path), str(path)) if path.is_file() else ""
+
+
+def _write(path: Path, text: str) -> bytes:
+    content = text.encode()
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"would be larger than {MAX_BYTES >> 10} KiB", file=str(path))
+    files.write(path, content)
+    return content
 
 
 def _servers(root: Node) -> tuple[str, Node | None]:
@@ -95,11 +125,7 @@ def add_entry(path: Path, entry: Mapping[str, Any]) -> None:
 
     Raises `ConfigError` when one of its name is there already, or the file cannot be changed as text.
     """
-    text = files.decode(files.read(path), str(path)) if path.is_file() else ""
-    content = entry_added(text, entry, file=str(path)).encode()
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"would be larger than {MAX_BYTES >> 20} MiB", file=str(path))
-    files.write(path, content)
+    _write(path, entry_added(_text(path), entry, file=str(path)))
 
 
 def entry_switched(text: str, name: str, *, enabled: bool, file: str = "") -> str:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
+from ..core.document_tree import Member, Node
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, conflicts, expected, setting
@@ -25,7 +26,7 @@ from ..sources.openapi.spec import url_parts
 from .files import decode, read
 from .validation import Place, read_setting
 
-__all__ = ["ENTRY_KEYS", "Entry", "ServerEntry", "problems_of", "read_entries", "server_spec"]
+__all__ = ["ENTRY_KEYS", "Entry", "ServerEntry", "file_line", "problems_of", "read_entries", "server_spec"]
 
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "local": "stdio",
@@ -236,6 +237,23 @@ class Entry:
     errors: tuple[ConfigError, ...] = ()
     """Errors that were found so far."""
 
+    @classmethod
+    def of(cls, member: Member, root: Node, path: Path | None, *, key: str, base: str, written: Iterable[str]) -> Self:
+        """Return the entry that `member` of the mapping `key` has in the document `root`; `path` as in `file_line`.
+
+        Values of the keys `written` are texts as they are written: a version 1.10 stays one.
+        """
+        value: Any = member.node.plain()
+        for name in written:
+            if (inner := member.node.member(name)) is not None:
+                value[name] = inner.node.strings()
+
+        def where(steps: Steps) -> str:
+            return file_line(path, root.line_of(steps))
+
+        file = file_line(path, member.line)
+        return cls(name=member.key, value=value, file=file, key=key, base=base, where=where)
+
     def place(self, environ: Mapping[str, str]) -> Place:
         """Return the place of its value; variables are those of `environ`."""
         inputs: Any = self._members.get("inputs")
@@ -260,6 +278,11 @@ class Entry:
     def _members(self) -> Mapping[str, Any]:
         value: Any = self.value
         return cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+
+
+def file_line(path: Path | None, line: int) -> str:
+    """Return `file:line`; empty for keywords of a program, which have no file."""
+    return f"{path}:{line}" if path else ""
 
 
 def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec:

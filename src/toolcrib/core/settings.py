@@ -144,10 +144,12 @@ def setting(
     in_digest: bool = False,
 ) -> Any:
     """Return a field with the facts of `KeyInfo`."""
-    shown = not (secret or hidden)
+    is_shown = not (secret or hidden)
     # pydantic copies a default deeply for every section that is made, unless a factory gives it: ours are immutable.
     is_shared = isinstance(default, Section | MappingProxyType)
-    info: FieldInfo = Field(default_factory=lambda: default, repr=shown) if is_shared else Field(default, repr=shown)
+    info: FieldInfo = (
+        Field(default_factory=lambda: default, repr=is_shown) if is_shared else Field(default, repr=is_shown)
+    )
     facts = KeyInfo(
         changed_by=changed_by,
         why=why,

@@ -282,8 +282,8 @@ class Explainer:
 
 def _is_verb_itself(name: str, around: Surroundings, arguments: Mapping[str, Any]) -> bool:
     """Whether the call is of a meta-tool, and not of the tool that its arguments name."""
-    shown = around.verbs.get(name)
-    return shown is not None and (VERBS[shown[0]].unwrap is None or not arguments)
+    found = around.verbs.get(name)
+    return found is not None and (VERBS[found[0]].unwrap is None or not arguments)
 
 
 def _local(name: str, around: Surroundings) -> str:

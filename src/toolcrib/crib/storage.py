@@ -34,6 +34,7 @@ __all__ = [
     "Folders",
     "Ranking",
     "ServerLogins",
+    "has_store",
     "logins_in",
     "open_store",
     "open_telemetry",
@@ -92,6 +93,12 @@ STORE = "toolcrib.db"
 def place_of(settings: Settings) -> Path | str:
     """Return the file or the URL of the store."""
     return settings.store.url or settings.store.path or settings.directories.data / STORE
+
+
+def has_store(settings: Settings) -> bool:
+    """Return whether the store exists, without creating its file; one with a URL always counts."""
+    place = place_of(settings)
+    return not isinstance(place, Path) or place.exists()
 
 
 def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any], Any] | None = None) -> Store:

@@ -345,9 +345,9 @@ class ToolRegistry:
                 reviewed=self._settings.policy.guard or self._locking.is_on,
             )
             self._intake.identify(spec.name, spec.identity)
-            shown = through(source)
-            await self.mount_source(shown, prefix=prefix, accept=accept)
-            mounted.append(shown.name)
+            outer = through(source)
+            await self.mount_source(outer, prefix=prefix, accept=accept)
+            mounted.append(outer.name)
         return mounted
 
     def _all(self) -> Iterable[Tool]:

@@ -75,8 +75,8 @@ class Hello:
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` for anything else."""
         value = _object(line)
-        text = {name: _text(value, name) for name in ("key", "version", "profile", "mode", "cwd", "way")}
-        return cls(**text, pid=_whole(value, "pid"))
+        texts = {name: _text(value, name) for name in ("key", "version", "profile", "mode", "cwd", "way")}
+        return cls(**texts, pid=_whole(value, "pid"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

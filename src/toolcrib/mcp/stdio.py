@@ -75,17 +75,17 @@ class MessageBuffer:
         """Return the message and empty the buffer: bytes if it may be parsed, else the file."""
         size, self.size, self._head = self.size, 0, b""
         if self._path is None:
-            text = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            content = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
             self._pieces, self._held = [], 0
-            return text
+            return content
         self._write_out()
         os.close(self._file)
         path, self._path = self._path, None
         if size > self._limits.inline_bytes:
             return SpooledMessage(path=path, size=size)
-        text = path.read_bytes()
+        content = path.read_bytes()
         path.unlink()
-        return text
+        return content
 
     def discard(self) -> None:
         """Drop the collected bytes."""

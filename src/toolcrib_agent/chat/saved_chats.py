@@ -135,11 +135,11 @@ def _without_secrets(message: Any, redactor: Redactor) -> Any:
     if not isinstance(message, dict):
         return redactor.value(message)
     entries = cast("dict[str, Any]", message)
-    text: Any = entries.get("parts")
+    parts: Any = entries.get("parts")
     clean = _clean(entries, redactor)
-    if isinstance(text, list):
-        parts = cast("list[Any]", text)
-        clean["parts"] = [_clean(cast("dict[str, Any]", part), redactor) for part in parts if isinstance(part, dict)]
+    if isinstance(parts, list):
+        each = cast("list[Any]", parts)
+        clean["parts"] = [_clean(cast("dict[str, Any]", part), redactor) for part in each if isinstance(part, dict)]
     return clean
 
 

@@ -236,12 +236,12 @@ def _format_page(readable: Readable, url: str, notes: tuple[str, ...], offset: i
     if offset and offset >= len(text):
         raise ToolFailure("invalid_arguments", f"offset: the text has {len(text):,} characters, so that none is left")
     head = [f"# {readable.title[:200]}"] if readable.title and not offset and not text.startswith("# ") else []
-    message = list(notes)
+    remarks = list(notes)
     if end < len(text):
-        message.insert(0, f"read on with offset={end}")
+        remarks.insert(0, f"read on with offset={end}")
     if offset or end < len(text):
-        message.insert(0, f"characters {offset:,} to {end:,} of {len(text):,}")
-    last = [f"[{'; '.join(message)}]"] if message else []
+        remarks.insert(0, f"characters {offset:,} to {end:,} of {len(text):,}")
+    last = [f"[{'; '.join(remarks)}]"] if remarks else []
     return "\n\n".join([*head, f"Source: {url}", *([piece.strip()] if piece.strip() else []), *last])
 
 

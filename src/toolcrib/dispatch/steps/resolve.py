@@ -94,16 +94,16 @@ class Resolve:
         if call.options.raw:
             tool = self._find(call, asked, around, asked)
             return call.evolve(tool=tool, name=tool.name)
-        shown = around.verbs.get(asked) or _reader(asked, around)
-        if shown is not None:
+        found = around.verbs.get(asked) or _reader(asked, around)
+        if found is not None:
             _check_exact(call)
-            verb = VERBS[shown[0]]
+            verb = VERBS[found[0]]
             if verb.unwrap is None:
                 _check_no_version(call)
-                return call.evolve(tool=shown[1])
+                return call.evolve(tool=found[1])
             meant = verb.unwrap(call.arguments, asked)
             call = call.evolve(
-                name=meant.name, arguments=meant.arguments, only=verb.only, verb=shown[0], **meant.options
+                name=meant.name, arguments=meant.arguments, only=verb.only, verb=found[0], **meant.options
             )
             inner = around.verbs.get(meant.name)
             if inner is not None:

@@ -276,11 +276,11 @@ class HttpLink:
             return None
         outcome: Reply | Exception | None = None
         for message in messages_in(body):
-            shown = mapping(message)
-            if "method" in shown:
-                self._hear(shown, request)
-            elif shown.get("id") == request.id or ("error" in shown and shown.get("id") is None):
-                outcome = outcome or outcome_of(shown)
+            members = mapping(message)
+            if "method" in members:
+                self._hear(members, request)
+            elif members.get("id") == request.id or ("error" in members and members.get("id") is None):
+                outcome = outcome or outcome_of(members)
             else:
                 self._count_bad()
         return outcome

@@ -260,14 +260,14 @@ class Mux:
         self.pending.clear()
 
     def _dispatch(self, message: Any) -> None:
-        shown = mapping(message)
-        if "method" in shown:
-            if "id" in shown:
-                self._inbound.on_request(self._link, shown, None)
+        members = mapping(message)
+        if "method" in members:
+            if "id" in members:
+                self._inbound.on_request(self._link, members, None)
             else:
-                self._inbound.on_notification(self._link, shown, None)
-        elif "id" in shown and ("result" in shown or "error" in shown):
-            self._settle(shown["id"], outcome_of(shown))
+                self._inbound.on_notification(self._link, members, None)
+        elif "id" in members and ("result" in members or "error" in members):
+            self._settle(members["id"], outcome_of(members))
         else:
             self.count_bad()
 

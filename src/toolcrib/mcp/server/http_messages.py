@@ -100,8 +100,8 @@ async def send_json(
 ) -> None:
     """Send a whole JSON response; with `more`, leave it to the caller to end it."""
     length = str(len(body)).encode()
-    shown = [(b"content-type", b"application/json"), (b"content-length", length), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": shown})
+    fields = [(b"content-type", b"application/json"), (b"content-length", length), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body, "more_body": more})
 
 

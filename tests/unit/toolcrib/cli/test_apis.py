@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.config.openapi import read_apis
+from toolcrib.config.own_file import read_apis
 
 from .conftest import User
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolcrib.config import Settings, load
-from toolcrib.config.openapi import add_api, read_apis, remove_api
+from toolcrib.config.own_file import add_api, read_apis, remove_api
 from toolcrib.errors import ConfigError
 from toolcrib.sources.openapi.spec import ApiKey, ApiSettings, Basic, Bearer, ClientCredentials, OpenApiSpec
 
