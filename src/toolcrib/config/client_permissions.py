@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -76,21 +75,24 @@ class Permission:
 
 
 def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]:
-    """Return what the entry of a server says of its tools."""
+    """Return what the entry of a server says of its tools.
+
+    Names in its lists are no patterns. A tool with another mode than its server's is asked about, whatever the mode.
+    """
     found: list[Permission] = []
     for key in ("autoApprove", "alwaysAllow"):
         given: Any = entry.get(key)
         names = cast("list[Any]", given) if isinstance(given, list) else [_ALL] if given is True else []
-        found += [Permission("allow", server, str(name)) for name in names]
+        plain = (name for name in map(str, names) if name == _ALL or not any(sign in name for sign in "*?"))
+        found += [Permission("allow", server, name) for name in plain]
     if entry.get("trust") is True or entry.get("autoApproveAll") is True:
         found.append(Permission("allow", server, _ALL))
     if effect := _CODEX.get(str(entry.get("default_tools_approval_mode"))):
         found.append(Permission(effect, server, _ALL))
     tools: Any = entry.get("tools")
     for name, value in _mapping(tools).items():
-        mode: Any = _mapping(value).get("approval_mode")
-        if effect := _CODEX.get(str(mode)):
-            found.append(Permission(effect, server, str(name)))
+        if mode := _mapping(value).get("approval_mode"):
+            found.append(Permission(_CODEX.get(str(mode), "ask"), server, str(name)))
     return found
 
 
@@ -139,8 +141,8 @@ def client_permissions(
 ) -> list[Permission]:
     """Return what the settings of `client` say of the tools of `servers`; `file` is the one that has the servers.
 
-    A client that asks about nothing by itself allows every server about which it says nothing. Raises `ConfigError` for
-    a file that cannot be read.
+    A client that asks about nothing by itself allows every server about which it says nothing. What Claude Code allows
+    in one project is left out, unless with `project`. Raises `ConfigError` for a file that cannot be read.
     """
     content = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
     raw = entries(client, content, str(file))
@@ -164,8 +166,13 @@ def client_permissions(
         if settings.is_file():
             permissions = _data(files.read(settings, limit=files.FOREIGN_MAX_BYTES), settings).get("permissions")
             given = _mapping(permissions)
-            asks = asks and given.get("defaultMode") != "bypassPermissions"
-            found += _of_claude(given, servers)
+            holds = project or settings == claude_files(places)[0]
+            if holds and "defaultMode" in given:
+                asks = given["defaultMode"] != "bypassPermissions"
+            found += [one for one in _of_claude(given, servers) if holds or one.effect != "allow"]
+    if client.name == "claude-code":  # its ask comes before its allow
+        asked = {one.server for one in found if one.effect == "ask" and one.tool == _ALL}
+        found = [one for one in found if one.effect != "allow" or one.server not in asked]
     if not asks:
         ruled = {one.server for one in found if one.tool == _ALL}
         found += [Permission("allow", server, _ALL) for server in servers if server not in ruled]
@@ -289,7 +296,9 @@ def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
             continue
         after = text
         for member in sorted(node.members, key=lambda one: -one.start):
-            server = next((name for name in _longest_first(names) if member.key.startswith(f"{name}_")), "")
+            server = next(
+                (name for name in _longest_first(names) if member.key.startswith(f"{_claude_name(name)}_")), ""
+            )
             if server:
                 new = f"{NAME}_{_declared(names[server], member.key[len(server) + 1 :])}"
                 end = text.index(":", member.start)
@@ -327,16 +336,34 @@ def _of_opencode(data: Mapping[str, Any], servers: Sequence[str]) -> list[Permis
     rules = [*given.items(), *((pattern, "deny") for pattern, is_on in off.items() if is_on is False)]
     found: list[Permission] = []
     for server in servers:
-        whole: Any = None
-        for pattern, effect in rules:
-            if effect not in _EFFECTS:
-                continue
-            if fnmatchcase(f"{server}_{_ALL}", pattern):
+        ruled: list[Permission] = []
+        whole: Effect | None = None
+        for pattern, value in rules:
+            effect = _strictest(value)
+            rests = _rests(pattern, f"{_claude_name(server)}_") if effect is not None else []
+            if effect is not None and _ALL in rests:
+                ruled = [one for one in ruled if one.effect != "allow"]  # the later one counts
                 whole = effect
-            elif pattern.startswith(f"{server}_"):
-                found.append(Permission(effect, server, pattern[len(server) + 1 :]))
-        found += [Permission(whole, server, _ALL)] if whole is not None else []
+            elif effect is not None:
+                ruled += [Permission(effect, server, rest) for rest in rests if rest]
+        found += ruled + ([Permission(whole, server, _ALL)] if whole is not None else [])
     return found
+
+
+def _strictest(value: Any) -> Effect | None:
+    """Return an effect as OpenCode writes it: a word, or words by pattern of arguments, of which one is returned."""
+    given = list(cast("Mapping[str, Any]", value).values()) if isinstance(value, Mapping) else [value]
+    return next((effect for effect in reversed(_EFFECTS) if effect in given), None)
+
+
+def _rests(pattern: str, prefix: str) -> list[str]:
+    """Return the patterns of what may follow `prefix` in a name that fits `pattern`."""
+    pattern, places = re.sub(r"\*+", _ALL, pattern), {0}
+    for character in prefix:
+        places |= {place + 1 for place in places if pattern[place : place + 1] == _ALL}
+        stars = {place for place in places if pattern[place : place + 1] == _ALL}
+        places = stars | {place + 1 for place in places - stars if pattern[place : place + 1] in (character, "?")}
+    return sorted((pattern[place:] for place in places), key=len)
 
 
 def _meant(rule: str, servers: Iterable[str]) -> tuple[str, str] | None:

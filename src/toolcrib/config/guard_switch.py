@@ -22,9 +22,9 @@ class GuardSwitch:
         self.file: Path = directories.config / _NAME
 
     def is_on(self) -> bool:
-        """Whether it is on: the file is there, or cannot be looked at."""
+        """Whether it is on: the file is there, or cannot be looked at; a link to nothing is there."""
         try:
-            os.stat(self.file)
+            os.lstat(self.file)
         except FileNotFoundError:
             return False
         except OSError:

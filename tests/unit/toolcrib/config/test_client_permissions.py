@@ -19,6 +19,7 @@ from toolcrib.config.client_permissions import (
     client_permissions,
     disconnect_settings,
     entry_extras,
+    entry_permissions,
     mode_of,
     remove_mode,
     rename_claude_rules,
@@ -260,3 +261,72 @@ def test_the_mode_is_taken_out_of_our_configuration_again(tmp_path: Path) -> Non
 
     assert "call_tool(name=a__b)" in written
     assert (between, file.read_text()) == (written, "profile: flat # mine\n")
+
+
+def opencode(home: Path, server: str = "db", **settings: Any) -> list[Permission]:
+    """Return what a configuration of OpenCode says of `server`."""
+    file = home / "opencode.json"
+    file.write_text(json.dumps({"mcp": {server: {"type": "local", "command": ["db"]}}, **settings}))
+    return client_permissions(CLIENTS["opencode"], file, places(home), [server], project=False)
+
+
+@pytest.mark.parametrize(
+    ("permission", "expected"),
+    [
+        ({"db_wipe": "allow", "*": "ask"}, [("ask", "*")]),
+        ({"db_wipe": "allow", "db_w*": "ask"}, [("allow", "wipe"), ("ask", "w*"), ("allow", "*")]),
+        ({"*": "allow", "*_wipe": "deny"}, [("deny", "wipe"), ("deny", "*_wipe"), ("allow", "*")]),
+        ({"d?_wipe": "deny"}, [("deny", "wipe"), ("allow", "*")]),
+        ({"db_wipe": {"*": "deny"}}, [("deny", "wipe"), ("allow", "*")]),
+        ({"db_*": {"*": "allow", "x": "ask"}}, [("ask", "*")]),
+    ],
+)
+def test_a_permission_of_opencode_allows_no_tool_that_another_of_its_patterns_keeps_back(
+    tmp_path: Path, permission: Any, expected: list[tuple[Any, str]]
+) -> None:
+    found = opencode(tmp_path, permission=permission)
+
+    assert found == [Permission(effect, "db", tool) for effect, tool in expected]
+
+
+def test_opencode_writes_the_name_of_a_server_with_underscores_in_its_permissions(tmp_path: Path) -> None:
+    renamed = rename_opencode_keys('{"permission": {"my_db_wipe": "ask"}}', {"my.db": "db"})
+
+    assert renamed == '{"permission": {"toolcrib_db__wipe": "ask"}}'
+    assert opencode(tmp_path, "my.db", permission={"my_db_*": "ask"}) == [Permission("ask", "my.db", "*")]
+
+
+def claude(home: Path, file: str, **permissions: Any) -> list[Permission]:
+    """Return what Claude Code allows, asks and denies of the server `db` with these settings in `file`."""
+    (home / ".claude.json").write_text(servers())
+    (home / file).parent.mkdir(parents=True, exist_ok=True)
+    (home / file).write_text(json.dumps({"permissions": permissions}))
+    where = places(home)
+    return client_permissions(
+        CLIENTS["claude-code"], CLIENTS["claude-code"].user_file(where), where, ["db"], project=False
+    )
+
+
+def test_an_ask_of_claude_code_about_a_server_comes_before_an_allow_of_one_of_its_tools(tmp_path: Path) -> None:
+    found = claude(tmp_path, ".claude/settings.json", ask=["mcp__db"], allow=["mcp__db__look"])
+
+    assert carried_mode(found, NAMES) == ({}, [])
+
+
+def test_what_claude_code_allows_in_one_project_is_not_allowed_in_all(tmp_path: Path) -> None:
+    local = "project/.claude/settings.local.json"
+
+    assert claude(
+        tmp_path, local, allow=["mcp__db__look"], deny=["mcp__db__wipe"], defaultMode="bypassPermissions"
+    ) == [Permission("deny", "db", "wipe")]
+
+
+def test_a_tool_that_codex_decides_on_by_itself_is_asked_about_where_its_server_is_approved() -> None:
+    entry = {"default_tools_approval_mode": "approve", "tools": {"wipe": {"approval_mode": "auto"}}}
+
+    assert entry_permissions("db", entry) == [Permission("allow", "db", "*"), Permission("ask", "db", "wipe")]
+
+
+def test_a_name_in_a_list_of_an_entry_is_no_pattern() -> None:
+    assert entry_permissions("db", {"autoApprove": ["look", "w*", "w?pe"]}) == [Permission("allow", "db", "look")]
+    assert entry_permissions("db", {"autoApprove": ["*"]}) == [Permission("allow", "db", "*")]
