@@ -29,8 +29,8 @@ from ..results.redact import Redactor
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
 from ..system.tasks import Background
+from .calls import SavedCalls
 from .desktop_notifications import DesktopNotifier
-from .saved_calls import SavedCalls
 from .session_table import SessionTable
 from .views import Views
 

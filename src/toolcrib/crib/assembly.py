@@ -21,30 +21,26 @@ from ..policy.decision import Policy
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..results.redact import Redactor
-from ..sources.source import Source
-from ..sources.startup import StartingSources
+from ..sources.source import Source, StartingSources
 from ..store.store import Store
 from .approvals import ApprovalChannels, ApprovalService, DeferredCalls
-from .calls import CallRunner
+from .calls import CallRunner, SavedCalls
 from .catalog_ingest import Intake, Locking
 from .explainer import Explainer
 from .host import Hosting, InsightParts
 from .jobs import jobs_of
 from .loader import Loader
-from .plans import Plans
 from .plugins import Plugins
-from .policy import policy_of
+from .policy import Plans, policy_of
 from .profiles import ProfileRegistry
 from .resources import ResourceRegistry
-from .sandbox import Shells
-from .saved_calls import SavedCalls
 from .session import SessionParts
 from .session_table import Runtimes, SessionTable
 from .sessions import SessionFactory
 from .storage import Folders, Ranking, ServerLogins, open_telemetry, store_of
 from .tools import ToolRegistry
 from .views import Views
-from .workspaces import Workspaces
+from .workspaces import Shells, Workspaces
 
 __all__ = ["Parts", "assemble", "build_pipeline"]
 

@@ -19,7 +19,7 @@ from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_
 from ..catalog.preflight import text_findings
 from ..catalog.registry import Registry
 from ..catalog.resources import FeatureRegistry
-from ..core.events import CatalogChanged, Problem
+from ..core.events import CatalogChanged, Listeners, Problem
 from ..core.sanitize import escape
 from ..core.server_features import NO_FEATURES
 from ..core.tool import Tool
@@ -28,7 +28,6 @@ from ..sources.source import Amendment, Listing
 from ..store.definitions import Pin
 from ..store.store import Store
 from ..system.tasks import Background
-from .listeners import Listeners
 
 __all__ = ["Intake", "Locking", "WithFiles"]
 

@@ -32,11 +32,11 @@ from ..store.store import Store
 from ..system.tasks import Background
 from .configuration import Adjusting
 from .profiles import ProfileRegistry
-from .sandbox import Shells
 from .storage import Folders
 from .text_meaning import Meaning, mixed
 from .tools import ToolRegistry
 from .views import Views
+from .workspaces import Shells
 
 if TYPE_CHECKING:
     from ..net.client import WebClient

@@ -18,14 +18,12 @@ from ..errors import UsageError
 from ..policy.asking.answers import end_turn
 from ..policy.decision import Policy
 from ..sources.source import Source
-from .needs import provide
 from .options import InteractionOptions, SessionOptions, check_options
 from .policy import hold, identified
 from .profiles import ProfileRegistry
-from .sandbox import Shells
 from .session_table import SessionTable
-from .views import Views
-from .workspaces import Workspaces
+from .views import Views, provide
+from .workspaces import Shells, Workspaces
 
 __all__ = ["SessionFactory", "begin", "configure"]
 

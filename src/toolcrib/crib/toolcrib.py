@@ -12,10 +12,12 @@ A `Toolcrib` lives as long as its tools do; sessions live inside it, one a conve
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, Unpack
+
+import anyio
 
 from ..catalog.catalog import Catalog
 from ..catalog.success_rates import MEMORY
@@ -31,12 +33,12 @@ from ..sources.source import Source
 from .assembly import assemble, build_pipeline
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_apis
-from .needs import provide
 from .options import SessionOptions, settings_of
 from .session import Session
 from .slices import Slice, Slices, mount_workflows, restore_registrations
+from .views import provide
 
-__all__ = ["Toolcrib"]
+__all__ = ["Toolcrib", "run"]
 
 _Slice = TypeVar("_Slice", bound=Slice)
 
@@ -251,3 +253,15 @@ def _guests() -> PythonSource:
         source.offer(guest.thing, guest.origin)
     source.report(*problems)
     return source
+
+
+T = TypeVar("T")
+
+
+def run(awaitable: Awaitable[T]) -> T:
+    """Run `awaitable` from synchronous code and return its value. Not from inside a running event loop."""
+
+    async def main() -> T:
+        return await awaitable
+
+    return anyio.run(main)

@@ -22,8 +22,7 @@ from ..errors import UsageError
 from ..mcp.client.spec import ServerSpec
 from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
-from ..sources.source import Source
-from ..sources.startup import StartingSources
+from ..sources.source import Source, StartingSources
 from .calls import CallRunner
 from .catalog_ingest import Intake, Locking, WithFiles
 from .storage import Folders, ServerLogins

@@ -1,6 +1,8 @@
 """What each session can see and call: its catalog, its view, and the bytes that MCP sends of them.
 
-Views are cached as long as nothing changes.
+Tools with requirements are hidden until a session meets them. Until then they are not in the catalog at all, so that
+they take no name from a mounted tool. After that they are in the scope of the sessions that have what they need
+(`SessionState.admits`).
 """
 
 from __future__ import annotations
@@ -11,10 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ..catalog.catalog import Catalog
+from ..catalog.catalog import Catalog, PinnedCatalogs
 from ..catalog.registry import Overlay, Registry
 from ..catalog.skill_groups import SkillGroups
-from ..catalog.versions import PinnedCatalogs
 from ..core.context import Context
 from ..core.events import Problem
 from ..core.json import dumps
@@ -29,13 +30,33 @@ from ..disclosure.server_instructions import server_instructions
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import UsageError
 from ..policy.decision import Policy
-from ..sources.source import Source
-from ..sources.startup import StartingSources
-from .needs import held
+from ..sources.combinators import innermost
+from ..sources.python import PythonSource
+from ..sources.source import Source, StartingSources
 from .profiles import ProfileRegistry
 from .session_table import SessionTable
 
-__all__ = ["Views"]
+__all__ = ["Views", "held", "held_back", "provide"]
+
+
+def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
+    """Let the sources list what needs no more than this, or than what was provided before."""
+    for source in map(innermost, tuple(sources)):
+        if isinstance(source, PythonSource):
+            source.provide(there)
+
+
+def held(sources: Iterable[Source]) -> frozenset[str]:
+    """Return the names of all tools that no session can have yet."""
+    found = (source for source in map(innermost, sources) if isinstance(source, PythonSource))
+    return frozenset(name for source in found for name in source.held)
+
+
+def held_back(sources: Iterable[Source], name: str) -> tuple[str, frozenset[str]] | None:
+    """Return the source of the tool of that name that no session can have yet, and what it needs."""
+    found = ((source.name, source.held) for source in map(innermost, sources) if isinstance(source, PythonSource))
+    return next(((source, frozenset(held[name])) for source, held in found if name in held), None)
+
 
 T = TypeVar("T")
 

@@ -34,8 +34,17 @@ from ..sources.yaml.entry import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..store.definitions import RegistrationRow
-from .definitions import ApiRunner, BadDefinition, Definition, Wrong, read_definition
-from .source import Closing, Registered, RestSource, Run
+from .definitions import (
+    ApiRunner,
+    BadDefinition,
+    Closing,
+    Definition,
+    Registered,
+    RestSource,
+    Run,
+    Wrong,
+    read_definition,
+)
 
 if TYPE_CHECKING:
     from ..net.client import WebClient

@@ -20,7 +20,7 @@ from ...disclosure.alias_calls import Rename
 from ...disclosure.base import View, VisibleCatalog
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
-from ...sources.startup import still_starting
+from ...sources.source import still_starting
 from ..pipeline import Refused
 from ..running_calls import allowed_time
 

@@ -43,8 +43,7 @@ from ...system.file_watch import POLL_SECONDS
 from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ...telemetry.hops import hop
-from ..source import Listing, Publish
-from ..startup import still_starting
+from ..source import Listing, Publish, still_starting
 from .tool_list import Cached, ListingCache, build_listing, same
 
 __all__ = ["McpSource"]
