@@ -23,7 +23,8 @@ from ..results.limit import Limiter
 from ..results.redact import Redactor
 from ..sources.source import Source, StartingSources
 from ..store.store import Store
-from .approvals import ApprovalChannels, ApprovalService, DeferredCalls
+from .approval_channels import ApprovalChannels
+from .approvals import ApprovalService, DeferredCalls
 from .calls import CallRunner, SavedCalls
 from .catalog_ingest import Intake, Locking
 from .explainer import Explainer

@@ -22,7 +22,8 @@ from ..mcp.auth.access import Access
 from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
-from ..results.redact import Redactor, guard_logs
+from ..results.redact import Redactor
+from ..results.redacted_output import guard_logs
 from ..store.store import Store
 from ..store.vault import Vault
 from ..telemetry.otel import Telemetry

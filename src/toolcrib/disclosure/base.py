@@ -22,7 +22,7 @@ from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..results.artifacts import Artifacts
-from ..results.limit import PLAIN_FIT, Fit
+from ..results.excerpts import PLAIN_FIT, Fit
 from ..sources.source import StartingSources
 from .alias_calls import Rename
 from .aliases import Labels

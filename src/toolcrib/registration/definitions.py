@@ -21,8 +21,8 @@ from ..errors import ConfigError, ToolFailure, UsageError
 from ..results.redact import Redactor
 from ..sources.source import Listing, Publish
 from ..sources.yaml.entry import KEYS, Command, Endpoint, Entry, Reading, read_entry
+from ..sources.yaml.fields import Template
 from ..sources.yaml.run_endpoint import EndpointRunner
-from ..sources.yaml.template import Template
 from ..system.reaper import shared_reaper
 
 __all__ = [

@@ -24,7 +24,7 @@ from ...results.normalize import to_result
 from ...system.child_env import clean_environment
 from ...system.reaper import shared_reaper
 from .entry import Command
-from .template import Template, as_text
+from .fields import Template, as_text
 
 __all__ = ["CommandRunner", "arguments_of"]
 
