@@ -173,7 +173,7 @@ def gate_of(crib: Toolcrib) -> ClaudeCodeGate:
     if gate is None:
         tools = _ClaudeTools()
         crib.tools.mount_layer(CLAUDE, tools, tools.layer)
-        gate = _GATES[crib] = ClaudeCodeGate(crib.parts.session, tools)
+        gate = _GATES[crib] = ClaudeCodeGate(crib.parts, tools)
     return gate
 
 

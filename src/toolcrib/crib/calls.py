@@ -29,7 +29,7 @@ from ..sources.source import still_starting
 from ..store.store import Store
 from .options import SessionOptions
 from .policy import end_planning
-from .session_table import Runtimes, SessionTable
+from .session_table import SessionTable
 from .sessions import SessionFactory
 from .views import Views
 from .workspaces import Workspaces
@@ -47,7 +47,6 @@ class CallRunner:
         sessions: SessionTable,
         views: Views,
         workspaces: Workspaces,
-        runtimes: Runtimes,
     ) -> None:
         """`workspaces` prepare the files of a session before its call; refusals of theirs are recorded in `store`."""
         self._idle = settings.approvals.idle
@@ -55,7 +54,7 @@ class CallRunner:
         self._sessions = sessions
         self._views = views
         self._workspaces = workspaces
-        self._runtimes = runtimes
+        self._runtimes = sessions.runtimes
         self._pipeline: Pipeline | None = None
         self._prefix = f"call_{secrets.token_hex(5)}_"
         self._numbers = itertools.count(1)

@@ -33,12 +33,11 @@ from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..jobs.job import Jobs
 from ..net.guard import Guard, NetFailure
-from ..results.redact import Redactor
 from ..store.store import Store
 from ..system.tasks import Background
 from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
-from .storage import Folders
+from .storage import Storage
 from .tools import ToolRegistry
 from .views import Views
 from .workspaces import Shells
@@ -328,18 +327,17 @@ class Hosting:
     def __init__(
         self,
         settings: Settings,
-        folders: Folders,
+        storage: Storage,
         profiles: ProfileRegistry,
         shells: Shells,
         insight: InsightParts,
-        redactor: Redactor,
         embedder: SharedEmbedder | None = None,
     ) -> None:
-        """`redactor` takes secrets out of records; a crib with a home was configured by a person, in files."""
+        """Secrets are masked in records; a crib with a home was configured by a person, in files."""
         self._settings = settings
-        self._folders = folders
-        self._rows = insight.store.records
-        self._mask = redactor.value
+        self._folders = storage.folders
+        self._rows = storage.store.records
+        self._mask = storage.redactor.value
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
         self._apis: ApiShelf | None = None
@@ -349,7 +347,7 @@ class Hosting:
         self._meaning = Meaning(embedder, lambda: self.folder("meaning") / "texts.db")
         self._shells = shells
         self._insight = insight
-        self._configuration = Adjusting(settings, has_files=folders.home is not None, profiles=profiles.keys)
+        self._configuration = Adjusting(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Begin work that outlives the call; it is cancelled when the crib closes."""

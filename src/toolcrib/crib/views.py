@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..catalog.catalog import Catalog, PinnedCatalogs
-from ..catalog.registry import Overlay, Registry
 from ..catalog.skill_groups import SkillGroups
 from ..core.context import Context
 from ..core.events import Problem
@@ -32,7 +31,8 @@ from ..errors import UsageError
 from ..policy.decision import Policy
 from ..sources.combinators import innermost
 from ..sources.python import PythonSource
-from ..sources.source import Source, StartingSources
+from ..sources.source import Source
+from .inventory import Inventory
 from .profiles import ProfileRegistry
 from .session_table import SessionTable
 
@@ -72,21 +72,18 @@ class Views:
 
     def __init__(
         self,
-        registry: Registry,
-        overlays: Mapping[str, Overlay],
-        sources: Mapping[str, Source],
-        starting: StartingSources,
+        inventory: Inventory,
         profiles: ProfileRegistry,
         policy: Policy,
         sessions: SessionTable,
         *,
         guarded: bool = True,
     ) -> None:
-        """`overlays` hold the tools of instances, by instance. Without `guarded` listings carry no fences."""
-        self._registry = registry
-        self._overlays = overlays
-        self._sources = sources
-        self._starting = starting
+        """Without `guarded` listings carry no fences."""
+        self._registry = inventory.registry
+        self._overlays = inventory.overlays
+        self._sources = inventory.sources
+        self._starting = inventory.starting
         self._profiles = profiles
         self._policy = policy
         self._sessions = sessions

@@ -203,6 +203,7 @@ class Workspaces:
         self._shadows: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
         self._making = anyio.Lock()
         self._guard = guard_of(settings)
+        self.shells = Shells(settings)
         self.changes = FileChanges(store, self._guard)
         self.shadows = Shadows(self._roots, self._guard, self._programs)
 

@@ -9,7 +9,7 @@ from ..catalog.catalog import Catalog
 from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
-from ..crib import Toolcrib
+from ..crib.assembly import Parts
 from ..crib.slices import Slice
 from ..errors import UsageError
 from ..sources.settings import GivenWorkflow
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 class Workflows(Slice):
     """The workflows of a crib, and the host of their source, which is mounted with the first of them."""
 
-    def __init__(self, crib: Toolcrib) -> None:
-        super().__init__(crib)
-        self._untrusted = crib.settings.policy.untrusted
-        self._store = crib.store
-        self._tools = crib.tools
-        self._calls = crib.calls
-        self._sessions = crib.parts.session_table
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._untrusted = parts.settings.policy.untrusted
+        self._store = parts.storage.store
+        self._tools = parts.tools
+        self._calls = parts.calls
+        self._sessions = parts.session_table
         self._source: WorkflowSource | None = None
 
     @property
