@@ -48,7 +48,7 @@ JSON_READERS = {
             "src/toolcrib/disclosure/meta_tools.py",
             "src/toolcrib/jobs/dbos_queue.py",
             "src/toolcrib/results/artifacts.py",
-            "src/toolcrib/sandbox/process_monitor.py",
+            "src/toolcrib/sandbox/process.py",
             "src/toolcrib/store/calls.py",
             "src/toolcrib/store/chain.py",
             "src/toolcrib/store/postgres.py",

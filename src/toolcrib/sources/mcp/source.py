@@ -39,8 +39,8 @@ from ...mcp.client.transport import Link, Reply
 from ...mcp.headers import header_paths, parameter_headers
 from ...mcp.jsonrpc import RpcError
 from ...mcp.stdio import SpooledMessage
+from ...system.child_processes import shared_reaper
 from ...system.file_watch import POLL_SECONDS
-from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ...telemetry.hops import hop
 from ..source import Listing, Publish
