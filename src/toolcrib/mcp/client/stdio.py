@@ -25,9 +25,8 @@ from ...system.pipes import PipeReader, PipeWriter
 from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
-from .messages import LinkLost
 from .spec import McpLimits, ServerSpec
-from .transport import Inbound, Mux, Outgoing, Reply
+from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
 __all__ = ["Child", "Stderr", "StdioLink"]
 
