@@ -31,7 +31,7 @@ ENVIRONMENT_READERS = {
 JSON_READERS = {
     "src/toolcrib/core/json.py": "the one intake",
     "src/toolcrib/core/schema/repair.py": "says where a text is wrong that the intake refused",
-    "src/toolcrib/mcp/client/messages.py": "mends an answer that the intake refused, and gives it to the intake again",
+    "src/toolcrib/mcp/client/transport.py": "mends an answer that the intake refused, and gives it to the intake again",
     "src/toolcrib/mcp/client/spooled_result.py": "one string or number at a time",
     "src/toolcrib/config/files.py": "one string or number at a time",
     "src/toolcrib/results/limit.py": "a result that was read or written before",
