@@ -24,8 +24,7 @@ from ..core.tool import Annotations, Kind, Tool
 from ..results.artifacts import Artifacts
 from ..results.limit import PLAIN_FIT, Fit
 from ..sources.startup import StartingSources
-from .alias_calls import Rename
-from .aliases import Labels
+from .aliases import Labels, Rename
 
 __all__ = [
     "READS",

@@ -16,7 +16,7 @@ from ...core.call import Call
 from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
-from ...disclosure.alias_calls import Rename
+from ...disclosure.aliases import Rename
 from ...disclosure.base import View, VisibleCatalog
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
