@@ -20,7 +20,7 @@ from ...catalog.names import fold, nearest
 from ...core.result import ToolResult
 from ...core.schema import example, json_type
 from ...core.tool import Tool
-from ..base import VerbContext, VisibleCatalog, answer, with_starting
+from ..base import VerbContext, VisibleCatalog, answer, with_absent
 from ..ops import GROUPS, group_of, parts_of
 
 __all__ = [
@@ -320,7 +320,7 @@ async def run_help(scene: VisibleCatalog, arguments: Mapping[str, Any], context:
     kept = context.memory.get(key)
     if kept is None or kept[0] is not scene.profile:
         kept = context.memory[key] = (scene.profile, help_on(scene, arguments["path"], **options))
-    return answer(with_starting(scene, kept[1]))
+    return answer(with_absent(scene, kept[1]))
 
 
 def help_on(

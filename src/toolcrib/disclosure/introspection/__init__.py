@@ -14,7 +14,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
-from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, with_starting
+from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, with_absent
 
 __all__ = ["STRATEGY", "UNCATEGORIZED", "category_of", "introspection"]
 
@@ -92,7 +92,7 @@ async def _list(scene: VisibleCatalog, arguments: Mapping[str, Any], context: Ve
         ]
         hint = f"Call {names['list']}(category='<name>') to see the tools in a category."
         total = sum(map(len, found.values()))
-        return answer(with_starting(scene, {"categories": listed, "total_tools": total, "hint": hint}))
+        return answer(with_absent(scene, {"categories": listed, "total_tools": total, "hint": hint}))
     if category not in found:
         known = ", ".join(sorted(found))
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}", hint=f"Available categories: {known}")
@@ -101,7 +101,7 @@ async def _list(scene: VisibleCatalog, arguments: Mapping[str, Any], context: Ve
     shown["tools"] = sorted(tools, key=lambda entry: entry["name"])
     if "schemas" in names:
         shown["hint"] = f"Call {names['schemas']}(names=['<name>']) for the parameters of a tool, and to activate it."
-    return answer(with_starting(scene, shown))
+    return answer(with_absent(scene, shown))
 
 
 def _entry(scene: VisibleCatalog, name: str, tool: Tool, *, verbose: bool) -> dict[str, Any]:
@@ -140,7 +140,7 @@ async def _schemas(scene: VisibleCatalog, arguments: Mapping[str, Any], context:
         if suggestions:
             shown["suggestions"] = suggestions
         shown["hint"] = _where(scene)
-        shown |= with_starting(scene, {})
+        shown |= with_absent(scene, {})
     return answer(shown | _activation(scene, named))
 
 

@@ -14,7 +14,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
-from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, with_starting
+from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, with_absent
 
 __all__ = ["STRATEGY", "categories", "tiered"]
 
@@ -60,7 +60,7 @@ async def _browse(scene: VisibleCatalog, arguments: Mapping[str, Any], context: 
         {"name": name, "description": _description(scene, name, tools), "tool_count": len(tools)}
         for name, tools in categories(scene).items()
     ]
-    return answer(with_starting(scene, {"categories": listed}))
+    return answer(with_absent(scene, {"categories": listed}))
 
 
 def _description(scene: VisibleCatalog, category: str, tools: Mapping[str, Tool]) -> str:
