@@ -13,7 +13,7 @@ from ..catalog.registry import Overlay, Registry
 from ..config import Settings
 from ..config.directories import Directories
 from ..disclosure import meta_tools
-from ..sources.source import Source, StartingSources
+from ..sources.source import MountedSources, Source
 
 __all__ = ["Inventory", "Ranking"]
 
@@ -52,8 +52,8 @@ class Inventory:
     """The mounted sources by name."""
     overlays: dict[str, Overlay] = field(default_factory=dict[str, Overlay])
     """The tools of instances, by instance."""
-    starting: StartingSources = field(default_factory=StartingSources)
-    """The sources that have not listed yet."""
+    mounted: MountedSources = field(default_factory=MountedSources)
+    """How the tools of each are named, and which are starting or down."""
     disabled: dict[str, None] = field(default_factory=dict[str, None])
     """The tools that are off for all sessions."""
 

@@ -121,7 +121,7 @@ class ToolRegistry:
         self._registry = inventory.registry
         self._overlays = inventory.overlays
         self._sources = inventory.sources
-        self._starting = inventory.starting
+        self._mounted = inventory.mounted
         self._disabled = inventory.disabled
         self._intake = intake
         self._locking = intake.locking
@@ -282,7 +282,7 @@ class ToolRegistry:
             del self._sources[source.name]
             self._intake.forget(source.name)
             raise
-        self._starting.add(source, prefix=prefix)
+        self._mounted.add(source, prefix=prefix)
 
     async def build_lock(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
         """Return what sources list now, and what runs behind them, as a lock for `file`; our own code needs none.
@@ -305,7 +305,7 @@ class ToolRegistry:
         source = self._sources.pop(name, None)
         if source is None:
             raise UsageError(f"no source named {name} is mounted; there are {', '.join(self._sources)}")
-        self._starting.remove(name)
+        self._mounted.remove(name)
         await source.close()
         self._intake.forget(name)
 
@@ -320,7 +320,7 @@ class ToolRegistry:
 
         A list from the cache counts unless `fresh`: only servers that were never seen before are waited for.
         """
-        await self._starting.wait(timeout, names, fresh=fresh)
+        await self._mounted.wait(timeout, names, fresh=fresh)
 
     async def mount_servers(
         self, specs: Iterable[ServerSpec], *, accept: bool, through: Callable[[Source], Source] = lambda one: one

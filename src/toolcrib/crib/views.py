@@ -83,7 +83,7 @@ class Views:
         self._registry = inventory.registry
         self._overlays = inventory.overlays
         self._sources = inventory.sources
-        self._starting = inventory.starting
+        self._mounted = inventory.mounted
         self._profiles = profiles
         self._policy = policy
         self._sessions = sessions
@@ -183,7 +183,7 @@ class Views:
             session=state,
             labels=self._labels_of(profile, catalog),
             skill_groups=lambda: self.skill_groups,
-            sources=self._starting,
+            sources=self._mounted,
             aids=self._guarded,
         )
 

@@ -23,7 +23,7 @@ from ..sources.source import Listing, Publish
 from ..sources.yaml.entry import KEYS, Command, Endpoint, Entry, Reading, read_entry
 from ..sources.yaml.fields import Template
 from ..sources.yaml.run_endpoint import EndpointRunner
-from ..system.reaper import shared_reaper
+from ..system.child_processes import shared_reaper
 
 __all__ = [
     "OVER_REST",

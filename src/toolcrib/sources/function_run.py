@@ -15,7 +15,7 @@ from anyio.lowlevel import current_token
 
 from ..core.context import Context
 from ..errors import ToolFailure
-from ..system.threads import Threads
+from ..system.tasks import Threads
 
 __all__ = ["Body", "body_of", "is_stream"]
 
