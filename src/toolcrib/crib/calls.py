@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..config import Settings
-from ..core.call import Call, Client
+from ..core.call import NESTED, Call, Client
 from ..core.context import Context
 from ..core.events import CallFinished
 from ..core.result import ToolResult
@@ -119,7 +119,7 @@ class CallRunner:
             name="",
             arguments=None,
             session=self._sessions.get(context),
-            origin="batch",
+            origin=NESTED,
             parent=context.call_id,
             client=Client(peer=context.peer, meta=context.meta or None),
         )
