@@ -31,7 +31,7 @@ ENVIRONMENT_READERS = {
 JSON_READERS = {
     "src/toolcrib/core/json.py": "the one intake",
     "src/toolcrib/core/schema/repair.py": "says where a text is wrong that the intake refused",
-    "src/toolcrib/mcp/client/messages.py": "mends an answer that the intake refused, and gives it to the intake again",
+    "src/toolcrib/mcp/client/transport.py": "mends an answer that the intake refused, and gives it to the intake again",
     "src/toolcrib/mcp/client/spooled_result.py": "one string or number at a time",
     "src/toolcrib/config/files.py": "one string or number at a time",
     "src/toolcrib/results/limit.py": "a result that was read or written before",
@@ -48,7 +48,7 @@ JSON_READERS = {
             "src/toolcrib/disclosure/meta_tools.py",
             "src/toolcrib/jobs/dbos_queue.py",
             "src/toolcrib/results/artifacts.py",
-            "src/toolcrib/sandbox/process_monitor.py",
+            "src/toolcrib/sandbox/process.py",
             "src/toolcrib/store/calls.py",
             "src/toolcrib/store/chain.py",
             "src/toolcrib/store/postgres.py",

@@ -1,8 +1,8 @@
-"""Reaper: a helper process that ends our remaining children when we are gone.
+"""Child processes: the environment that they may see, and the reaper that ends them when this process is gone.
 
-The helper reads process-group ids from a pipe. When the pipe ends, because we closed it or because we were killed in
-any way, it ends every group that is still on its list: SIGTERM, half a second, SIGKILL. One helper serves all servers
-of this process; it starts with the first and ends with the last.
+The reaper is a helper that reads process-group ids from a pipe. When the pipe ends, because we closed it or because we
+were killed in any way, it ends every group that is still on its list: SIGTERM, half a second, SIGKILL. One helper
+serves all servers of this process; it starts with the first and ends with the last.
 """
 
 from __future__ import annotations
@@ -12,8 +12,24 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from typing import Final
 
-__all__ = ["Reaper", "shared_reaper"]
+__all__ = ["Reaper", "clean_environment", "shared_reaper"]
+
+_INHERITED: Final = frozenset(
+    {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "NODE_EXTRA_CA_CERTS"}
+    | {"SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
+)
+"""What a child may see of our environment; everything else, tokens above all, stays here."""
+
+
+def clean_environment(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child: the harmless part of `ours`, and what its configuration says."""
+    kept = {key: value for key, value in ours.items() if key in _INHERITED or key.startswith("LC_")}
+    kept.setdefault("PATH", os.defpath)
+    return {**kept, **theirs}
+
 
 _log = logging.getLogger(__name__)
 
