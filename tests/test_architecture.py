@@ -137,7 +137,7 @@ def test_json_is_parsed_by_the_intake_or_in_a_listed_module() -> None:
 def test_dotted_names_in_the_source_are_of_modules_and_members_that_exist() -> None:
     """Backticked `package.module.name`, from a package of `toolcrib` on."""
     known = _known_names()
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     settings = set(re.findall(r"^\| `([a-z_.]+)`(?: \*)? \|", page, flags=re.MULTILINE))
     packages = {path.name for path in (ROOT / "src" / "toolcrib").iterdir() if path.is_dir()}
     stale = [

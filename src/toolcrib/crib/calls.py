@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Settings
-from ..core.call import Call, Client
+from ..core.call import NESTED, Call, Client
 from ..core.context import Context, Listener
 from ..core.events import CallFinished, Listeners
 from ..core.result import ToolResult
@@ -126,7 +126,7 @@ class CallRunner:
             name="",
             arguments=None,
             session=self._sessions.get(context),
-            origin="batch",
+            origin=NESTED,
             parent=context.call_id,
             client=Client(peer=context.peer, meta=context.meta or None),
         )
