@@ -24,7 +24,7 @@ from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.settings import CatalogSpec, SkillsSpec
 from ..sources.skill_folder import skill_file
-from ..sources.skills.skill_roots import SkillRoot, find_folders
+from ..sources.skills.skill_scan import SkillRoot, find_folders
 from ..sources.source import Source
 from ..sources.yaml.document import YamlOptions
 from .calls import CallRunner
