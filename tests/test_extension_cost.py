@@ -128,7 +128,8 @@ from ..core.events import SourceState
 from ..core.result import ToolResult
 from ..core.settings import Count, Section
 from ..core.tool import Annotations, Tool
-from .source import ConfiguredSource, Listing, SourceKind
+from .configured import ConfiguredSource, SourceKind
+from .source import Listing
 
 
 class BellSettings(Section):
