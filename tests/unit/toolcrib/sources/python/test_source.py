@@ -465,6 +465,26 @@ async def test_a_failure_for_the_model_is_handed_on() -> None:
     assert (failure.value.message, failure.value.hint) == ("no such file", "list the folder first")
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TimeoutError("slow"), "timeout"),
+        (PermissionError(13, "no"), "denied"),
+        (FileNotFoundError(2, "gone", "x.txt"), "not_found"),
+        (ConnectionResetError("peer left"), "unavailable"),
+        (OSError("disk"), "tool_error"),
+    ],
+)
+async def test_a_failure_of_the_standard_library_keeps_its_kind(error: Exception, code: str) -> None:
+    def fails() -> None:
+        raise error
+
+    with pytest.raises(ToolFailure) as failure:
+        await call(fails)
+
+    assert failure.value.code == code
+
+
 @pytest.mark.parametrize("error", [KeyError("k"), SystemExit("bye"), ValueError("x" * 900)])
 async def test_any_other_exception_is_told_in_a_line_and_logged_whole(
     error: BaseException, caplog: pytest.LogCaptureFixture
