@@ -16,7 +16,7 @@ from ..core.context import Listener
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
 from ..core.session import SessionState
-from ..dispatch.steps.resolve import definition_changed
+from ..dispatch.pipeline import definition_changed
 from ..errors import UsageError
 from ..jobs.job import JobLimits, seconds_for
 from ..sources.startup import still_starting
