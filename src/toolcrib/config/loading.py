@@ -96,7 +96,9 @@ def load(
         found = list(_trusted(directories, here, problems))
     parts = _read_all(found, [_base(path, directories, here, named=named) for path in found], environ)
     problems += [problem for part in parts for problem in part.problems]
-    given = [_placed(part.values, path, Path(part.base), named=named) for path, part in zip(found, parts, strict=True)]
+    kept = [_guarded(part.values, path, problems) for path, part in zip(found, parts, strict=True)]
+    bases = [Path(part.base) for part in parts]
+    given = [_placed(one, path, base, named=named) for one, path, base in zip(kept, found, bases, strict=True)]
     keywords = _part_of(Node.of(overrides or {}), None, str(here), environ)
     given.append(_placed(keywords.values, here / "overrides", here, named=True))
     folders = {} if named else found_profiles(directories, project_root(here, directories.home), problems)
@@ -370,6 +372,16 @@ def _behind_client(values: Mapping[str, Any]) -> dict[str, Any]:
         "limits": values.get("limits", Limits()).over(Limits(timeout=Limits().max_timeout)),
         "untrusted": values.get("untrusted", Taint()).over(Taint(ask=False)),
     }
+
+
+def _guarded(values: Mapping[str, Any], path: Path, problems: list[Problem]) -> Mapping[str, Any]:
+    """Return the values of a file without `guard: off`: the library, the agent and jobs read the file, too."""
+    if values.get("guard", True):
+        return values
+    message = f"{path}: `guard: off` has no effect in a file; it is an option of one gateway behind a client"
+    hint = "`toolcrib connect` writes it into the client's entry"
+    problems.append(Problem(source=str(path), code="notice", message=message, hint=hint))
+    return {key: value for key, value in values.items() if key != "guard"}
 
 
 def _last(entries: Iterable[Entry], problems: list[Problem], what: str = "a server") -> list[Entry]:
