@@ -19,10 +19,10 @@ Functions that need none of this are no plugin: `Toolcrib.add`, or an entry poin
 
 Discovery of plugins: installed packages name them, and folders contain them. Discovery runs no plugin code.
 
-[project.entry-points."toolcrib.plugins"]     a class, an instance, or a module with one of them
-weather = "weather_plugin:Weather"
+    [project.entry-points."toolcrib.plugins"]     a class, an instance, or a module with one of them
+    weather = "weather_plugin:Weather"
 
-FOLDER/weather.py, FOLDER/weather/__init__.py
+    FOLDER/weather.py, FOLDER/weather/__init__.py
 """
 
 from __future__ import annotations
