@@ -199,7 +199,7 @@ async def shout(call: Call, result: ToolResult) -> ToolResult:
         lines={
             "toolcrib/dispatch/default.py": {
                 "from .steps.resolve import Resolve, Surroundings": "from .steps.shout import shout",
-                "            tell_version,": "            shout,",
+                "            NoteVersion(),": "            shout,",
             }
         },
     ),
