@@ -35,6 +35,7 @@ from .tool import Kind, Tool
 __all__ = [
     "DIRECT",
     "NESTED",
+    "UNCHANGED",
     "USUAL",
     "Call",
     "Changes",
@@ -218,7 +219,8 @@ USUAL: Final = Options()
 """Options of most calls: none that the caller set."""
 DIRECT: Final = Route()
 """Route of most calls: by the tool's own name."""
-_CHANGES: Final = Changes()
+UNCHANGED: Final = Changes()
+"""Changes of most calls: none."""
 _TURN: Final = Turn()
 
 
@@ -246,7 +248,7 @@ class Call:
     options: Options = USUAL
     route: Route = DIRECT
     turn: Turn = _TURN
-    changes: Changes = _CHANGES
+    changes: Changes = UNCHANGED
     references: tuple[Reference, ...] = ()
     """Outputs that `expand` put into the arguments."""
     tool: Tool | None = None
@@ -319,7 +321,7 @@ _GROUP_OF: Final = {
         ("options", USUAL),
         ("route", DIRECT),
         ("turn", _TURN),
-        ("changes", _CHANGES),
+        ("changes", UNCHANGED),
     )
     for field in fields(one)
 }

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 
@@ -85,32 +86,35 @@ class Pipeline:
         telemetry: Telemetry | None = None,
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
+        profiles: Mapping[str, Profile] | None = None,
         shortcuts: bool = True,
     ) -> None:
         """Take the steps; they are called in this order, `after` included.
 
         `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
         `telemetry` holds a span open around each walk, with a listener only. `catalog_of` and `profile_of` return the
-        present ones of a session; without `shortcuts` no step is bound (`plan`).
+        present ones of a session, `profiles` has the known ones by name; without `shortcuts` no step is bound (`plan`).
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
         self._steps = (tuple(before), execute, tuple(after))
-        self._sources = (catalog_of, profile_of)
-        self._plans = Plans(*self._steps, catalog_of=catalog_of, profile_of=profile_of, shortcuts=shortcuts)
+        self._terms: dict[str, Any] = {
+            "catalog_of": catalog_of,
+            "profile_of": profile_of,
+            "profiles": {} if profiles is None else profiles,
+        }
+        self._plans = Plans(*self._steps, **self._terms, shortcuts=shortcuts)
 
     def unbound(self) -> Pipeline:
         """Return a pipeline of the same steps in which none is bound: the reference for every plan."""
         before, execute, after = self._steps
-        catalog_of, profile_of = self._sources
         return Pipeline(
             before=before,
             execute=execute,
             after=after,
             background=self._background,
             telemetry=self._telemetry,
-            catalog_of=catalog_of,
-            profile_of=profile_of,
+            **self._terms,
             shortcuts=False,
         )
 
@@ -166,9 +170,9 @@ class Pipeline:
         Behind the step that finds the tool, the list goes on in the plan of that tool; behind one that waited, in the
         plan of that moment.
         """
-        call, tool, steps = walk.call, walk.call.tool, list(reversed(walk.plan.before))
-        while steps:
-            place, step = steps.pop()
+        call, plan, number = walk.call, walk.plan, 0
+        while number < len(plan.before):
+            place, step = plan.before[number]
             outcome = step(call)
             has_waited = not isinstance(outcome, (Call, ToolResult))
             if has_waited:
@@ -176,15 +180,17 @@ class Pipeline:
             if isinstance(outcome, ToolResult):
                 return outcome
             walk.call = call = outcome
-            if has_waited or call.tool is not tool:
-                plans, tool = self._plans.of(call.session) if has_waited else plans, call.tool
-                walk.plan = plans.of(tool)
-                steps = [entry for entry in reversed(walk.plan.before) if entry[0] > place]
-        if self._background is not None:
+            number += 1
+            if has_waited:
+                plans = self._plans.of(call.session)
+            if has_waited or call.tool is not plan.subject.tool:
+                walk.plan = plan = plans.of(call.tool)
+                number = plan.behind[place]
+        if self._background is not None and (call.options.background or plan.may_wait):
             starting = self._background(self._telemetry.with_trace_context(call))
             if starting is not None:
                 return await starting
-        return await walk.plan.execute(call)
+        return await plan.execute(call)
 
     def _finish(self, walk: _Walk, result: ToolResult) -> Awaitable[ToolResult]:
         """Run the after-steps; a failing one makes the result an internal error, the others run."""
