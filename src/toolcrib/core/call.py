@@ -19,7 +19,6 @@ The argument names of a profile become the tool's own before, in the step `resol
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
@@ -241,9 +240,7 @@ class Call:
     first: str = ""
     """The id of the first attempt, where a job makes a call again; empty for a call that is its own."""
     started: float = 0.0
-    """On the clock of `time.monotonic`; `deadline` too."""
-    deadline: float = float("inf")
-    """Set when the tool starts."""
+    """On the clock of `time.monotonic`."""
     client: Client = _CLIENT
     options: Options = USUAL
     route: Route = DIRECT
@@ -275,11 +272,6 @@ class Call:
         for reference in self.references:
             display = _replaced(display, reference.path, reference.display)
         return display if self.tool is None else canonical_arguments(self.tool, display, self.session.defaults)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until the deadline, never negative."""
-        return max(0.0, self.deadline - time.monotonic())
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with `changes`: fields of the call, or of one of its groups (`timeout`, `listener` …).

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,11 +119,12 @@ class Pipeline:
             shortcuts=False,
         )
 
-    async def run(self, call: Call) -> ToolResult:
+    def run(self, call: Call) -> Awaitable[ToolResult]:
         """Return the result of `call`. Raises only when the caller is cancelled."""
         watch = self._telemetry.watch(call)
-        if watch is None:
-            return await self._run(call)
+        return self._run(call) if watch is None else self._watched(call, watch)
+
+    async def _watched(self, call: Call, watch: AbstractContextManager[None]) -> ToolResult:
         with watch:
             return await self._run(call)
 

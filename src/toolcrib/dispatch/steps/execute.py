@@ -89,10 +89,9 @@ class Execute:
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
         call.session.history.activated.setdefault(tool.name)
-        call = call.evolve(deadline=time.monotonic() + allowed_time(call))  # waiting for an approval takes none of it
-        signal = Signal(call.deadline)
+        signal = Signal(time.monotonic() + allowed_time(call))  # waiting for an approval takes none of it
         is_waiting = bool(turns)
-        scope = self._deadlines.open(call.deadline, signal)
+        scope = self._deadlines.open(signal.deadline, signal)
         self._lag.enter(tool)
         try:
             with scope:
@@ -118,7 +117,7 @@ class Execute:
         try:
             return await source.call(tool, call.arguments, context)
         except anyio.get_cancelled_exc_class():
-            signal.abort("timeout" if time.monotonic() >= call.deadline else "cancelled")
+            signal.abort("timeout" if time.monotonic() >= signal.deadline else "cancelled")
             raise
         finally:
             if context.is_waiting:
@@ -139,7 +138,7 @@ def _context(
         "instance": session.instance,
         "defaults": session.defaults,
         "user": session.user,
-        "deadline": call.deadline,
+        "deadline": signal.deadline,
         "peer": call.client.peer and peers.to(call.client.peer),
         "progress_token": call.client.progress_token,
         "meta": call.client.meta or {},
