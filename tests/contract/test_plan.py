@@ -249,7 +249,8 @@ def alter(one: World, session: Session, what: str, value: Any = None) -> None:
 
 def python_of(crib: Toolcrib) -> PythonSource:
     """Return the source of the crib's functions."""
-    source = crib.calls.check_open()._steps[1]._sources("python")  # type: ignore[attr-defined]
+    execute: Any = crib.calls.check_open().steps[1]
+    source = execute._sources("python")
     assert isinstance(source, PythonSource)
     return source
 
@@ -349,7 +350,7 @@ async def test_a_step_that_wrongly_binds_to_nothing_is_caught(name: str, monkeyp
 
 async def test_the_mutations_name_every_step_of_the_list() -> None:
     async with Toolcrib() as crib:
-        before, _, after = crib.calls.check_open()._steps  # pyright: ignore[reportPrivateUsage]
+        before, _, after = crib.calls.check_open().steps
         assert tuple(type(step).__name__ for step in (*before, *after)) == PIPELINE
 
 

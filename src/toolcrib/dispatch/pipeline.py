@@ -31,9 +31,9 @@ from .plan import After, Before, Execute, Plan, Plans, SessionPlans
 
 __all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused", "caller_left", "definition_changed"]
 
-Waiting = Callable[[], Awaitable[ToolResult]]
+_Waiting = Callable[[], Awaitable[ToolResult]]
 """The caller's wait for a job: its result, or the notice that it continues."""
-Background = Callable[[Call], Awaitable[Waiting] | None]
+Background = Callable[[Call], Awaitable[_Waiting] | None]
 """Starts a call as a job that comes back to `Pipeline.work`; None for a call that runs in front of its caller."""
 
 _INTERNAL = ToolResult.failed("internal", "the call failed inside Toolcrib; its log has the reason")
@@ -98,17 +98,18 @@ class Pipeline:
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
-        self._steps = (tuple(before), execute, tuple(after))
+        self.steps = (tuple(before), execute, tuple(after))
+        """The list: before-steps, the execution, after-steps."""
         self._terms: dict[str, Any] = {
             "catalog_of": catalog_of,
             "profile_of": profile_of,
             "profiles": {} if profiles is None else profiles,
         }
-        self._plans = Plans(*self._steps, **self._terms, shortcuts=shortcuts)
+        self._plans = Plans(*self.steps, **self._terms, shortcuts=shortcuts)
 
     def unbound(self) -> Pipeline:
         """Return a pipeline of the same steps in which none is bound: the reference for every plan."""
-        before, execute, after = self._steps
+        before, execute, after = self.steps
         return Pipeline(
             before=before,
             execute=execute,
@@ -166,7 +167,7 @@ class Pipeline:
         with anyio.CancelScope(shield=True):
             settle(await self._finish(walk, result))
 
-    async def _go(self, walk: _Walk, plans: SessionPlans) -> ToolResult | Waiting:
+    async def _go(self, walk: _Walk, plans: SessionPlans) -> ToolResult | _Waiting:
         """Run the steps up to the execution.
 
         Behind the step that finds the tool, the list goes on in the plan of that tool; behind one that waited, in the

@@ -133,7 +133,8 @@ class Record:
 
     async def _write_down(self, call: Call, result: ToolResult) -> ToolResult:
         with anyio.CancelScope(shield=True):
-            return await self._written(call, result)
+            result = await self._written(call, result)
+        return result
 
     async def _written(self, call: Call, result: ToolResult) -> ToolResult:
         """Record an effect. While the disk fails, the row waits and the caller still gets the outcome."""
