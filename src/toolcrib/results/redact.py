@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import is_not
-from types import ModuleType
 from typing import Any, BinaryIO, Final, Protocol, cast
 
 from anyio import to_thread
@@ -20,8 +18,9 @@ from .secret_formats import ASSIGNMENT, FORMATS, PREFILTER, names_secret, spelli
 
 __all__ = ["Find", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
 
+_re2: Any
 try:
-    _re2: ModuleType | None = importlib.import_module("re2")  # it has no type stubs
+    import re2 as _re2  # pyright: ignore[reportMissingTypeStubs]
 except ImportError:  # no wheel for this platform: the same patterns, slower
     _re2 = None
 
@@ -63,7 +62,7 @@ class Scanner:
         return [index for index, pattern in enumerate(self._patterns) if pattern.search(text)]
 
 
-def _options(re2: ModuleType) -> Any:
+def _options(re2: Any) -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = _MEMORY
