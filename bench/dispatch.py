@@ -29,7 +29,7 @@ from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
 
 ROUNDS, CALLS = 30, 300
-ARGUMENTS = {"title": "Fix it", "priority": 3, "done": False}
+ARGUMENTS: Final[dict[str, Any]] = {"title": "Fix it", "priority": 3, "done": False}
 Path = Callable[[], Awaitable[Any]]
 GOALS: Final[Mapping[str, float]] = {
     "a recorded read, µs": 30,

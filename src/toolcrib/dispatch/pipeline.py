@@ -176,10 +176,9 @@ class Pipeline:
         call, plan, number = walk.call, walk.plan, 0
         while number < len(plan.before):
             place, step = plan.before[number]
-            outcome = step(call)
-            has_waited = not isinstance(outcome, (Call, ToolResult))
-            if has_waited:
-                outcome = await outcome
+            outcome, has_waited = step(call), False
+            if not isinstance(outcome, (Call, ToolResult)):
+                outcome, has_waited = await outcome, True
             if isinstance(outcome, ToolResult):
                 return outcome
             walk.call = call = outcome

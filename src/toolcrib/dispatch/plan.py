@@ -11,6 +11,7 @@ comes before the decision, so a rule, mode or definition that changes is in forc
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +31,7 @@ Execute = Callable[[Call], Awaitable[ToolResult]]
 After = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]
 """Returns the result to go on with; awaitable only where it waits."""
 
+_logger: Final = logging.getLogger("toolcrib.dispatch")
 _NO_PROFILES: Final[Mapping[str, Profile]] = {}
 _MOST: Final = 256
 """Tools of one session for which plans are kept."""
@@ -120,8 +122,12 @@ class Plans:
 
     def of(self, session: SessionState) -> SessionPlans:
         """Return the plans of a session on its present terms."""
-        catalog = self._catalog_of(session)
-        profile = self._profiles.get(session.profile) or self._profile_of(session)
+        try:
+            catalog = self._catalog_of(session)
+            profile = self._profiles.get(session.profile) or self._profile_of(session)
+        except Exception:  # the steps meet the same error themselves, where it becomes a result and is recorded
+            _logger.exception("the plans of session %s cannot be made", session.key)
+            catalog = profile = None
         scope = session.scope
         terms = (
             session.mode,
@@ -173,9 +179,15 @@ def _nothing(session: SessionState) -> None:
 
 
 def bound(step: Any, subject: Subject) -> Any:
-    """Return the function of a step for `subject`; None where it has no effect."""
+    """Return the function of a step for `subject`; None where it has no effect. A binding that fails is the step."""
     bind = getattr(step, "bind", None)
-    return step if bind is None else bind(subject)
+    if bind is None:
+        return step
+    try:
+        return bind(subject)
+    except Exception:
+        _logger.exception("%s cannot be bound and runs as it is", type(step).__name__)
+        return step
 
 
 def _unbound(step: Any, subject: Subject) -> Any:
