@@ -23,8 +23,12 @@ pytestmark = [needs_sandbox, pytest.mark.process]
 
 CANARY = "owned"
 PERSON = {
-    **{"GIT_AUTHOR_NAME": "a", "GIT_COMMITTER_NAME": "a", "EMAIL": "a@b", "GIT_EDITOR": "true"},
-    **{"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"},
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_COMMITTER_NAME": "a",
+    "EMAIL": "a@b",
+    "GIT_EDITOR": "true",
+    "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z",
+    "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
 }
 
 

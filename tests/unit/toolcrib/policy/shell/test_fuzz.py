@@ -219,7 +219,8 @@ def test_no_program_that_is_allowed_starts_what_is_denied(
     def check(line: str) -> None:
         nonlocal started
         folder = tmp_path / "work"
-        folder.mkdir(exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
         for name in ("a", "b"):
             (folder / name).write_text("rm x\n", encoding="utf-8")
         ran = runs_it(bash, line, folder, others=":/usr/bin:/bin", seconds=3)
