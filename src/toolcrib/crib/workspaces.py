@@ -25,6 +25,7 @@ from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.modes import Mode
 from ..sandbox.bubblewrap import Bounds
+from ..workspace.batch import is_written
 from ..workspace.disk import DiskWorkspace, Tree
 from ..workspace.git import is_from_commit
 from ..workspace.paths import Guard, Roots
@@ -302,6 +303,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,
+        is_written=is_written,
         brought=partial(is_from_commit, path=settings.environment.get("PATH", os.defpath)),
     )
 

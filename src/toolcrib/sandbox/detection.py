@@ -48,6 +48,8 @@ class Bubblewrap:
     outlet: Outlet | None = field(default=None, repr=False)
     """Serves commands that reach named hosts; without one they reach nothing."""
     repositories: Repositories = field(default_factory=Repositories, repr=False)
+    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
+    """Whether a file tool wrote a file meanwhile."""
     brought: Brought | None = field(default=None, repr=False)
     """Whether git brought a file from a commit; without it every new file is the command's own."""
     kind: Literal["bubblewrap"] = "bubblewrap"
@@ -88,7 +90,7 @@ class Bubblewrap:
         """Put aside what the command left behind; return the folders of programs that it changed."""
         moved += await to_thread.run_sync(put_aside, guarded)
         left = await to_thread.run_sync(left_in, guarded, self.repositories)
-        files = [path for path in left.files if not is_harmless(path)]
+        files = [path for path in left.files if not is_harmless(path) and not self.is_written(path)]
         if self.brought is not None:
             brought = [
                 path
@@ -128,13 +130,14 @@ def find_sandbox(
     network: bool | Reach = False,
     outlet: Outlet | None = None,
     bounds: Bounds | None = None,
+    is_written: Callable[[Path], bool] = lambda path: False,
     brought: Brought | None = None,
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is not bubblewrap.
 
     Runs a command: call it in a thread. `unsandboxed`: the operator accepts commands without a sandbox, where none is
-    found. `network`, `outlet`: the model's destinations, and the server of named hosts. `brought`: whether git brought
-    a file. A trial counts for the whole process.
+    found. `network`, `outlet`: the model's destinations, and the server of named hosts. `is_written`, `brought`:
+    whether a file tool wrote a file, or git brought it. A trial counts for the whole process.
     """
     program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
@@ -142,7 +145,10 @@ def find_sandbox(
         for alone in (True, False):  # versions before 0.8, and some containers, cannot disable them
             maker = Maker(program=program, environ=environ, bounds=bounds or Bounds(), alone=alone)
             if not (problem := _tried(maker)):
-                return Bubblewrap(maker=maker, network=network, outlet=outlet, brought=brought), ""
+                return (
+                    Bubblewrap(maker=maker, network=network, outlet=outlet, is_written=is_written, brought=brought),
+                    "",
+                )
             why = f"bubblewrap does not work here: {problem}"
     return (Unsandboxed(environ=environ), why) if unsandboxed else (None, why)
 
