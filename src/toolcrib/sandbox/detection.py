@@ -25,7 +25,7 @@ from .leftovers import is_harmless
 from .process import Group, Held, Process, Watched, start
 from .protected_paths import Guarded, Repositories, guarded_in, left_in, put_aside, put_back
 
-__all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
+__all__ = ["Brought", "Bubblewrap", "Unsandboxed", "find_sandbox"]
 
 Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
 """Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from rig import PATIENCE
 from rig.sandbox import Outcome, needs_sandbox
 from toolcrib.core.sandbox import Command
 from toolcrib.sandbox.detection import find_sandbox
@@ -64,7 +65,7 @@ async def run(folder: Path, *texts: str) -> Outcome:
     for one in texts:
         argv = ("/bin/bash", "-c", one)
         command = Command(argv=argv, cwd=folder, folders=(folder,), environment=PERSON)
-        with anyio.fail_after(120):
+        with anyio.fail_after(PATIENCE):
             async with sandbox.open(command) as running:
                 await running.close_input()
                 pieces = [piece[1] async for piece in _pieces(running)]
