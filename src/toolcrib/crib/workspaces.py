@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, cast
@@ -24,7 +25,9 @@ from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.modes import Mode
 from ..sandbox.bubblewrap import Bounds
+from ..workspace.batch import is_written
 from ..workspace.disk import DiskWorkspace, Tree
+from ..workspace.git import is_from_commit
 from ..workspace.paths import Guard, Roots
 from ..workspace.pending_changes import PendingWorkspace
 from ..workspace.review import OnConflict, accept, diff, reject
@@ -297,6 +300,8 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,
+        is_written=is_written,
+        brought=partial(is_from_commit, path=settings.environment.get("PATH", os.defpath)),
     )
 
 
