@@ -29,7 +29,7 @@ from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .embedding.embedder import Meanings
-from .index import Entry, Hit, Index
+from .index import Hit, Index, IndexEntry
 from .preflight import look_alikes
 
 __all__ = ["Collisions", "Overlay", "Registry"]
@@ -259,7 +259,7 @@ class Registry:
         )
         return f"{self._total:064x} {hashlib.sha256(canonical(parts)).hexdigest()}"
 
-    def _entry(self, tool: Tool) -> Entry:
+    def _entry(self, tool: Tool) -> IndexEntry:
         layer = self._layers.get(tool.source)
         return entry_of(tool, layer.about if layer else None)
 

@@ -18,9 +18,10 @@ from .secret_formats import ASSIGNMENT, FORMATS, PREFILTER, names_secret, spelli
 
 __all__ = ["Find", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
 
-_re2: Any
 try:
-    import re2 as _re2  # pyright: ignore[reportMissingTypeStubs]
+    import re2
+
+    _re2: Any = re2
 except ImportError:  # no wheel for this platform: the same patterns, slower
     _re2 = None
 

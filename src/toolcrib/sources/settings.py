@@ -10,9 +10,9 @@ from typing import Any, Final
 from ..core.settings import INSTRUCTIONS, LIMITING, POLICY, REACH, Flag, Section, Texts, Wait, setting
 from ..mcp.client.spec import ServerSpec
 from . import kinds
+from .configured import ConfiguredSource, SourceKind
 from .openapi.spec import OpenApiSpec
 from .skills.skill_scan import SkillRoot
-from .source import ConfiguredSource, SourceKind
 
 __all__ = ["KINDS", "CatalogSpec", "GivenWorkflow", "PluginSettings", "SkillsSpec", "SourceSettings", "texts_of"]
 
