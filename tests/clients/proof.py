@@ -138,6 +138,9 @@ class Run:
     calls: tuple[str, ...] = ()
     """The result of each call."""
     tokens: int = 0
+    """Of a client without a model."""
+    shown: tuple[frozenset[str], ...] = ()
+    """What the model of the others read in each request."""
     seconds: float = 0.0
     output: str = ""
 
@@ -193,9 +196,9 @@ class Modelled(Subject):
         home.model.begin(wishes)
         start = time.monotonic()
         said = output(self.command(home), {**home.env, **self.env(home)}, home.project)
-        tokens = tokenizer().count(home.model.prompt.decode())
+        model = home.model
         return Run(
-            calls=tuple(home.model.results), tokens=tokens, seconds=home.model.first_at - start, output=said[-2000:]
+            calls=tuple(model.results), shown=tuple(model.shown), seconds=model.first_at - start, output=said[-2000:]
         )
 
     def starts(self, home: Home, wishes: Sequence[Wish]) -> float:
@@ -617,18 +620,24 @@ def _prove(subject: Subject, home: Home, catalog: Catalog, repeats: int) -> Row:
         tools=catalog.tools,
         calls=(sum(before_ok), sum(after_ok), len(catalog.wishes)),
         held=sum(call.startswith(_HELD) for call in after.calls),
-        tokens=(before.tokens - none, after.tokens - none),
+        tokens=(_tokens(before, none), _tokens(after, none)),
         seconds=(waits[0], waits[1], waits[2]),
         notes=(*failed, *([after.output] if failed else []), *([report] if failed else [])),
     )
 
 
-def _without_servers(subject: Subject, home: Home) -> int:
-    """Return the tokens of the first request of a client that has no server."""
+def _without_servers(subject: Subject, home: Home) -> frozenset[str]:
+    """Return what the model of a client reads that has no server."""
     if not isinstance(subject, Modelled):
-        return 0
+        return frozenset()
     subject.configure(home, {})
-    return subject.calls(home, ()).tokens
+    return frozenset().union(*subject.calls(home, ()).shown)
+
+
+def _tokens(run: Run, none: frozenset[str]) -> int:
+    """Return the tokens of the first request that shows most of the servers: some clients do not wait for them."""
+    counts = [sum(tokenizer().count(text) for text in shown - none) for shown in run.shown]
+    return run.tokens + max(counts, default=0)
 
 
 def _calls(subject: Subject, home: Home, catalog: Catalog) -> tuple[Run, list[bool]]:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 from toolcrib.core.json import dumps
 
@@ -24,8 +24,10 @@ __all__ = ["Reactive", "Wish", "named", "reactive_model"]
 Json = dict[str, Any]
 
 _DONE: Final = "finished"
-_TRIES: Final = 5
-"""Searches for one tool, where a client holds definitions back."""
+_TRIES: Final = 12
+"""Turns in which one tool is looked for."""
+_IDLE: Final[Mapping[str, Json]] = {"Read": {"file_path": "/nothing"}, "get_goal": {}}
+"""Tools of clients that may send a first request before their servers are there: a call brings the next request."""
 _PAUSE: Final = 1.0
 """Seconds before a search for what is not listed: a client may not wait for its servers to start."""
 
@@ -56,9 +58,9 @@ class _Chat:
     loaded: set[str]
     """Those of them that were asked for."""
     searches: int
-    """Searches of the client's own that were made, since the last call that is no search."""
+    """Searches of the client's own, and idle calls, since the last call of a wish."""
     results: list[str]
-    """Results of the calls so far, searches left out."""
+    """Results of the wishes so far."""
     search: str = ""
     """The client's own tool search."""
 
@@ -69,8 +71,8 @@ class Reactive:
 
     url: str
     wishes: Sequence[Wish] = ()
-    prompt: bytes = b""
-    """The longest request without what was said and called since: what is shown once every server is there."""
+    shown: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
+    """By request: definitions, and lines of text before the first answer or with a name that is held back."""
     first_at: float = 0.0
     """When the first request with tools came, by `time.monotonic`."""
     results: list[str] = field(default_factory=list[str])
@@ -78,7 +80,7 @@ class Reactive:
 
     def begin(self, wishes: Sequence[Wish]) -> None:
         """Forget what was, and make these calls from now on."""
-        self.wishes, self.prompt, self.first_at, self.results = wishes, b"", 0.0, []
+        self.wishes, self.shown, self.first_at, self.results = wishes, [], 0.0, []
 
     def next(self, chat: _Chat) -> tuple[str, Any] | None:
         """Return the next call, None at the end. A search is `("", query)`."""
@@ -96,6 +98,10 @@ class Reactive:
         if chat.search and chat.searches < _TRIES:
             time.sleep(0 if wanted else _PAUSE)
             return "", wanted or (through if chat.searches % 2 else f"{wish.server} {wish.tool}")
+        idle = next((name for name in chat.declared if name in _IDLE), "")
+        if idle and chat.searches < _TRIES:
+            time.sleep(_PAUSE)
+            return idle, _IDLE[idle]
         return None
 
 
@@ -127,7 +133,7 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         model = self.model
         if body.get("tools"):
             model.first_at = model.first_at or at
-            model.prompt = max(model.prompt, prompt_of(body), key=len)
+            model.shown.append(frozenset(_shown(body)))
         call = model.next(read(body)) if body.get("tools") else None
         number = len(model.results)
         events = said(_DONE) if call is None else asked(f"call_{number}_{at:.6f}".replace(".", "_"), *call)
@@ -163,28 +169,22 @@ def reactive_model() -> Generator[Reactive]:
             server.shutdown()
 
 
-_SAID: Final = frozenset({"assistant", "tool"})
-_CALLED: Final = frozenset(
-    {"function_call", "function_call_output", "reasoning", "tool_search_call", "tool_search_output"}
-)
+_ANSWERS: Final = frozenset({"function_call", "reasoning", "tool_search_call"})
 
 
-def prompt_of(body: Mapping[str, Any]) -> bytes:
-    """Return what a model reads of a request before anything was called."""
-    prompt = {key: body[key] for key in ("tools", "system", "instructions") if key in body}
-    said: list[Json] = [*body.get("messages", ()), *body.get("input", ())]
-    return dumps({**prompt, "messages": [one for one in map(_before_calls, said) if one]})
+def _shown(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a model reads of tools in a request."""
+    for tool in body["tools"]:
+        yield dumps(tool).decode()
+    is_first = True
+    for message in [{"content": body.get("system", "")}, {"content": body.get("instructions", "")}, *_messages(body)]:
+        is_first = is_first and message.get("role") != "assistant" and message.get("type") not in _ANSWERS
+        lines = _text(message.get("content")).splitlines()
+        yield from (line for line in lines if is_first or line.startswith("mcp__"))
 
 
-def _before_calls(message: Json) -> Json:
-    """Return a message without the results in it; empty for one of the model or of a tool."""
-    if message.get("role") in _SAID or message.get("type") in _CALLED:
-        return {}
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    parts = [part for part in cast("list[Json]", content) if part.get("type") != "tool_result"]
-    return {**message, "content": parts} if parts else {}
+def _messages(body: Mapping[str, Any]) -> list[Json]:
+    return [*body.get("messages", ()), *body.get("input", ())]
 
 
 def _event_line(event: Json) -> str:
@@ -204,15 +204,20 @@ def _read_messages(body: Json) -> _Chat:
     parts = [part for message in body["messages"] for part in _parts(message["content"])]
     calls = {part["id"]: part for part in parts if part.get("type") == "tool_use"}
     outcomes = [part for part in parts if part.get("type") == "tool_result"]
+    names = [str(calls[one["tool_use_id"]]["name"]) for one in outcomes]
     texts = "\n".join(str(part.get("text", "")) for part in parts)
     declared = [tool["name"] for tool in body["tools"]]
-    found = "\n".join(json.dumps(one) for one in outcomes if calls[one["tool_use_id"]]["name"] == "ToolSearch")
+    found = "\n".join(json.dumps(one) for one, name in zip(outcomes, names, strict=True) if name == "ToolSearch")
     return _Chat(
         declared=declared,
         held=set(re.findall(r"^mcp__\S+$", texts, re.MULTILINE)),
         loaded=set(re.findall(r"mcp__\w[\w-]*", found)),
-        searches=_since_last([calls[one["tool_use_id"]]["name"] == "ToolSearch" for one in outcomes]),
-        results=[_text(one.get("content")) for one in outcomes if calls[one["tool_use_id"]]["name"] != "ToolSearch"],
+        searches=_since_last([name in ("ToolSearch", *_IDLE) for name in names]),
+        results=[
+            _text(one.get("content"))
+            for one, name in zip(outcomes, names, strict=True)
+            if name not in ("ToolSearch", *_IDLE)
+        ],
         search="ToolSearch" if "ToolSearch" in declared else "",
     )
 
@@ -298,13 +303,15 @@ def _whole_chat(chunks: Sequence[Json]) -> Json:
 def _read_responses(body: Json) -> _Chat:
     items: list[Json] = body["input"]
     spaces = [space for item in items if item["type"] == "tool_search_output" for space in item["tools"]]
+    idle = {item["call_id"] for item in items if item["type"] == "function_call" and item["name"] in _IDLE}
     outputs = [item for item in items if item["type"] in ("function_call_output", "tool_search_output")]
+    wished = [item for item in outputs if item["type"] == "function_call_output" and item["call_id"] not in idle]
     return _Chat(
         declared=_members(body["tools"]),
         held=set(),
         loaded=set(_members(spaces)),
-        searches=_since_last([item["type"] == "tool_search_output" for item in outputs]),
-        results=[_text(item["output"]) for item in outputs if item["type"] == "function_call_output"],
+        searches=_since_last([item not in wished for item in outputs]),
+        results=[_text(item["output"]) for item in wished],
         search="tool_search" if any(tool.get("type") == "tool_search" for tool in body["tools"]) else "",
     )
 

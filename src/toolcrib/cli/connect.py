@@ -34,7 +34,7 @@ from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_
 from ..config.connections import NAME, connection_of, connections, entries, rewrite
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
-from ..config.loading import config_files, here, specs_of
+from ..config.loading import config_files, here, load_gateway, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..core.tool import Tool
 from ..crib import Toolcrib
@@ -470,7 +470,8 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
     if not changes:
         return {}
     way = changes[0].way
-    settings = load((), {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"})
+    overrides = {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"}
+    settings = load_gateway((), {**overrides, "profile": way.profile})
     found = [server for change in changes for server in change.before]
     rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
     ours = [row for row in rows if row.known]

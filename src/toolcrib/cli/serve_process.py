@@ -11,7 +11,8 @@ from functools import partial
 import anyio
 
 from ..claude_code.approve_tool import WithApprove
-from ..config import Settings, load
+from ..config import Settings
+from ..config.loading import load_gateway
 from ..core.json import dumps
 from ..crib import Toolcrib
 from ..mcp.server.service import Service
@@ -27,7 +28,7 @@ from .open_crib import report
 from .output import note, table
 from .token_count import count
 
-__all__ = ["http_options", "load", "over_http", "over_stdio", "snippet", "tell_what_is_served"]
+__all__ = ["http_options", "load_gateway", "over_http", "over_stdio", "snippet", "tell_what_is_served"]
 
 
 def over_http(settings: Settings, log_level: str) -> None:

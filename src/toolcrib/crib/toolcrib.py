@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from ..catalog.catalog import Catalog
 from ..catalog.success_rates import MEMORY
@@ -25,10 +25,9 @@ from ..core.events import Problem
 from ..core.result import ToolResult
 from ..disclosure.meta_tool_source import MetaToolSource
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
-from ..plugin import load_entry_points
-from ..sources.python import PythonSource
 from ..sources.source import Source
 from .assembly import assemble, build_pipeline
+from .guests import GUESTS, follow_servers, load_guests
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_apis
 from .needs import provide
@@ -39,9 +38,6 @@ from .slices import Slice, Slices, mount_workflows, restore_registrations
 __all__ = ["Toolcrib"]
 
 _Slice = TypeVar("_Slice", bound=Slice)
-
-_GUESTS: Final = "builtin"
-"""The source of the tools that installed packages bring."""
 
 
 class Toolcrib:
@@ -219,9 +215,12 @@ class Toolcrib:
         parts, tools, settings = self.parts, self.tools, self.settings
         await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
-        if settings.sources.builtins:
-            parts.ranking.registry.declare(_GUESTS, prefix=False, yields=True)
-            await tools.mount_source(_guests(), prefix=False, trusted=True)
+        if builtins := settings.sources.builtins:
+            parts.ranking.registry.declare(GUESTS, prefix=False, yields=True)
+            guests = load_guests(builtins)
+            await tools.mount_source(guests, prefix=False, trusted=True)
+            if builtins is not True:
+                follow_servers(guests, tools)
             there = await parts.shells.ready()
             provide(parts.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
             await parts.plugins.open()
@@ -236,18 +235,8 @@ class Toolcrib:
             parts.views,
             parts.session_table,
             parts.policy,
-            at_once=settings.sources.builtins,
+            at_once=bool(builtins) or any(spec.background_after for spec in settings.sources.servers),
         )
         await restore_registrations(self)
         await tools.mount_source(parts.plans, prefix=False, trusted=True)
         await tools.mount_source(parts.resources.tools, prefix=False, trusted=True)
-
-
-def _guests() -> PythonSource:
-    """Load the tools that installed packages bring."""
-    source = PythonSource(_GUESTS)
-    guests, problems = load_entry_points()
-    for guest in guests:
-        source.offer(guest.thing, guest.origin)
-    source.report(*problems)
-    return source
