@@ -81,18 +81,13 @@ class Client:
     format: Format = "json"
     path: tuple[str, ...] = ("mcpServers",)
     """The mapping from a server's name to its entry."""
-    defers: bool = False
-    """Whether it holds definitions back itself until they are needed; then it is given the `flat` profile."""
+    profile: str = "adaptive"
+    """The profile that costs the least context, measured with its own deferral of definitions on and off."""
     names: str = "mcp__{server}__{tool}"
     """How it declares a server's tools to its model: captured for Claude Code, Codex, OpenCode and Goose, and the
     form of Claude Code for the others."""
     entry: Callable[[str, list[str]], dict[str, Any]] = field(default=_stdio, repr=False)
     """Makes the entry that starts a command with arguments."""
-
-    @property
-    def profile(self) -> str:
-        """The profile that suits it."""
-        return "flat" if self.defers else "adaptive"
 
     def declared(self, server: str, tool: str) -> str:
         """Return the name under which its model sees `tool` of `server`."""
@@ -161,7 +156,6 @@ CLIENTS: Final[Mapping[str, Client]] = {
             title="Claude Code",
             user=_claude_code,
             project=(".mcp.json",),
-            defers=True,
             entry=_typed,
         ),
         Client(
@@ -201,7 +195,6 @@ CLIENTS: Final[Mapping[str, Client]] = {
             project=(".codex/config.toml",),
             format="toml",
             path=("mcp_servers",),
-            defers=True,
             entry=_codex_entry,
         ),
         Client(

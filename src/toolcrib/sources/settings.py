@@ -26,7 +26,7 @@ from ..mcp.client.spec import ServerSpec
 from .openapi.spec import OpenApiSpec
 from .skills.skill_roots import SkillRoot
 
-__all__ = ["CatalogSpec", "GivenWorkflow", "PluginSettings", "SkillsSpec", "SourceSettings", "texts_of"]
+__all__ = ["Builtins", "CatalogSpec", "GivenWorkflow", "PluginSettings", "SkillsSpec", "SourceSettings", "texts_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

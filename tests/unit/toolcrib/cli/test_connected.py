@@ -267,7 +267,7 @@ def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, pag
     assert written["content"][0]["text"].startswith("approval_pending:")
     assert still["isError"] is False
     assert target.read_text() == "connected"
-    assert "search_tools" in names
+    assert "read_artifact" in names
 
 
 @pytest.mark.process
@@ -294,8 +294,11 @@ def test_connect_prints_the_tokens_of_the_first_request_before_and_after(user: U
 
     (row,) = user.reads("connect", "cursor", "--replace")
     user.types("disconnect", "cursor")
-    beside = user.types("connect", "cursor")
+    refused, text = user.types("connect", "cursor"), file.read_text()
+    beside = user.types("connect", "cursor", "--anyway")
 
+    assert (refused.exit_code, json.loads(text)) == (2, {"mcpServers": {role: plain(role) for role in ROLES}})
+    assert "toolcrib connect cursor --replace" in refused.stderr
     assert (row["client"], row["file"], row["guard"]) == ("cursor", str(file), "off")
     assert row["moved"] == list(ROLES)
     assert (row["tokens"]["tokenizer"], row["tokens"]["unanswered"]) == ("o200k", [])

@@ -91,7 +91,7 @@ def test_connecting_shows_the_server_with_the_tool_that_asks_and_says_what_to_st
 
     [entry] = json.loads((user.project / ".mcp.json").read_text())["mcpServers"].values()
     [hook] = hooks(user.project / ".claude" / "settings.json")
-    assert entry["args"] == ["serve", "--profile", "flat", "--desk"]
+    assert entry["args"] == ["serve", "--profile", "adaptive", "--desk"]
     assert hook["hooks"][0]["command"].endswith(" hook claude --unanswered ask")
     assert "--permission-prompt-tool mcp__toolcrib__approve" in result.output
     assert not (user.home / ".claude.json").exists()
