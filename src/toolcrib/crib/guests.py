@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from ..catalog.catalog import Catalog
-from ..catalog.ranking.text import terms
+from ..catalog.ranking.terms import terms
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..plugin import load_entry_points

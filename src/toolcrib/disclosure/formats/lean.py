@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from ...catalog.ranking.text import squash
+from ...catalog.ranking.terms import squash
 
 __all__ = ["lean_schema"]
 

@@ -20,9 +20,8 @@ import anyio.abc
 
 from ...core.json import dumps
 from ...errors import ToolFailure
-from ...system.child_env import clean_environment
+from ...system.child_processes import clean_environment, shared_reaper
 from ...system.pipes import PipeReader, PipeWriter
-from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
 from .spec import McpLimits, ServerSpec
