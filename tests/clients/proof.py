@@ -87,7 +87,8 @@ def small(home: Path, page: str) -> Catalog:
 
 def large(home: Path, page: str) -> Catalog:
     """Nine servers with 75 tools: two of each kind of which people have several."""
-    space, written = home / "space", home / "space" / "written.txt"
+    space = home / "project" / "space"
+    written = space / "written.txt"
     wishes = (
         Wish(server="filesystem", tool="read_text_file", arguments={"path": str(space / "a.txt")}, reads=True),
         Wish(server="filesystem", tool="write_file", arguments={"path": str(written), "content": "written"}),
@@ -101,7 +102,7 @@ SIZES: Final[Mapping[str, Callable[[Path, str], Catalog]]] = {"small": small, "l
 
 def _programs(home: Path) -> Servers:
     """Return nine real servers; variables are set by `env`, for not every client's entry is asked to."""
-    space = home / "space"
+    space = home / "project" / "space"
     entries: dict[str, Json] = dict(seven_config(space)["mcpServers"])
     (home / "documents").mkdir(exist_ok=True)
     entries["documents"] = {
@@ -587,7 +588,7 @@ def prove(subject: Subject, size: str, page: str, *, repeats: int) -> Row:
         (path / "project").mkdir()
         kept = {name: value for name, value in node_env().items() if not name.startswith(_PRIVATE)}
         home = Home(path=path, env={**kept, "HOME": str(path)}, model=model)
-        prepare(path / "space")
+        prepare(path / "project" / "space")
         catalog = SIZES[size](path, page)
         try:
             return _prove(subject, home, catalog, repeats)
@@ -599,7 +600,7 @@ def _prove(subject: Subject, home: Home, catalog: Catalog, repeats: int) -> Row:
     none = _without_servers(subject, home)
     subject.configure(home, catalog.servers)
     before, before_ok = _calls(subject, home, catalog)
-    waits = [min(subject.starts(home, catalog.wishes) for _ in range(repeats))]
+    waits = [min((subject.starts(home, catalog.wishes) for _ in range(repeats)), default=0.0)]
     reap(home.path)
     command = [TOOLCRIB, "connect", subject.connects, "--replace", "--command", TOOLCRIB, "--json"]
     report = printed(command, dict(home.env), home.project)
@@ -608,7 +609,8 @@ def _prove(subject: Subject, home: Home, catalog: Catalog, repeats: int) -> Row:
     for _ in range(repeats):
         reap(home.path)
         cold.append(subject.starts(home, catalog.wishes))
-    waits += [min(cold), min(subject.starts(home, catalog.wishes) for _ in range(repeats))]
+    warm = (subject.starts(home, catalog.wishes) for _ in range(repeats))
+    waits += [min(cold, default=0.0), min(warm, default=0.0)]
     failed = [
         f"{'before' if run is before else 'after'} {wish.whole}: {said[:300]}"
         for run, fine in ((before, before_ok), (after, after_ok))
@@ -705,7 +707,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--clients", default=",".join(subject.name for subject in SUBJECTS))
     parser.add_argument("--sizes", default=",".join(SIZES))
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="of which the shortest wait counts; 0 measures none")
     given = parser.parse_args()
     wanted = given.clients.split(",")
     rows: list[Row] = []

@@ -17,7 +17,8 @@ from ..config import files as disk
 from ..config.claude_files import claude_files, connect_hook, hook_file, is_connected
 from ..config.client_entries import RULES
 from ..config.client_permissions import (
-    CALL_TOOL,
+    META_TOOLS,
+    READS,
     allow_in_gemini,
     carried_mode,
     client_files,
@@ -388,7 +389,8 @@ def _connect(
         notes=carried.notes,
         permissions=carried.extras,
     )
-    allow = [CALL_TOOL] if has_call_tool else []
+    verbs = (*META_TOOLS, *([READS] if carried.allows_all else []))
+    allow = [f"mcp__{NAME}__{verb}" for verb in verbs] if has_call_tool else []
     if program.dry_run:
         others = [file for file, _ in _rewritten_settings(client, places, names, way, allow=allow)]
         return replace(change, rewritten=tuple(others))
@@ -418,6 +420,8 @@ class _CarriedOver:
     """Keys of our entry in the client."""
     notes: tuple[str, ...]
     """What is not as it was, one sentence each."""
+    allows_all: bool
+    """Whether the client's settings allowed every tool of every server behind us."""
 
 
 def _carry_over(
@@ -460,7 +464,9 @@ def _carry_over(
                 f"it asks about tools of {', '.join(listed)}, which it trusted: one switch of its entry is for all "
                 "servers behind Toolcrib, and not all of them were trusted"
             )
-    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes))
+    wholly = {names.get(one.server) for one in permissions if (one.effect, one.tool) == ("allow", "*")}
+    allows_all = not way.guard and behind <= wholly and all(one.effect == "allow" for one in permissions)
+    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes), allows_all=allows_all)
 
 
 def _listed_before(settings: Settings, names: Mapping[str, str]) -> Mapping[str, Sequence[str]]:

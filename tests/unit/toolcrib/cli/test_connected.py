@@ -388,7 +388,10 @@ def test_what_a_client_allowed_asked_and_denied_is_carried_over_and_put_back(use
     assert entry["autoApprove"] == ["echo__say"]
     assert entry["args"][:7] == ["serve", "--profile", "adaptive", "--guard", "off", "--mode", "connected-cursor"]
     assert rules == {
-        "allow": ["mcp__toolcrib__call_tool", "mcp__toolcrib__echo__say"],
+        "allow": [
+            *(f"mcp__toolcrib__{verb}" for verb in ("search_tools", "read_artifact", "describe_tools", "call_tool")),
+            "mcp__toolcrib__echo__say",
+        ],
         "ask": ["mcp__toolcrib__write__*"],
         "deny": ["mcp__toolcrib__echo__shout"],
     }
