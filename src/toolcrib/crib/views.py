@@ -23,6 +23,7 @@ from ..core.tool import Annotations, Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.aliases import Labels
 from ..disclosure.base import Profile, View, VisibleCatalog
+from ..disclosure.formats.lean import lean_schema
 from ..disclosure.missing_tools import gaps, op_problems
 from ..disclosure.ops import OpMap
 from ..disclosure.server_instructions import server_instructions
@@ -228,7 +229,8 @@ class Views:
 
 
 def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a definition without the hints that MCP assumes where a server says nothing."""
+    """Return a definition without what tells a model nothing: hints that MCP assumes anyway, marks of generators."""
+    definition = {**definition, "inputSchema": lean_schema(definition["inputSchema"])}
     hints = {
         name: value for name, value in definition.get("annotations", {}).items() if _ASSUMED.get(name) is not value
     }
