@@ -164,8 +164,10 @@ class Views:
 
     def catalog_of(self, state: SessionState, name: str = "", version: str = "") -> Catalog:
         """Return the catalog of a session, with the tool `name` in `version` where one is given."""
-        overlay = self._overlays.get(state.instance) if state.instance else None
-        catalog, versions = overlay.catalog if overlay else self._registry.catalog, state.scope.versions
+        overlay, versions = self._overlays.get(state.instance) if state.instance else None, state.scope.versions
+        catalog = overlay.catalog if overlay else self._registry.snapshot
+        if catalog is None:
+            catalog = self._registry.catalog
         return self._pinned.at(catalog, versions, name, version) if version or versions else catalog
 
     def _ops(self, catalog: Catalog) -> Iterator[OpMap]:

@@ -175,7 +175,7 @@ class PythonSource:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the function; raises `ToolFailure` for each of its exceptions."""
-        entry = self._entries.get(tool.local_name, {}).get(tool.version)
+        entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
         if entry is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
         prepared = entry.signature.arguments(arguments, context)
