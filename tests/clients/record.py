@@ -1,7 +1,9 @@
-"""What a run of the suite found, kept in `works_with.json`, and the table of the page "Works with" that is made from it.
+"""Results of the client suite: the record `works_with.json`, and the table of the page "Works with" made from it.
 
-PYTHONPATH=tests python -m clients.record     write the table anew
-pytest tests/clients/test_works_with.py --full-size --record     run the clients, write record and table
+    PYTHONPATH=tests python -m clients.record     write the table anew
+    pytest tests/clients/test_works_with.py --full-size --record     run the clients, write record and table
+
+Both files are committed.
 """
 
 from __future__ import annotations

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shlex
 import subprocess
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from docs.documents import EXAMPLES, SERVERS, blocks, commands, newcomer
 from peers import LEDGER
 from rig import ROOT
+from toolcrib.cli.main import app
 
 __all__: list[str] = []
 
@@ -240,10 +244,7 @@ def test_an_example_prints_what_it_should(
     else:
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(EXAMPLES)
-        for key in os.environ.keys() - environ.keys():
-            monkeypatch.delenv(key)
-        for key, value in environ.items():
-            monkeypatch.setenv(key, value)
+        become(environ, monkeypatch)
         with warnings.catch_warnings(), caplog.at_level("WARNING"):
             warnings.simplefilter("error")
             runpy.run_path(str(EXAMPLES / name), run_name="__main__")
@@ -276,10 +277,13 @@ def test_ci_runs_the_two_commands_of_the_readme_on_a_fresh_clone(tmp_path: Path)
     assert [command for command in IN_CI.values() if command not in made] == []
 
 
-def test_a_newcomer_types_every_command_in_order_and_each_works(tmp_path: Path) -> None:
+def test_a_newcomer_types_every_command_in_order_and_each_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     documents = [block for block in blocks("sh") if block.file != SERVERS]
     typed = [line for block in documents for line in commands(block) if line not in IN_CI]
     environ, project = newcomer(os.environ, tmp_path), tmp_path / "project"
+    become(environ, monkeypatch)
     client = tmp_path / ".cursor" / "mcp.json"
     client.parent.mkdir()
     server = {"command": sys.executable, "args": ["-IS", LEDGER, str(tmp_path / "ledger")]}
@@ -295,8 +299,26 @@ def test_a_newcomer_types_every_command_in_order_and_each_works(tmp_path: Path) 
     assert {words for words, said in _SAYS.items() if said not in printed[words]} == set()
 
 
+def become(environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this process the environment of a newcomer."""
+    for key in os.environ.keys() - environ.keys():
+        monkeypatch.delenv(key)
+    for key, value in environ.items():
+        monkeypatch.setenv(key, value)
+
+
 def typed_in(folder: Path, environ: Mapping[str, str], line: str) -> str:
-    """Type a command into a shell and return what it prints; it must succeed."""
+    """Type a command into a shell and return what it prints; it must succeed.
+
+    A plain command of ours runs in this process, in the environment that `become` made: its start costs more than its
+    work.
+    """
+    words = shlex.split(line, comments=True)
+    if words[:1] == ["toolcrib"] and len(words) > 1 and not any(sign in line for sign in ("|", "$(", "<")):
+        with chdir(folder):
+            result = CliRunner().invoke(app, [word.replace("$PWD", str(folder)) for word in words[1:]])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+        return result.stdout
     done = subprocess.run(
         line, shell=True, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
     )

@@ -7,6 +7,8 @@
         capabilities: [data_processing, visualization]
       _always:
         skills: [local-search]
+
+Those of `_always` belong to every task.
 """
 
 from __future__ import annotations

@@ -175,10 +175,14 @@ CLIENTS: Final[Mapping[str, Client]] = {
             notes=(
                 "`CLAUDE_CONFIG_DIR` moves its files.",
                 "A file that git tracks (`.mcp.json`, `.claude/settings.json`) is changed with `--project` only.",
-                "To leave every question to Toolcrib, allow all of it: `mcp__toolcrib` in `permissions.allow`, or "
-                "`--allowedTools=mcp__toolcrib`.",
-                "Toolcrib can also decide about its own tools: "
-                "[Put Claude Code's own tools under your rules](../how-to/claude-code-tools.md).",
+                (
+                    "To leave every question to Toolcrib, allow all of it: `mcp__toolcrib` in `permissions.allow`, or "
+                    "`--allowedTools=mcp__toolcrib`."
+                ),
+                (
+                    "Toolcrib can also decide about its own tools: "
+                    "[Put Claude Code's own tools under your rules](../how-to/claude-code-tools.md)."
+                ),
             ),
         ),
         Client(
@@ -225,10 +229,14 @@ CLIENTS: Final[Mapping[str, Client]] = {
             entry=_codex_entry,
             notes=(
                 "`CODEX_HOME` moves its file.",
-                "It asks about tools that may change something before Toolcrib sees them, and `codex exec` refuses them: "
-                "`default_tools_approval_mode = \"approve\"` in the entry leaves the question to Toolcrib.",
-                "It passes few variables to a server. The entry lists the directories of XDG in `env_vars`; add the "
-                "variables that your own configuration names.",
+                (
+                    "It asks about tools that may change something before Toolcrib sees them, and `codex exec` refuses "
+                    'them: `default_tools_approval_mode = "approve"` in the entry leaves the question to Toolcrib.'
+                ),
+                (
+                    "It passes few variables to a server. The entry lists the directories of XDG in `env_vars`; add "
+                    "the variables that your own configuration names."
+                ),
                 "It waits only a moment for a server to start: a model that searches at once may have to search twice.",
             ),
         ),

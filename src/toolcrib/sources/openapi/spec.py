@@ -7,6 +7,8 @@
           base_url: https://api.github.com
           auth: {type: bearer, token: "${GITHUB_TOKEN}"}
           include: [issues, "pulls/*", "GET /repos/*"]
+
+An API has one name in a configuration, and its tools carry it.
 """
 
 from __future__ import annotations
