@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -308,7 +309,14 @@ def become(environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def typed_in(folder: Path, environ: Mapping[str, str], line: str) -> str:
-    """Type a command into a shell and return what it prints; it must succeed.
+    """Type a command into a shell and return what it prints; it must succeed."""
+    status, printed = typed(folder, environ, line)
+    assert status == 0, f"{line}\n{printed}"
+    return printed
+
+
+def typed(folder: Path, environ: Mapping[str, str], line: str) -> tuple[int, str]:
+    """Type a command and return its status and what it prints.
 
     A plain command of ours runs in this process, in the environment that `become` made: its start costs more than its
     work.
@@ -317,13 +325,11 @@ def typed_in(folder: Path, environ: Mapping[str, str], line: str) -> str:
     if words[:1] == ["toolcrib"] and len(words) > 1 and not any(sign in line for sign in ("|", "$(", "<")):
         with chdir(folder):
             result = CliRunner().invoke(app, [word.replace("$PWD", str(folder)) for word in words[1:]])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
-        return result.stdout
+        return result.exit_code, result.output
     done = subprocess.run(
         line, shell=True, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    return done.stdout
+    return done.returncode, done.stdout + done.stderr
 
 
 _REPOSITORY = (
@@ -344,33 +350,29 @@ _SAYS = {
 """A piece of what some of the commands print."""
 
 
-def test_the_tutorial_of_twelve_servers_is_typed_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+def test_the_tutorial_of_twelve_servers_is_typed_from_its_beginning_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "practice"
+    environ = {**newcomer(os.environ, home), "XDG_RUNTIME_DIR": str(tmp_path)}
     (added,) = [block for block in blocks("yaml") if block.file == SERVERS]
     lines = [(block.line, line) for block in blocks("sh") if block.file == SERVERS for line in commands(block)]
-    append = f"cat >> ~/.config/toolcrib/config.yaml <<'END'\n{added.text}END"
-    place = next(number for number, (line, _) in enumerate(lines) if line > added.line)
-    typed = [line for _, line in lines[:place]] + [append] + [line for _, line in lines[place:]]
-    script = "".join(f"{line}\nprintf '\\a%s\\a' $?\n" for line in typed).replace("/tmp/practice", str(home))
+    path, practice, *moves = [line for _, line in lines[:4]]
+    assert (path, moves) == ("export PATH=$PWD/.venv/bin:$PATH", ["export HOME=/tmp/practice", "cd"])
+    typed_in(ROOT, environ, practice.replace("/tmp/practice", str(home)))
+    become(environ, monkeypatch)
 
-    # The shell reads its lines from standard input; the programs do not, for a question would take the next line.
-    script = "\n".join(f"{line} </dev/null" if line.startswith("toolcrib") else line for line in script.splitlines())
-    done = subprocess.run(
-        ["bash"],
-        input=f"{script}\n",
-        cwd=ROOT,
-        env=newcomer(os.environ, tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    parts = done.stdout.split("\a")
-    printed = dict(zip(typed, zip(parts[::2], parts[1::2], strict=False), strict=True))
+    printed: dict[str, tuple[int, str]] = {}
+    for number, line in lines[4:]:
+        if number > added.line and added.text:
+            with (home / ".config" / "toolcrib" / "config.yaml").open("a") as file:
+                file.write(added.text)
+            added = replace(added, text="")
+        printed[line] = typed(home, environ, line)
 
-    refused = {line for line, (_, status) in printed.items() if status != "0"}
-    assert refused == _REFUSED, done.stderr
-    assert {line for line, piece in _TUTORIAL.items() if piece not in printed[line][0]} == set()
-    assert not (home / ".cursor" / "mcp.json").read_text().count("toolcrib")
+    assert {line for line, (status, _) in printed.items() if status != 0} == _REFUSED
+    assert {line for line, piece in _TUTORIAL.items() if piece not in printed[line][1]} == set()
+    assert "toolcrib" not in (home / ".cursor" / "mcp.json").read_text()
 
 
 _REFUSED = {
