@@ -244,7 +244,7 @@ def test_an_example_prints_what_it_should(
         printed, errors = done.stdout, done.stderr.splitlines()
     else:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.syspath_prepend(EXAMPLES)
+        monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
         become(environ, monkeypatch)
         with warnings.catch_warnings(), caplog.at_level("WARNING"):
             warnings.simplefilter("error")
