@@ -239,7 +239,7 @@ def test_an_example_prints_what_it_should(
     if name in IN_A_PROCESS:
         command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=True
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=True
         )
         printed, errors = done.stdout, done.stderr.splitlines()
     else:
@@ -327,7 +327,7 @@ def typed(folder: Path, environ: Mapping[str, str], line: str) -> tuple[int, str
             result = CliRunner().invoke(app, [word.replace("$PWD", str(folder)) for word in words[1:]])
         return result.exit_code, result.output
     done = subprocess.run(
-        line, shell=True, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        line, shell=True, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
     )
     return done.returncode, done.stdout + done.stderr
 
