@@ -2,12 +2,13 @@
 
 Rows of one run: our index by words, our index by words and meaning, SQLite's FTS5 and tantivy (`bench/indexes.py`), and
 FastMCP's BM25 search transform; then how often our index says that nothing fits: wrongly, of tools that it finds
-otherwise, and rightly, in small catalogs that lack every labelled tool of the query and whatever resembles one.
+otherwise, and rightly, in small catalogs that lack every labelled tool of the query and whatever resembles one. Last,
+of the pairs in `opposites.jsonl` beside this file, in how many the tool comes before the one that does the opposite.
 
 `build_lexical` and `build_hybrid` are the product's own index as such sets are scored: `(tools) -> search(query, k) ->
 ids`. The folder of the sets holds a `run.py` with `load(set)`, `score(build, tools, queries)` and `SETS`:
 
-    python bench/retrieval.py FOLDER [SET ...] [--only lexical,hybrid,fts5,tantivy,fastmcp,refusals]
+    python bench/retrieval.py FOLDER [SET ...] [--only lexical,hybrid,fts5,tantivy,fastmcp,refusals,opposites]
 
 The variable TOOLCRIB_EVAL can name the folder instead.
 
@@ -118,6 +119,31 @@ BUILDS: Mapping[str, Build] = {
 REFUSING = {"lexical": _by_words, "hybrid": _by_meaning}
 
 
+PAIRS = Path(__file__).with_name("opposites.jsonl")
+
+
+def opposites(build: Build) -> dict[str, Any]:
+    """Return in how many of the pairs the tool stands before its opposite, in one catalog of all of them."""
+    pairs = [json.loads(line) for line in PAIRS.read_text("utf-8").splitlines()]
+    empty = {"server_name": "", "server_desc": "", "input_schema": {"type": "object", "properties": {}}}
+    tools = {
+        _id(pair, side): {**empty, **pair[side], "id": _id(pair, side), "server": pair["server"]}
+        for pair in pairs
+        for side in ("right", "wrong")
+    }
+    search, missed = build(list(tools.values())), list[str]()
+    for pair in pairs:
+        found = search(pair["query"], 10)
+        before = [name for name in found if name in (_id(pair, "right"), _id(pair, "wrong"))]
+        if before[:1] != [_id(pair, "right")]:
+            missed.append(pair["query"])
+    return {"n": len(pairs), "right": len(pairs) - len(missed), "missed": missed}
+
+
+def _id(pair: dict[str, Any], side: str) -> str:
+    return f"{pair['server']}__{pair[side]['name']}"
+
+
 def _entry(tool: dict[str, Any]) -> Entry:
     return Entry(
         name=tool["id"],
@@ -188,7 +214,7 @@ def _scorer(folder: Path) -> ModuleType:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", help="the folder of the sets, unless TOOLCRIB_EVAL names it; then sets")
-    parser.add_argument("--only", default="lexical,hybrid,fts5,tantivy,fastmcp,refusals")
+    parser.add_argument("--only", default="lexical,hybrid,fts5,tantivy,fastmcp,refusals,opposites")
     said = parser.parse_args()
     said.what = [*filter(None, [os.environ.get("TOOLCRIB_EVAL")]), *said.what]
     if not said.what:
@@ -209,7 +235,8 @@ def main() -> None:
             rows.append({"set": name, "by": kind} | scorer.score(BUILDS[kind], tools, asked))
             if "refusals" in only and kind in REFUSING:
                 said_no.append({"set": name, "by": kind} | refusals(REFUSING[kind], tools, asked))
-    print(json.dumps({"bench": "retrieval", "rows": rows, "refusals": said_no}))
+    pairs = {kind: opposites(BUILDS[kind]) for kind in BUILDS if kind in only and "opposites" in only}
+    print(json.dumps({"bench": "retrieval", "rows": rows, "refusals": said_no, "opposites": pairs}))
     titles = ("queries", "tools", "hit@1", "rec@5", "ndcg@10", "p50 ms", "build s")
     print(f"\n{'set':12}{'by':9}" + "".join(f"{title:>9}" for title in titles))
     for row in rows:
@@ -221,6 +248,10 @@ def main() -> None:
         print(
             f"{row['set']:12}{row['by']:9}nothing fits: {row['false']:.3f} of {row['n']:,} that it finds,"
             f" {row['true']:.3f} of {row['n_foreign']:,} foreign queries"
+        )
+    for kind, counted in pairs.items():
+        print(
+            f"{'opposites':12}{kind:9}{counted['right']} of {counted['n']} tools before the one that does the opposite"
         )
 
 

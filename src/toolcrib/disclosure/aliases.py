@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import Any, Final, TypeGuard, cast
 
 from ..catalog import names as naming
-from ..catalog.catalog import Catalog
+from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..core.json import dumps
 from ..core.schema.nodes import as_node, properties_of, resolve
 from ..core.tool import Kind, Tool
 from ..errors import ToolFailure
-from .ops import OUR_SOURCES, OpMap
+from .ops import OpMap
 
 __all__ = ["Labels", "Rename"]
 
