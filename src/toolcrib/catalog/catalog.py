@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, overload
 
 from ..core.events import CatalogChanged, Problem
-from ..core.tool import Kind, Tool
+from ..core.tool import EVERY_SESSION, Kind, Tool
 from . import names as naming
 from .index import Entry, Hit
 
@@ -278,7 +278,7 @@ class Catalog(Mapping[str, Tool]):
     @cached_property
     def has_conditions(self) -> bool:
         """Whether some tool is made for certain kinds of session only, or needs what not every session has."""
-        return any(tool.availability.contexts or tool.availability.needs for tool in self.tools.values())
+        return any(tool.availability != EVERY_SESSION for tool in self.tools.values())
 
     @cached_property
     def has_skills(self) -> bool:

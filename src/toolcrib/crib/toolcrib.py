@@ -221,7 +221,7 @@ class Toolcrib:
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
         if settings.sources.builtins:
             parts.ranking.registry.declare(_GUESTS, prefix=False, yields=True)
-            await tools.mount_source(_guests(), prefix=False, trusted=True)
+            await tools.mount_source(_guests(settings), prefix=False, trusted=True)
             there = await parts.shells.ready()
             provide(parts.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
             await parts.plugins.open()
@@ -243,9 +243,9 @@ class Toolcrib:
         await tools.mount_source(parts.resources.tools, prefix=False, trusted=True)
 
 
-def _guests() -> PythonSource:
+def _guests(settings: Settings) -> PythonSource:
     """Load the tools that installed packages bring."""
-    source = PythonSource(_GUESTS)
+    source = PythonSource(_GUESTS, settings.tools.get)
     guests, problems = load_entry_points()
     for guest in guests:
         source.offer(guest.thing, guest.origin)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from toolcrib.plugin import SESSIONS, Context, ToolFailure, tool
 
-from .._extras import optional
+from .._extras import lacks_library, optional
 
 __all__ = ["get_recent_events", "get_status", "get_token_usage", "session_describe", "system_monitor"]
 
@@ -28,6 +28,7 @@ _MIB: Final = 1 << 20
 
 
 @tool(
+    lacks=lacks_library("psutil", "system"),
     op="x.system.monitor",
     category="system",
     kind="read",
