@@ -38,7 +38,7 @@ durable docs frameworks clients conformance faults: .venv/ready-to-test
 clients-full: .venv/ready-to-test
 	$(BIN)/pytest tests/clients --full-size
 soak: .venv/ready-to-test
-	$(BIN)/pytest tests/faults tests/conformance tests/seeds tests/scenarios --full-size
+	$(BIN)/pytest tests/faults tests/conformance tests/seeds tests/scenarios tests/unit/toolcrib/policy/shell/test_fuzz.py --full-size
 site: .venv/ready-to-test
 	$(BIN)/zensical build --strict
 bench: .venv/ready-to-test
@@ -49,7 +49,7 @@ eval: .venv/ready-to-test
 DIST ?= dist
 IMAGE ?= toolcrib
 ENGINE ?= $(or $(shell command -v docker || command -v podman),docker)
-wheel: .venv/ready-to-run # for `uvx --from`, `uv tool install`, `pipx install`, `pip install --find-links` (docs/install.md)
+wheel: .venv/ready-to-run # for `uvx --from`, `uv tool install`, `pipx install`, `pip install --find-links` (docs/how-to/install.md)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir '$(DIST)' .
 	@ls '$(DIST)'/toolcrib-*.whl
 image:

@@ -19,8 +19,8 @@ from ..crib import Toolcrib
 from ..crib.compare import PLAIN_LIST, Cost, Query, own_queries
 from ..crib.compare import compare as measure
 from ..disclosure.profiles import BUILT_IN
-from ..errors import ConfigError, ToolFailure
-from ..telemetry.tokens import tokenizer
+from ..errors import CODES, ConfigError, ToolcribError, ToolFailure
+from ..telemetry.tokens import Tokenizer, tokenizer
 from .open_crib import opened, report
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, note, out, table
@@ -111,17 +111,28 @@ def compare(
     as_json: AsJson = False,
     wait: Wait = 10.0,
 ) -> None:
-    """Compare the profiles on your own tools: tokens shown at first, and until the first correct call."""
+    """Compare the profiles on your own tools: tokens shown at first, and until the first correct call.
+
+    A catalog that cannot be read is left out; the command then ends with status 7.
+    """
     given = None if queries is None else read_queries(queries)
     counter = tokenizer()
+    failed: list[str] = []
 
     async def main() -> tuple[list[Cost], int]:
         with _apart(settings_of(config)) as settings:
             async with opened(settings, wait=wait) as crib:
+                configured = {state.source for state in crib.tools.sources}
                 for path in catalog or ():
-                    await crib.load(path)
+                    try:
+                        await crib.load(path)
+                    except ToolcribError as error:
+                        note(str(error))
+                        failed.append(str(path))
                 await crib.tools.wait_ready(wait)  # `opened` makes `load` return at once
                 report(crib)
+                added = [state for state in crib.tools.sources if state.source not in configured]
+                failed.extend(state.source for state in added if state.state not in ("ready", "cached"))
                 asked = own_queries(tuple(crib.catalog.tools.values())) if given is None else _answered(crib, given)
                 if not asked:
                     raise ConfigError("has no query that a tool answers", file=str(queries or "the catalog"))
@@ -133,14 +144,24 @@ def compare(
     if as_json:
         source = str(queries) if queries else "summaries"
         shown = [row.to_json() for row in rows]
-        emit_json({"tokenizer": counter.name, "queries": count, "source": source, "profiles": shown})
-        return
+        emit_json(
+            {"tokenizer": counter.name, "queries": count, "source": source, "profiles": shown, "left_out": failed}
+        )
+    else:
+        _print(rows, count, counter, queries)
+    if svg is not None and not as_json:
+        note(f"the chart is in {svg}")
+    if failed:
+        note(f"the figures leave out {', '.join(failed)}")
+        raise typer.Exit(CODES["unavailable"].exit)
+
+
+def _print(rows: Sequence[Cost], count: int, counter: Tokenizer, queries: Path | None) -> None:
+    """Print the table, and where its figures come from."""
     table(_COLUMNS, ((*_cells(row, counter.shown),) for row in rows))
     source = f"{queries}" if queries else "the tools' own summaries"
     asked = "1 query" if count == 1 else f"{count} queries"
     out(f"\n{asked} from {source}; tokens by {counter.name}, means over the queries.")
-    if svg is not None:
-        note(f"the chart is in {svg}")
 
 
 def read_queries(path: Path) -> list[Query]:

@@ -24,10 +24,12 @@ from ..config.client_permissions import (
     client_permissions,
     disconnect_settings,
     entry_extras,
+    is_whole,
     mode_of,
     remove_mode,
     rename_claude_rules,
     rename_opencode_keys,
+    trusted_servers,
     write_mode,
 )
 from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_ours
@@ -41,6 +43,7 @@ from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
 from ..server.backend import CribBackend
+from ..sources.mcp.tool_list import ListingCache
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import candidates, chosen_clients, identity
 from .last_seen import remember
@@ -127,7 +130,7 @@ def connect(
         _each(chosen, one)
     finally:
         if dry_run:
-            _preview(changes, program, as_json=as_json)
+            _preview(changes, program, config_files(places.directories, places.project)[0], as_json=as_json)
         else:
             _report(changes, places, as_json=as_json)
     if approvals and not dry_run:
@@ -205,7 +208,7 @@ class _Program:
         try:
             return str(make_environment(self._places))
         except UsageError as error:
-            install = "`uv tool install`, `pipx install` or `pip install` installs Toolcrib for good (docs/install.md)"
+            install = "install Toolcrib with `uv tool`, `pipx` or `pip` (docs/how-to/install.md)"
             if self.entry.kind == "temporary":
                 raise UsageError(f"{error}; this one is temporary, so an entry cannot name it: {install}") from error
             note(f"{error}; the entry works as long as {self.entry.path} stays where it is: {install}")
@@ -275,6 +278,19 @@ class _Change:
     """Rules that were carried over from the client's own settings."""
     rewritten: tuple[Path, ...] = ()
     """Other settings of the client that were changed."""
+    notes: tuple[str, ...] = ()
+    """What the client or Toolcrib asks about that nobody asked about before, and what is not carried over."""
+    permissions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Those of tools in our entry."""
+
+    def carried_to_json(self) -> dict[str, Any]:
+        """Return what is carried over from the client's own settings."""
+        return {
+            "rules": self.rules,
+            "permissions": self.permissions,
+            "rewritten": [str(file) for file in self.rewritten],
+            "notes": self.notes,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,59 +339,130 @@ def _connect(
         note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
     found = [server for server in discovery.servers if server.file == file]
     movable = [server for server in found if server.scope != "local"] if way.replace else []
-    if program.dry_run:
-        moved = tuple(server.name for server in movable)
-        return _Change(client=client, file=file, way=way, is_new=True, before=tuple(found), moved=moved)
     path = program.path
-    names = _move(client, movable, places)
-    permissions = client_permissions(client, file, places, tuple(names), project=way.project)
-    carried = [one for one in permissions if one.effect == "deny" or not way.guard]
+    names = _plan_move(movable, places) if program.dry_run else _move(client, movable, places)
     settings = load((), {"guard": "on" if way.guard else "off"})
-    mode, lost = carried_mode(carried, names, extends=settings.policy.mode)
-    for rule in lost:
-        note(f"{client.title}: not carried over, for no rule can express it: {rule}")
-    name = mode_of(client, project=way.project) if mode else ""
-    if name:
-        write_mode(config_files(places.directories, places.project)[0], name, mode)
     has_call_tool = "call" in load_profile(way.profile).verbs
-    command, args = command_line(path, way.profile, guard=way.guard, desk=way.desk, mode=name)
-    extras = entry_extras(there, names, allow=["call_tool"] if client.name == "codex" and has_call_tool else [])
-
-    def rename(text: str) -> str:
-        text = allow_in_gemini(text, str(file)) if client.name == "gemini" else text
-        return rename_opencode_keys(text, names, str(file)) if client.name == "opencode" and names else text
-
-    entry = {**client.entry(command, args), **extras}
-    write_connection(client, file, entry, moved=tuple(names), names=names, also=rename, state=state)
-    return _Change(
+    carried = _carry_over(
+        client,
+        file,
+        places,
+        way,
+        names=names,
+        entries=there,
+        settings=settings,
+        allow=["call_tool"] if client.name == "codex" and has_call_tool else [],
+    )
+    change = _Change(
         client=client,
         file=file,
         way=way,
         is_new=True,
         before=tuple(found),
         moved=tuple(names),
-        rules=mode.get("rules", {}),
-        rewritten=_rewrite_settings(client, places, names, way, allow=[CALL_TOOL] if has_call_tool else []),
+        rules=carried.mode.get("rules", {}),
+        notes=carried.notes,
+        permissions=carried.extras,
     )
+    allow = [CALL_TOOL] if has_call_tool else []
+    if program.dry_run:
+        others = [file for file, _ in _rewritten_settings(client, places, names, way, allow=allow)]
+        return replace(change, rewritten=tuple(others))
+    name = mode_of(client, project=way.project) if carried.mode else ""
+    if name:
+        write_mode(config_files(places.directories, places.project)[0], name, carried.mode)
+    command, args = command_line(path, way.profile, guard=way.guard, desk=way.desk, mode=name)
+
+    def rename(text: str) -> str:
+        text = allow_in_gemini(text, str(file)) if client.name == "gemini" else text
+        return rename_opencode_keys(text, names, str(file)) if client.name == "opencode" and names else text
+
+    entry = {**client.entry(command, args), **carried.extras}
+    write_connection(client, file, entry, moved=tuple(names), names=names, also=rename, state=state)
+    others = _rewritten_settings(client, places, names, way, allow=allow)
+    for settings_file, text in others:
+        rewrite(client.name, settings_file, lambda _, text=text: text, names=names, state=state)
+    return replace(change, rewritten=tuple(settings_file for settings_file, _ in others))
 
 
-def _rewrite_settings(
-    client: Client, places: Places, names: Mapping[str, str], way: _Way, *, allow: Sequence[str]
-) -> tuple[Path, ...]:
-    """Give permissions of the client about moved servers their new names, and `allow` what asks here; return the files.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CarriedOver:
+    """The equivalent here of what a client's settings say of the servers that are moved."""
 
-    Of a project the local file gets what is allowed, not the one that git tracks.
+    mode: Mapping[str, Any]
+    extras: Mapping[str, Any]
+    """Keys of our entry in the client."""
+    notes: tuple[str, ...]
+    """What is not as it was, one sentence each."""
+
+
+def _carry_over(
+    client: Client,
+    file: Path,
+    places: Places,
+    way: _Way,
+    *,
+    names: Mapping[str, str],
+    entries: Mapping[str, Any],
+    settings: Settings,
+    allow: Sequence[str],
+) -> _CarriedOver:
+    """Return the mode and the keys of our entry that carry over the permissions of the moved servers.
+
+    The client trusts our entry as a whole only if it trusted every server behind us. Our mode then asks about servers
+    that are added later, which takes a mode that allows everything: another one of the user is not loosened.
     """
-    done: list[Path] = []
+    permissions = client_permissions(client, file, places, tuple(names), project=way.project)
+    kept = [one for one in permissions if one.effect == "deny" or not way.guard]
+    base = settings.policy.modes[settings.policy.mode]
+    allows_all = {base.read, base.write, base.destructive} == {"allow"} and not base.plan
+    trusted = trusted_servers(entries, names)
+    behind = {*read_servers(config_files(places.directories, places.project)[0]), *names.values()}
+    _, lost = carried_mode(kept, names)
+    is_trusted = behind <= {names[name] for name in trusted} and not lost and (way.guard or allows_all)
+    extras = entry_extras(entries, names, whole=is_trusted, listed=_listed_before(settings, names), allow=allow)
+    trusts_entry = is_whole(extras)
+    mode, lost = carried_mode(kept, names, extends=settings.policy.mode, trusts_entry=trusts_entry and not way.guard)
+    notes = [f"not carried over, for no rule expresses it: {one.effect} {one.server} {one.tool}" for one in lost]
+    if trusts_entry:
+        notes.append(
+            f"it trusts the entry of Toolcrib, as it trusted {', '.join(trusted)}; "
+            "about tools of servers that are added later Toolcrib asks"
+        )
+    elif trusted and not way.guard:
+        listed = [name for name in trusted if entries[name].get("trust") or entries[name].get("autoApproveAll")]
+        if listed:
+            notes.append(
+                f"it asks about tools of {', '.join(listed)}, which it trusted: one switch of its entry is for all "
+                "servers behind Toolcrib, and not all of them were trusted"
+            )
+    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes))
+
+
+def _listed_before(settings: Settings, names: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+    """Return the tools that each moved server listed last, by its name here."""
+    ours = set(names.values())
+    specs = [spec for spec in settings.sources.servers if spec.name in ours]
+    cached = {spec.name: ListingCache(settings.directories.cache, spec).read() for spec in specs}
+    return {name: [tool.local_name for tool in one.listing.tools] for name, one in cached.items() if one}
+
+
+def _rewritten_settings(
+    client: Client, places: Places, names: Mapping[str, str], way: _Way, *, allow: Sequence[str]
+) -> list[tuple[Path, str]]:
+    """Return the settings files that change, with the permissions of moved servers under their new names.
+
+    `allow` asks here: it is allowed there. Of a project the local file gets it, not the one that git tracks.
+    """
+    changed: list[tuple[Path, str]] = []
     settings = client_files(client, places, project=way.project)
     for file in settings:
         added: Sequence[str] = allow if file == settings[1 if way.project else 0] else ()
         before = _text_of(file)
         after = rename_claude_rules(before, names, allow=added, file=str(file)) if before or added else before
         if after != before:
-            rewrite(client.name, file, lambda _, after=after: after, names=names, state=places.directories.state)
-            done.append(file)
-    return tuple(done)
+            changed.append((file, after))
+    return changed
 
 
 def _text_of(file: Path) -> str:
@@ -384,7 +471,7 @@ def _text_of(file: Path) -> str:
     return disk.decode(content, str(file))
 
 
-def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) -> None:
+def _preview(changes: Sequence[_Change], program: _Program, own_file: Path, *, as_json: bool) -> None:
     """Print what `connect` would do; no server is started and no file is written."""
     new = [change for change in changes if change.is_new]
     copied = bool(new) and not program.entry.is_lasting
@@ -400,6 +487,7 @@ def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) ->
                 "kept": [server.name for server in change.before if server.name not in change.moved],
                 "command": program.path,
                 "copies_environment": copied,
+                **change.carried_to_json(),
             }
             for change in changes
         ]
@@ -415,6 +503,7 @@ def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) ->
             f"{change.client.title}: would put Toolcrib into {change.file}, profile {change.way.profile}, "
             f"guard {guard}{instead}"
         )
+        _tell_rest(change, own_file)
     if any(change.moved for change in new):
         out("a server that does not answer then stays in its client")
     if new:
@@ -422,6 +511,22 @@ def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) ->
     if copied:
         why = "is a cache" if program.entry.kind == "temporary" else "belongs to a clone, which may move"
         out(f"this environment ({sys.prefix}) {why}: it would be copied there")
+
+
+def _tell_rest(change: _Change, own_file: Path) -> None:
+    """Print what `connect` would change beside the entry: rules and servers in our file, the client's other files."""
+    title = change.client.title
+    if change.moved:
+        out(f"{title}: {own_file} would have its servers")
+    rules = [f"{effect} {text}" for effect, texts in change.rules.items() for text in texts]
+    if rules:
+        out(f"{title}: {own_file} would have its rules, in mode {mode_of(change.client, project=change.way.project)}:")
+    for rule in rules:
+        out(f"  {rule}")
+    for file in change.rewritten:
+        out(f"{title}: would change {file} as well")
+    for line in change.notes:
+        note(f"{title}: {line}")
 
 
 def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> None:
@@ -445,7 +550,7 @@ def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> Non
             continue
         tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
         guard = "on" if way.guard else "off"
-        carried = {"rules": change.rules, "rewritten": [str(file) for file in change.rewritten]}
+        carried = change.carried_to_json()
         rows.append({**row, "profile": way.profile, "guard": guard, "moved": change.moved, "tokens": tokens, **carried})
         if not as_json:
             instead = f", instead of {', '.join(change.moved)}" if change.moved else ""
@@ -459,6 +564,8 @@ def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> Non
                 out(f"{client.title}: {number} rules of its own settings are carried over (mode {mode})")
             if change.rewritten:
                 out(f"{client.title}: changed as well: {', '.join(map(str, change.rewritten))}")
+            for line in change.notes:
+                note(f"{client.title}: {line}")
         if cost.silent:
             note(f"{client.title}: not counted, for they did not answer: {', '.join(cost.silent)}")
     if as_json:
@@ -579,6 +686,12 @@ def _move(client: Client, found: Sequence[FoundServer], places: Places) -> dict[
             names = ", ".join(place.name for place in row.places)
             note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
     return {place.name: row.name for row in rows if row.known or row in answering for place in row.places}
+
+
+def _plan_move(found: Sequence[FoundServer], places: Places) -> dict[str, str]:
+    """Return the names here that servers would have if all of them answered."""
+    rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
+    return {place.name: row.name for row in rows for place in row.places}
 
 
 def _to_do(client: Client, server: str, state: str) -> str:

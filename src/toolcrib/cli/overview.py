@@ -132,14 +132,15 @@ def _tokens(row: Mapping[str, Any]) -> str:
 def _facts(places: Places) -> Mapping[str, Any]:
     """Return the facts, from the cache while nothing that they come from has changed."""
     path = places.directories.cache / _FILE
-    place = [str(places.project), str(places.directories.config), _version()]
+    place = [str(places.project), str(places.directories.config), __file__]
     kept = _read(path)
     if kept.get("place") == place and all(_stamp(file) == stamp for file, stamp in kept["stamps"].items()):
         return kept
     from .overview_facts import gather  # it loads the configuration
 
     facts, files = gather(places)
-    fresh = {**facts, "format": _FORMAT, "place": place, "stamps": {str(file): _stamp(str(file)) for file in files}}
+    stamps = {file: _stamp(file) for file in (*map(str, files), *_program_files())}
+    fresh = {**facts, "format": _FORMAT, "place": place, "stamps": stamps}
     with suppress(OSError):  # the next screen takes a little longer
         replace_private(path, dumps(fresh))
     return fresh
@@ -163,6 +164,11 @@ def _stamp(file: str) -> list[int] | None:
     return [found.st_mtime_ns, found.st_size, found.st_ino]
 
 
-def _version() -> str:
-    """Return what changes with every version and every edit of the program."""
-    return str(max(path.stat().st_mtime_ns for path in (Path(__file__), Path(__file__).with_name("overview_facts.py"))))
+def _program_files() -> list[str]:
+    """Return the files of the program that made the facts, and the folders of packages: an upgrade changes one."""
+    mine = [
+        str(module.__file__)
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "toolcrib" and getattr(module, "__file__", None)
+    ]
+    return [*mine, *(folder for folder in sys.path if folder.endswith("site-packages"))]

@@ -18,18 +18,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
-from ..catalog.names import qualify
+from ..catalog.names import MAX_NAME, portable, qualify
 from ..core.document_tree import Node
 from ..core.permission import Effect
+from ..core.tool import Kind
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
-from ..policy.rules import parse_rule
 from . import files
 from .claude_files import claude_files, disconnect_hook, has_hook, list_item_text, without_item
 from .clients import Client, Places
-from .connections import NAME, connection_of, entries, forget, restore
+from .connections import NAME, Connection, connection_of, entries, forget, restore
 from .edits import check_edit, insert_json, remove_yaml, set_yaml
 from .files import parse_json
 
@@ -44,10 +44,12 @@ __all__ = [
     "disconnect_settings",
     "entry_extras",
     "entry_permissions",
+    "is_whole",
     "mode_of",
     "remove_mode",
     "rename_claude_rules",
     "rename_opencode_keys",
+    "trusted_servers",
     "write_mode",
 ]
 
@@ -55,6 +57,7 @@ CALL_TOOL: Final = f"mcp__{NAME}__call_tool"
 """Our meta-tool in the settings of Claude Code: what it calls is asked about here."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("allow", "ask", "deny")
 _CODEX: Final[Mapping[str, Effect]] = {"approve": "allow", "prompt": "ask"}
+_CODEX_DEFAULT: Final = "default_tools_approval_mode"
 _ASKING_GOOSE: Final = ("approve", "smart_approve")
 _NEVER_ASKS: Final = frozenset({"goose", "mcporter", "opencode"})
 """Clients that run a tool unasked as long as their settings do not say otherwise."""
@@ -87,7 +90,7 @@ def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]
         found += [Permission("allow", server, name) for name in plain]
     if entry.get("trust") is True or entry.get("autoApproveAll") is True:
         found.append(Permission("allow", server, _ALL))
-    if effect := _CODEX.get(str(entry.get("default_tools_approval_mode"))):
+    if effect := _CODEX.get(str(entry.get(_CODEX_DEFAULT))):
         found.append(Permission(effect, server, _ALL))
     tools: Any = entry.get("tools")
     for name, value in _mapping(tools).items():
@@ -96,33 +99,60 @@ def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]
     return found
 
 
-def entry_extras(entries: Mapping[str, Any], names: Names, *, allow: Sequence[str] = ()) -> dict[str, Any]:
+def trusted_servers(entries: Mapping[str, Any], names: Names) -> list[str]:
+    """Return the moved servers, by the client's names, all of whose tools their entries allow."""
+    moved = ((name, entries[name]) for name in names if isinstance(entries.get(name), Mapping))
+    return [name for name, entry in moved if Permission("allow", name, _ALL) in entry_permissions(name, entry)]
+
+
+def entry_extras(
+    entries: Mapping[str, Any],
+    names: Names,
+    *,
+    whole: bool,
+    listed: Mapping[str, Sequence[str]] | None = None,
+    allow: Sequence[str] = (),
+) -> dict[str, Any]:
     """Return the tool permissions for our own entry, merged from the entries of the moved servers.
 
-    `allow` are tools of ours that Codex runs without asking. A permission of a whole server is kept if each moved
-    server has it.
+    `whole`: a permission that each of them gives to all its tools is given to our entry. Else a list or a table of
+    tools names those that the server lists (`listed`, by our names of servers), and a switch for a whole server
+    (`trust`) is left out. `allow` are tools of ours that Codex runs without asking.
     """
     moved = [(ours, cast("Mapping[str, Any]", entries[name])) for name, ours in names.items() if name in entries]
+    of_server = listed or {}
     extras: dict[str, Any] = {}
     for key in ("autoApprove", "alwaysAllow"):
         given = [(ours, entry.get(key)) for ours, entry in moved]
-        if moved and all(value is True or value == [_ALL] for _, value in given):
+        if whole and moved and all(value is True or value == [_ALL] for _, value in given):
             extras[key] = given[0][1]
             continue
         lists = ((ours, cast("list[Any]", value)) for ours, value in given if isinstance(value, list))
-        if tools := [_declared(ours, tool) for ours, listed in lists for tool in listed if tool != _ALL]:
-            extras[key] = tools
-    for key in ("trust", "autoApproveAll", "default_tools_approval_mode"):
-        values = [entry.get(key) for _, entry in moved]
-        if values and values[0] and all(value == values[0] for value in values):
-            extras[key] = values[0]
+        tools = [
+            (ours, str(tool)) for ours, value in lists for tool in (of_server.get(ours, ()) if _ALL in value else value)
+        ]
+        if tools:
+            extras[key] = [_declared(ours, tool) for ours, tool in tools]
+    for key in ("trust", "autoApproveAll"):
+        if whole and moved and all(entry.get(key) is True for _, entry in moved):
+            extras[key] = True
     modes: dict[str, Any] = {tool: {"approval_mode": "approve"} for tool in allow}
+    defaults = [str(entry.get(_CODEX_DEFAULT, "")) for _, entry in moved]
+    if "prompt" in defaults or (defaults and len(set(defaults)) == 1 and (whole or defaults[0] != "approve")):
+        extras |= {_CODEX_DEFAULT: mode} if (mode := "prompt" if "prompt" in defaults else defaults[0]) else {}
     for ours, entry in moved:
+        if entry.get(_CODEX_DEFAULT) == "approve" and extras.get(_CODEX_DEFAULT) != "approve":
+            modes |= {_declared(ours, tool): {"approval_mode": "approve"} for tool in of_server.get(ours, ())}
         tools: Any = entry.get("tools")
         for tool, config in _mapping(tools).items():
             mode: Any = _mapping(config).get("approval_mode")
             modes |= {_declared(ours, tool): {"approval_mode": mode}} if mode else {}
     return extras | ({"tools": modes} if modes else {})
+
+
+def is_whole(extras: Mapping[str, Any]) -> bool:
+    """Whether an entry with `extras` allows every tool behind it, those of servers that are added later included."""
+    return Permission("allow", NAME, _ALL) in entry_permissions(NAME, extras)
 
 
 def client_files(client: Client, places: Places, *, project: bool) -> list[Path]:
@@ -185,24 +215,46 @@ def mode_of(client: Client, *, project: bool) -> str:
 
 
 def carried_mode(
-    permissions: Iterable[Permission], names: Names, *, extends: str = "autonomous"
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the equivalent mode for our tools (may be empty), and the permissions without an equivalent."""
+    permissions: Iterable[Permission], names: Names, *, extends: str = "autonomous", trusts_entry: bool = False
+) -> tuple[dict[str, Any], list[Permission]]:
+    """Return the equivalent mode for our tools (may be empty), and the permissions without an equivalent.
+
+    Where what a server's settings deny or ask has none, its tools are not allowed together either. `trusts_entry`: the
+    client asks about no tool of our entry, so the mode asks about tools of every server that is not allowed as a whole.
+    """
+    carried = [one for one in permissions if one.server in names]
+    lost = [one for one in carried if not _is_expressible(one)]
+    strict = {one.server for one in lost if one.effect != "allow"}
+    lost += [one for one in carried if one.effect == "allow" and _ALL in one.tool and one.server in strict]
     rules: dict[str, list[str]] = {}
-    lost: list[str] = []
-    for one in permissions:
-        if one.server not in names or (one.effect == "ask" and one.tool == _ALL):
+    for one in carried:
+        if one in lost or (one.effect == "ask" and one.tool == _ALL):
             continue  # what nothing allows is asked about in any case
-        name = f"{_claude_name(names[one.server])}__{one.tool}"
-        text = name if one.effect == "deny" else f"call_tool(name={name})"
-        try:
-            parse_rule(one.effect, text)
-        except ConfigError:
-            lost.append(f"{one.effect} {one.server} {one.tool}")
-            continue
-        if text not in rules.setdefault(one.effect, []):
-            rules[one.effect].append(text)
-    return ({"extends": extends, "rules": rules} if rules else {}), lost
+        name = _rule_name(names[one.server], one.tool)
+        # Of a name that is shortened, or had several odd characters, the client's rule may miss the new one.
+        is_asked_here = one.effect == "ask" and (len(name) > MAX_NAME or "__" in one.tool)
+        texts = [name] if one.effect == "deny" or is_asked_here else [f"call_tool(name={name})"]
+        if trusts_entry and one.effect == "allow" and one.tool == _ALL:
+            texts.append(name)
+        known = rules.setdefault(one.effect, [])
+        known += [text for text in texts if text not in known]
+    mode: dict[str, Any] = {"extends": extends, "rules": rules} if rules else {}
+    if trusts_entry:
+        mode = {**mode, "extends": extends, **dict.fromkeys(get_args(Kind), "ask")}
+    return mode, lost
+
+
+def _is_expressible(permission: Permission) -> bool:
+    """Whether a rule of ours means the same: brackets after a tool of MCP have no equivalent."""
+    return bool(permission.tool) and not any(sign in permission.tool for sign in "()")
+
+
+def _rule_name(ours: str, tool: str) -> str:
+    """Return the name in our rules of a tool, a pattern of tools, or all tools (`*`) of our server."""
+    server = _claude_name(ours)
+    if tool == _ALL and "__" not in server:
+        return f"mcp__{server}"
+    return f"{server}__{re.sub(r'[^A-Za-z0-9_*?-]', '_', tool)}"
 
 
 def write_mode(file: Path, name: str, mode: Mapping[str, Any]) -> None:
@@ -260,16 +312,21 @@ def disconnect_settings(
     if outcome is not None:
         return outcome
     current = files.read(file, limit=files.FOREIGN_MAX_BYTES)
-    files.write(file, _original_names(files.decode(current, str(file)), done.names, str(file)).encode())
+    files.write(file, _original_names(files.decode(current, str(file)), done, str(file)).encode())
     if has_hook(file):
         return disconnect_hook(file, state=state, keep_changes=True)
     forget(state, file)
     return "removed"
 
 
-def _original_names(text: str, names: Names, file: str) -> str:
+def _original_names(text: str, done: Connection, file: str) -> str:
     """Return settings of Claude Code with the names that rules about moved servers had, and without ours."""
-    after = text
+    after, names = text, done.names
+    before = _mapping(_data(done.content, Path(file)).get("permissions"))
+    rules: list[Any] = [
+        rule for given in before.values() if isinstance(given, list) for rule in cast("list[Any]", given)
+    ]
+    old_by_new = {_renamed(rule, names): rule for rule in rules if isinstance(rule, str)}
     for effect in _EFFECTS:
         listed = parse_json(after, file).find(("permissions", effect))
         for item in reversed(listed.items if listed is not None and listed.kind == "sequence" else ()):
@@ -278,7 +335,8 @@ def _original_names(text: str, names: Names, file: str) -> str:
                 prefix = f"mcp__{NAME}__{_claude_name(ours)}__"
                 if str(rule).startswith(prefix):
                     tool = str(rule)[len(prefix) :]
-                    old = f"mcp__{_claude_name(server)}" + ("" if tool == _ALL else f"__{tool}")
+                    added = f"mcp__{_claude_name(server)}" + ("" if tool == _ALL else f"__{tool}")
+                    old = old_by_new.get(str(rule), added)
                     after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
     root = parse_json(after, file)
     listed = root.find(("permissions", "allow"))
@@ -380,7 +438,7 @@ def _meant(rule: str, servers: Iterable[str]) -> tuple[str, str] | None:
 def _renamed(rule: str, names: Names) -> str:
     """Return the rule as it means the same tool behind us; empty for one that is about none of the servers."""
     meant = _meant(rule, names)
-    return f"mcp__{NAME}__{_declared(_claude_name(names[meant[0]]), meant[1])}" if meant else ""
+    return f"mcp__{NAME}__{_declared(names[meant[0]], meant[1])}" if meant else ""
 
 
 def _with_allow(text: str, rule: str, file: str) -> str:
@@ -398,8 +456,8 @@ def _longest_first(servers: Iterable[str]) -> list[str]:
 
 
 def _declared(ours: str, tool: str) -> str:
-    """Return the name under which we declare a tool; a pattern stays one."""
-    return f"{ours}__{tool}" if _ALL in tool else qualify(ours, tool)
+    """Return the name under which we declare a tool; a pattern stays one, and so do brackets."""
+    return f"{portable(ours)}__{tool}" if any(sign in tool for sign in "*?(") else qualify(ours, tool)
 
 
 def _claude_name(name: str) -> str:

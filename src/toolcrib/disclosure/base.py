@@ -24,8 +24,8 @@ from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
-from ..results.limit import PLAIN_FIT, Fit
-from ..sources.startup import MountedSource, MountedSources
+from ..results.excerpts import PLAIN_FIT, Fit
+from ..sources.source import MountedSource, MountedSources
 from .aliases import Labels, Rename
 
 __all__ = [

@@ -1,13 +1,14 @@
 """The decision on one call. Every failure denies. The first of these that applies decides, and is named:
 
   1  a deny: of a written rule, of the permissions of single tools, remembered from a `never`; a missing approved plan
-     in a mode that needs one
+     in a mode that needs one; behind a client also of a rule `call_tool(name=…)`
   2  the tool asks always (seed 002: `alwaysRequireApproval`)
   3  the command is irreversible, or runs without a sandbox
   4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
   5  an `always` that was answered in this session, then `all`, `turn` and `idle`
-  6  behind a client (`guard: off`): a call through a meta-tool asks unless a rule `call_tool(name=…)` allows it,
-     for the client's own prompt named the meta-tool; `call_tool_readonly` with a tool that reads is excepted
+  6  behind a client (`guard: off`): a call through a meta-tool, and one that another call makes of a tool named in its
+     arguments, asks unless a rule `call_tool(name=…)` allows it, for the client's own prompt named the other tool;
+     `call_tool_readonly` with a tool that reads is excepted. Such a rule that asks comes before an allow of 4
   7  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
 In a session that has read untrusted content, an allow that does not name the tool may become an ask (`taint`). An
@@ -22,7 +23,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.call import Call, effective_arguments
+from ..core.call import NESTED, Call, effective_arguments
 from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
@@ -32,7 +33,7 @@ from .claude_names import is_local
 from .destructive_commands import irrecoverable
 from .http_methods import kind_of
 from .modes import MODES, Mode, permitted
-from .rules import Layers, Rule, Rules, names_of
+from .rules import Layers, Rule, Rules, names_of, spellings_of
 from .shell.command_tools import as_cell, runs_shell
 from .shell.readonly_commands import looks_only
 from .taint import Taint
@@ -45,6 +46,7 @@ _STRICTEST_FIRST: Final = ("deny", "ask", "allow")
 _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
 """Stands for a call through a meta-tool, in rules about such calls."""
 _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+_UNDECIDED: Final = Decision(effect="deny", rule="the policy, which could not decide (see the log)")
 
 
 def _never() -> bool:
@@ -95,10 +97,15 @@ class Policy:
         return self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
 
     def _is_unshown(self, call: Call) -> bool:
-        """Whether the prompt of the client named a meta-tool, and so was no question about this tool."""
+        """Whether the prompt of the client named another tool, which takes this one among its arguments.
+
+        A workflow and a delegate of a catalog are shown by their own names: what they call, the user wrote down.
+        """
         tool = call.target
-        is_asked = self._behind_client and call.route.verb and call.session.audience.is_client
-        if not is_asked or tool.approval == "never" or self.is_strict():
+        is_unnamed = bool(call.route.verb) or call.origin == NESTED
+        is_asked = self._behind_client and is_unnamed and call.session.audience.is_client
+        never_asks = tool.approval == "never" and tool.origin != "workflow"
+        if not is_asked or never_asks or self.is_strict():
             return False
         return not (tool.kind == "read" and (call.options.only == "read" or is_local(tool)))
 
@@ -119,7 +126,21 @@ class Policy:
             return decision
         except Exception:  # noqa: BLE001 - the gate stays shut when it breaks
             _LOG.exception("the policy could not decide on %s", tool.name)
-            return Decision(effect="deny", rule="the policy, which could not decide (see the log)")
+            return _UNDECIDED
+
+    def is_usual(self, call: Call) -> bool:
+        """Whether nothing but tool, arguments, rules and mode decides on this call: no answers, taint or guard."""
+        session = call.session
+        approvals = session.approvals
+        if session.taint.source or approvals.remembered or approvals.blanket:
+            return False
+        is_unshown = self._behind_client and call.route.verb and session.audience.is_client
+        return not is_unshown and not self.is_strict()
+
+    def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
+        """Whether `decision` on a usual call holds whatever its arguments are, until rules or mode change."""
+        looks = "by_method" in tool.traits or "file_writer" in tool.traits or runs_shell(tool)
+        return not looks and decision is not _UNDECIDED and not self._rules.of(session).look_at_arguments(tool)
 
     def rules_of(self, session: SessionState) -> Iterable[Rule]:
         """Return the written rules that hold for a session, layer by layer."""
@@ -136,6 +157,11 @@ class Policy:
         ruled = self._ruled(tool, arguments, session, mode)
         if ruled is not None and ruled.effect == "deny":
             return ruled
+        through = self._through_call_tool(tool, session) if is_unshown else None
+        if through is not None and through.effect == "deny":
+            return through
+        if through is not None and through.effect == "ask" and ruled is not None and ruled.effect == "allow":
+            ruled = None
         decided = _insisted(tool, arguments, session, mode) or ruled or _answered(tool, session)
         if decided is not None:
             return decided
@@ -143,16 +169,21 @@ class Policy:
         if self.is_strict():
             careful = _by_mode(tool, arguments, session, self.mode("cautious"))
             usual = min(usual, careful, key=lambda one: _STRICTEST_FIRST.index(one.effect))
-        return self._unshown(tool, session) if is_unshown and usual.effect == "allow" else usual
+        if is_unshown and usual.effect == "allow":
+            default = f"call_tool: the client did not ask about {tool.name} by its name"
+            return through or Decision(effect="ask", rule=default)
+        return usual
 
-    def _unshown(self, tool: Tool, session: SessionState) -> Decision:
-        """Return what the rules about calls through meta-tools say of `tool`; without one it is asked for."""
+    def _through_call_tool(self, tool: Tool, session: SessionState) -> Decision | None:
+        """Return the strictest decision of the rules `call_tool(name=…)` that match `tool`, None without one."""
         about = Rules(rule for rule in self._rules.of(session) if rule.text.partition("(")[0] == _CALL_TOOL.name)
-        default = f"call_tool: the client did not ask about {tool.name} by its name"
-        decisions = [about.decide(_CALL_TOOL, {"name": name}) for name in sorted(names_of(tool))]
-        found = [decision for decision in decisions if decision is not None]
-        strictest = min(found, key=lambda decision: _STRICTEST_FIRST.index(decision.effect), default=None)
-        return strictest or Decision(effect="ask", rule=default)
+        names = names_of(tool)
+        found: list[Decision] = []
+        for name in sorted(spellings_of(tool, "deny")):
+            decision = about.decide(_CALL_TOOL, {"name": name})
+            if decision is not None and (decision.effect != "allow" or name in names):
+                found.append(decision)
+        return min(found, key=lambda decision: _STRICTEST_FIRST.index(decision.effect), default=None)
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
         """Return the strictest decision of the written rules and the permissions; a written rule is named first."""

@@ -16,7 +16,7 @@ from ..core.settings import Flag, Section, Text, conflicts, setting
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError, ConfigErrors
 from .argument_conditions import glob
-from .rules import RuleTexts, broken_rules, names_of
+from .rules import RuleTexts, broken_rules, names_of, spellings_of
 
 __all__ = ["MODES", "Files", "Mode", "ModeSettings", "Permissions", "permitted", "resolve_modes"]
 
@@ -41,9 +41,10 @@ class _Entry:
 
 def _entry(tool: Tool, permissions: Mapping[str, Effect]) -> _Entry | None:
     """Return the entry that means `tool` most exactly."""
-    names = names_of(tool)
-    exact = [name for name in permissions if name in names]
-    fitting = exact or [name for name in permissions if _fits(name, names)]
+    allowed, others = names_of(tool), spellings_of(tool, "deny")
+    names = {name: allowed if effect == "allow" else others for name, effect in permissions.items()}
+    exact = [name for name in permissions if name in names[name]]
+    fitting = exact or [name for name in permissions if _fits(name, names[name])]
     if not fitting:
         return None
     strictest = ("deny", "ask", "allow")

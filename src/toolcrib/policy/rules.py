@@ -65,6 +65,7 @@ __all__ = [
     "names_of",
     "parse_rule",
     "parse_rules",
+    "spellings_of",
 ]
 
 _MAX_NAMES: Final = 500
@@ -227,7 +228,7 @@ def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:
         raise ValueError("the tool name is missing; * matches every tool")
     if word := WORDS.get(target):
         if effect != "allow":
-            return lambda tool: word.means(tool) or target in names_of(tool)
+            return lambda tool: word.means(tool) or target in spellings_of(tool, effect)
         return lambda tool: (is_local(tool) and word.means(tool)) or target in names_of(tool)
     if not _NAME.fullmatch(target):
         bad = next(character for character in target if not _NAME.fullmatch(character))
@@ -237,8 +238,8 @@ def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:
         return _kind_target(word, kind, target)
     if "*" in target or "?" in target:
         pattern = glob(target)
-        return lambda tool: any(pattern.fullmatch(name) for name in names_of(tool))
-    return lambda tool: target in names_of(tool)
+        return lambda tool: any(pattern.fullmatch(name) for name in spellings_of(tool, effect))
+    return lambda tool: target in spellings_of(tool, effect)
 
 
 def _either(first: Callable[[Tool], bool], second: Callable[[Tool], bool]) -> Callable[[Tool], bool]:
@@ -256,8 +257,23 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
     raise ValueError(f"{target!r} has a colon; rules by kind are written kind:read, kind:write or kind:destructive")
 
 
+def spellings_of(tool: Tool, effect: Effect) -> set[str]:
+    """Return every name of `tool` in rules of `effect`.
+
+    Beside `names_of`, a deny and an ask also match the whole name of a tool whose name here is shortened, and the name
+    that a renamed tool has in its source.
+    """
+    names = names_of(tool)
+    if effect == "allow" or not tool.source:
+        return names
+    for local in filter(None, (tool.local_name, tool.original_name)):
+        whole = f"{_claude_name(tool.source)}__{_claude_name(local)}"
+        names |= {whole, f"mcp__{whole}"}
+    return names
+
+
 def names_of(tool: Tool) -> set[str]:
-    """Return every name of `tool` in rules: ours, its aliases, Claude Code's for it and for its server.
+    """Return the names of `tool` in rules of every effect: ours, its aliases, Claude Code's for it and for its server.
 
     A source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
@@ -286,9 +302,10 @@ def _body(body: str, target: str, home: str) -> ArgumentMatcher | None:
 class _Candidates:
     """The rules that can concern one tool."""
 
-    __slots__ = ("_allow", "_shell", "ask", "deny")
+    __slots__ = ("_allow", "_shell", "all", "ask", "deny")
 
     def __init__(self, deny: tuple[Rule, ...], ask: tuple[Rule, ...], allow: tuple[Rule, ...]) -> None:
+        self.all = (*deny, *ask, *allow)
         self.deny = deny
         self.ask = ask
         self._allow = tuple(rule for rule in allow if not isinstance(rule.arguments, ShellPattern))
@@ -335,6 +352,11 @@ class Rules:
         """
         known = self._known.get(tool.digest) or self._learn(tool)
         return _denied(known.deny, arguments, cwd) or _asked(known.ask, arguments, cwd) or known.allowed(arguments, cwd)
+
+    def look_at_arguments(self, tool: Tool) -> bool:
+        """Whether a rule about this tool has a condition on arguments."""
+        known = self._known.get(tool.digest) or self._learn(tool)
+        return any(rule.arguments is not None for rule in known.all)
 
     def __iter__(self) -> Iterator[Rule]:
         """Yield every rule, layer by layer."""

@@ -81,7 +81,8 @@ class PolicySettings(Section):
     """What counts as content of strangers, and whether a session that read some asks before it acts."""
     guard: Annotated[bool, BeforeValidator(_guard)] = setting(True, why=POLICY)
     """`off` behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
-    the user's own tools are declared, and results carry no fence. Other defaults change with it."""
+    the user's own tools are declared, and results carry no fence. Other defaults change with it. In a file `off` has no
+    effect: it is an option of `serve`."""
 
     @property
     def broken_rules(self) -> tuple[str, ...]:

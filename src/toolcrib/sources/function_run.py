@@ -15,13 +15,20 @@ from anyio.lowlevel import current_token
 
 from ..core.context import Context
 from ..errors import ToolFailure
-from ..system.threads import Threads
+from ..system.tasks import Threads
 
 __all__ = ["Body", "body_of", "is_stream"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MESSAGE: Final = 500
 """Characters of an exception's text that reach the model."""
+
+_CODES: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (TimeoutError, "timeout"),
+    (PermissionError, "denied"),
+    (FileNotFoundError, "not_found"),
+    (ConnectionError, "unavailable"),
+)
 
 Body = Callable[[Mapping[str, Any], Context, Threads], Any]
 """Runs the function with keyword arguments; awaited for its result. Raises `ToolFailure` and nothing else."""
@@ -35,22 +42,24 @@ def body_of(function: Callable[..., Any], name: str) -> Body:
     elif inspect.isgeneratorfunction(inner):
         run = _stream_in_thread
     elif inspect.iscoroutinefunction(inner):
-        run = _await
+        run = None
     else:
         run = _in_thread
 
     async def body(arguments: Mapping[str, Any], context: Context, threads: Threads) -> Any:
         try:
+            if run is None:
+                return await function(**arguments)
             return await run(functools.partial(function, **arguments), context, threads)
         except ToolFailure:
             raise
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and run is _await:
+            if isinstance(error, KeyboardInterrupt) and run is None:
                 raise  # that may be a person's interrupt; an exception from a thread is the function's own
             _LOG.exception("tool %s failed in call %s", name, context.call_id)
-            raise ToolFailure("tool_error", f"{name} failed: {_short(error)}") from error
+            raise ToolFailure(_code_of(error), f"{name} failed: {_short(error)}") from error
 
     return body
 
@@ -67,14 +76,15 @@ def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if inspect.isroutine(function) else type(function).__call__
 
 
+def _code_of(error: BaseException) -> str:
+    """Return the code of a function's exception: the standard library's own kinds of failure keep their meaning."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), "tool_error")
+
+
 def _short(error: BaseException) -> str:
     text = " ".join(str(error).split())
     shown = text if len(text) <= _MESSAGE else text[:_MESSAGE] + "…"
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
-
-
-async def _await(call: Callable[[], Any], context: Context, threads: Threads) -> Any:
-    return await call()
 
 
 async def _in_thread(call: Callable[[], Any], context: Context, threads: Threads) -> Any:

@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from .text import normal, read_lines, stem
+from .terms import normal, read_lines, stem
 
 __all__ = ["Actions", "Wanted", "actions_of_name", "are_opposed", "read_wanted"]
 

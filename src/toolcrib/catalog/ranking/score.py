@@ -26,11 +26,11 @@ from itertools import takewhile
 from math import fsum, log
 from typing import NamedTuple, Protocol
 
-from .fields import LEVELS
 from .opposites import Actions, actions_of_name, are_opposed
 from .postings import GROUP_LEVELS, NAME_FLAG, Postings
 from .query import Alikes, Plan
 from .sources import SCALE, Sources, rarity
+from .terms import LEVELS
 
 __all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]
 

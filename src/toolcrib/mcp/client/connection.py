@@ -26,10 +26,9 @@ from ...system.tasks import Background
 from ..auth.access import NeedsLogin
 from ..jsonrpc import RpcError
 from .handshake import Client, Hint, negotiate
-from .messages import LinkLost
 from .session import Session
 from .spec import McpLimits
-from .transport import Link
+from .transport import Link, LinkLost
 
 __all__ = ["Breaker", "Connection", "Phase"]
 

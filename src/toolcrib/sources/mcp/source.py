@@ -23,28 +23,25 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...mcp.auth.access import Access
 from ...mcp.client.connection import Connection
-from ...mcp.client.feature_listing import list_offer
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import Client, Era
 from ...mcp.client.http import HttpLink
-from ...mcp.client.messages import LinkLost
 from ...mcp.client.results import of_error, of_reply, of_spilled
 from ...mcp.client.server_requests import RELAYED, Relay
-from ...mcp.client.session import RawListing, Session, needing_tasks
+from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.sse import SseLink
 from ...mcp.client.stdio import StdioLink
-from ...mcp.client.transport import Link, Reply
+from ...mcp.client.transport import Link, LinkLost, Reply
 from ...mcp.headers import header_paths, parameter_headers
 from ...mcp.jsonrpc import RpcError
 from ...mcp.stdio import SpooledMessage
+from ...system.child_processes import shared_reaper
 from ...system.file_watch import POLL_SECONDS
-from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ...telemetry.hops import hop
-from ..source import Listing, Publish
-from ..startup import still_starting
+from ..source import Listing, Publish, still_starting
 from .tool_list import Cached, ListingCache, build_listing, same
 
 __all__ = ["McpSource"]

@@ -71,6 +71,19 @@ def test_queries_for_tools_that_do_not_exist_are_told_and_left_out(owner: User) 
     assert "none.jsonl: has no query that a tool answers" in failed.stderr
 
 
+def test_a_catalog_that_cannot_be_read_is_left_out_and_the_status_says_so(owner: User) -> None:
+    broken = owner.has("api.yaml", "openapi: 3.0.0\npaths: [")
+
+    result = owner.types(
+        "compare", "--catalog", str(broken), "--catalog", "missing.yaml", "--profile", "flat", "--json"
+    )
+
+    assert result.exit_code == 7
+    facts = json.loads(result.stdout)
+    assert facts["left_out"] == ["missing.yaml", "api"]
+    assert [row["profile"] for row in facts["profiles"]] == ["full list", "flat"]
+
+
 def test_a_chart_that_cannot_be_written_is_an_error_of_the_user(owner: User) -> None:
     result = owner.types("compare", "--profile", "flat", "--svg", str(owner.home / "nowhere" / "chart.svg"))
 

@@ -319,6 +319,41 @@ def test_a_guarded_entry_is_strict(user: User) -> None:
     assert "`toolcrib disconnect cursor` first" in other.stderr
 
 
+def test_a_dry_run_names_every_rule_and_every_file_that_would_change_and_changes_none(user: User) -> None:
+    permissions = {"allow": ["mcp__echo__say"], "deny": ["mcp__echo__shout"]}
+    cursor = {"mcpServers": {"echo": {**plain("echo"), "autoApprove": ["say"]}}}
+    files = [
+        user.has(".cursor/mcp.json", cursor),
+        user.has(".claude.json", {"mcpServers": {"echo": plain("echo")}}),
+        user.has(".claude/settings.json", {"permissions": permissions}),
+    ]
+    before = [file.read_text() for file in files]
+
+    rows = user.reads("connect", "cursor", "claude-code", "--replace", "--dry-run", "--profile", "adaptive")
+    shown = user.types("connect", "cursor", "claude-code", "--replace", "--dry-run")
+
+    assert [(row["moved"], row["rules"], row["rewritten"]) for row in rows] == [
+        (["echo"], {"allow": ["call_tool(name=echo__say)"]}, []),
+        (["echo"], {"allow": ["call_tool(name=echo__say)"], "deny": ["echo__shout"]}, [str(files[2])]),
+    ]
+    for part in ("  deny echo__shout", str(files[2]), str(user.config)):
+        assert part in shown.stdout
+    assert ([file.read_text() for file in files], user.config.exists()) == (before, False)
+
+
+@pytest.mark.parametrize("known", ["", "servers: {other: {command: y}}\n", "mode: cautious\n"])
+def test_a_client_trusts_the_entry_as_a_whole_only_if_it_trusted_every_server_behind_it(user: User, known: str) -> None:
+    user.has(".config/toolcrib/config.yaml", known)
+    user.has(".gemini/settings.json", {"mcpServers": {"a": {"command": "x", "trust": True}}})
+
+    (row,) = user.reads("connect", "gemini", "--replace", "--dry-run")
+
+    assert row["permissions"] == ({} if known else {"trust": True})
+    allow = ["call_tool(name=mcp__a)"] + ([] if known else ["mcp__a"])
+    assert row["rules"] == {"allow": allow}
+    assert len(row["notes"]) == 1
+
+
 @pytest.mark.process
 def test_what_a_client_allowed_asked_and_denied_is_carried_over_and_put_back(user: User) -> None:
     user.has(".config/toolcrib/config.yaml", "approval_wait: 0.1\n")

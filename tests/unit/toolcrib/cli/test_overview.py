@@ -60,6 +60,20 @@ def test_a_change_of_any_file_is_on_the_next_screen(user: User) -> None:
     assert (after["own"]["servers"], own["own"]["servers"]) == (0, 1)
 
 
+def test_the_facts_are_gathered_anew_by_another_version_of_the_program(user: User) -> None:
+    user.reads("overview")
+    kept = user.home / ".cache" / "toolcrib" / "overview.json"
+    facts = json.loads(kept.read_text())
+    programs = [file for file in facts["stamps"] if "toolcrib/config/" in file or file.endswith("site-packages")]
+    kept.write_text(json.dumps({**facts, "findings": [{"kind": "risky", "subject": "old", "detail": "screen"}]}))
+    same = kinds(user.reads("overview"))
+    outdated = {**facts["stamps"], programs[0]: [1, 2, 3]}
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "stamps": outdated}))
+
+    assert (same, kinds(user.reads("overview"))) == ([("risky", "old")], [])
+    assert any(file.endswith("site-packages") for file in programs)
+
+
 def test_a_broken_file_is_named_and_hides_nothing(user: User) -> None:
     user.has(".cursor/mcp.json", "{ not JSON")
     user.has(".gemini/settings.json", {"mcpServers": {"notes": GONE}})

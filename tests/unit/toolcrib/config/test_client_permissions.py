@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from toolcrib.catalog.names import qualify
 from toolcrib.config import Directories, bare
 from toolcrib.config.client_permissions import (
     CALL_TOOL,
@@ -28,10 +31,14 @@ from toolcrib.config.client_permissions import (
 )
 from toolcrib.config.clients import CLIENTS, Places
 from toolcrib.config.connections import ChangedSince, rewrite
+from toolcrib.core.call import Call, Route
 from toolcrib.core.result import ToolResult
+from toolcrib.core.session import Audience, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
+from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import ModeSettings, resolve_modes
+from toolcrib.policy.rules import Layers
 from toolcrib.testing import ScriptedSource
 
 NAMES = {"db": "db-cursor"}
@@ -44,6 +51,11 @@ class Sample:
 
     files: Mapping[str, str]
     denies: bool = False
+
+
+def claude_name(name: str) -> str:
+    """Return a name as Claude Code writes it in its rules."""
+    return "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
 
 
 def servers(**entry: Any) -> str:
@@ -168,13 +180,95 @@ def test_an_entry_says_of_our_names_what_the_moved_entries_said_of_theirs() -> N
     names = {"a": "a", "b": "b2"}
     both = {"trust": True, "autoApprove": ["x"]}
 
-    assert entry_extras({"a": both, "b": both}, names) == {"trust": True, "autoApprove": ["a__x", "b2__x"]}
-    assert entry_extras({"a": both, "b": {"trust": False}}, names) == {"autoApprove": ["a__x"]}
-    assert entry_extras({"a": {"alwaysAllow": ["*"]}, "b": {"alwaysAllow": ["*"]}}, names) == {"alwaysAllow": ["*"]}
-    assert entry_extras({"a": {"tools": {"x": {"approval_mode": "prompt"}}}, "b": {}}, names, allow=["call_tool"]) == {
+    every, codex = {"alwaysAllow": ["*"]}, {"default_tools_approval_mode": "approve"}
+
+    def extras(first: Any, second: Any, *, whole: bool = True, allow: Any = ()) -> Any:
+        listed = {"a": ["x", "y"], "b2": ["z"]}
+        return entry_extras({"a": first, "b": second}, names, whole=whole, listed=listed, allow=allow)
+
+    assert extras(both, both) == {"trust": True, "autoApprove": ["a__x", "b2__x"]}
+    assert extras(both, {"trust": False}) == {"autoApprove": ["a__x"]}
+    assert extras(every, every) == {"alwaysAllow": ["*"]}
+    assert extras({"tools": {"x": {"approval_mode": "prompt"}}}, {}, allow=["call_tool"]) == {
         "tools": {"call_tool": {"approval_mode": "approve"}, "a__x": {"approval_mode": "prompt"}}
     }
-    assert entry_extras({}, {}) == {}
+    assert extras(codex, codex) == codex
+    assert entry_extras({}, {}, whole=True) == {}
+    # Behind us is another server, which none of them trusts: a list has the tools of these, a switch is left out.
+    assert extras(both, both, whole=False) == {"autoApprove": ["a__x", "b2__x"]}
+    assert extras(every, every, whole=False) == {"alwaysAllow": ["a__x", "a__y", "b2__z"]}
+    assert extras(every, {}, whole=False) == {"alwaysAllow": ["a__x", "a__y"]}
+    assert extras(codex, {}, whole=False) == {
+        "tools": {"a__x": {"approval_mode": "approve"}, "a__y": {"approval_mode": "approve"}}
+    }
+    assert extras(codex, {"default_tools_approval_mode": "prompt"}, whole=False) == {
+        "default_tools_approval_mode": "prompt",
+        "tools": {"a__x": {"approval_mode": "approve"}, "a__y": {"approval_mode": "approve"}},
+    }
+
+
+def tool_of(server: str, local: str) -> Tool:
+    return Tool(name=qualify(server, local), source=server, local_name=local, origin="mcp")
+
+
+def outcome(mode: Mapping[str, Any], tool: Tool, *, verb: str = "") -> str:
+    """Return the decision of a carried-over mode on a call of a client whose own prompts stand before us."""
+    modes = resolve_modes({"carried": ModeSettings.model_validate(mode)})
+    policy = Policy(Layers(modes={name: one.rules for name, one in modes.items()}), modes=modes, behind_client=True)
+    session = SessionState(key="k", mode="carried", audience=Audience(is_client=True))
+    call = Call(id="c", name=tool.name, arguments={}, session=session, tool=tool, route=Route(verb=verb))
+    return policy.decide_call(call).effect
+
+
+NAME_TEXTS = st.text(alphabet="ab_.- 9é/", min_size=1, max_size=50).map(lambda text: f"x{text}")
+
+
+@given(server=NAME_TEXTS, tool=NAME_TEXTS, effect=st.sampled_from(["deny", "ask"]))
+def test_a_tool_of_any_name_that_was_kept_back_is_kept_back_however_its_name_is_shortened(
+    server: str, tool: str, effect: Any
+) -> None:
+    settings = {effect: [f"mcp__{claude_name(server)}__{claude_name(tool)}"], "allow": [f"mcp__{claude_name(server)}"]}
+    renamed = json.loads(rename_claude_rules(json.dumps({"permissions": settings}), {server: server}))["permissions"]
+    found = [Permission(effect, server, claude_name(tool)), Permission("allow", server, "*")]
+
+    mode, lost = carried_mode(found, {server: server})
+    kept, plain = tool_of(server, tool), tool_of(server, "other")
+
+    assert lost == []
+    assert outcome(mode, kept, verb="call") == effect
+    assert outcome(mode, kept) == "deny" or effect == "ask"
+    assert outcome(mode, kept) == effect or f"mcp__toolcrib__{kept.name}" in renamed[effect]
+    assert outcome(mode, plain, verb="call") == "allow" or "__" in claude_name(server), "its rules may be another's"
+
+
+def test_what_no_rule_can_deny_is_not_allowed_with_the_rest_of_its_server() -> None:
+    denied, every = Permission("deny", "db", "wipe(all:*)"), Permission("allow", "db", "*")
+    look, other = Permission("allow", "db", "look"), Permission("allow", "x", "*")
+
+    mode, lost = carried_mode([denied, every, look, other], {"db": "db", "x": "x"})
+
+    assert mode["rules"] == {"allow": ["call_tool(name=db__look)", "call_tool(name=mcp__x)"]}
+    assert lost == [denied, every]
+    assert outcome(mode, tool_of("db", "wipe"), verb="call") == "ask"
+
+
+def test_a_server_that_is_added_behind_a_trusted_entry_is_asked_about_here() -> None:
+    found = [Permission("allow", "db", "*"), Permission("ask", "db", "drop")]
+    mode, _ = carried_mode(found, NAMES, trusts_entry=True)
+    decisions = {
+        (tool.name, verb): outcome(mode, tool, verb=verb)
+        for tool in (tool_of("db-cursor", "look"), tool_of("db-cursor", "drop"), tool_of("later", "look"))
+        for verb in ("", "call")
+    }
+
+    assert decisions == {
+        ("db-cursor__look", ""): "allow",
+        ("db-cursor__look", "call"): "allow",
+        ("db-cursor__drop", ""): "allow",  # the client has its own mode for it
+        ("db-cursor__drop", "call"): "ask",
+        ("later__look", ""): "ask",
+        ("later__look", "call"): "ask",
+    }
 
 
 def test_the_rules_of_claude_code_get_the_new_names_and_nothing_else_changes() -> None:

@@ -296,7 +296,7 @@ def test_without_the_guard_calls_run_unasked_unless_the_file_says_otherwise(tmp_
     plain = _write(tmp_path / "plain.yaml", "servers: {a: {command: x}}\n")
     said = _write(
         tmp_path / "said.yaml",
-        "guard: off\nmode: manual\nbuiltins: true\nuntrusted: {ask: true, trusted: [a]}\nlimits: {timeout: 5}\n",
+        "mode: manual\nbuiltins: true\nuntrusted: {ask: true, trusted: [a]}\nlimits: {timeout: 5}\n",
     )
 
     def facts(file: Path, **overrides: object) -> tuple[object, ...]:
@@ -311,9 +311,21 @@ def test_without_the_guard_calls_run_unasked_unless_the_file_says_otherwise(tmp_
 
     assert facts(plain) == facts(plain, guard="on") == (True, "cautious", True, True, 60.0)
     assert facts(plain, guard="off") == facts(plain, guard=False) == (False, "autonomous", False, False, 600.0)
-    assert facts(said) == (False, "manual", True, True, 5)
+    assert facts(said, guard="off") == (False, "manual", True, True, 5)
     with pytest.raises(ConfigError, match="guard"):
         load([plain], {"guard": "of"}, {}, cwd=tmp_path)
+
+
+def test_a_file_cannot_switch_the_guard_off(tmp_path: Path) -> None:
+    off = _write(tmp_path / ".config" / "toolcrib" / "config.yaml", "guard: off\n")
+    environ = {"HOME": str(tmp_path)}
+
+    found = load((), {}, environ, cwd=tmp_path)
+    as_option = load((), {"guard": "off"}, environ, cwd=tmp_path)
+
+    assert (found.policy.guard, found.policy.mode, found.policy.untrusted.ask) == (True, "cautious", True)
+    assert [(problem.source, problem.code) for problem in found.problems] == [(str(off), "notice")]
+    assert (as_option.policy.guard, as_option.policy.mode) == (False, "autonomous")
 
 
 def test_a_guarded_gateway_and_one_without_a_guard_share_no_daemon_whatever_else_is_said(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ EVERYTHING: Mapping[str, Any] = {
     },
     "profile": "mine",
     "profiles": {"mine": {"extends": "tiered", "names": {"seek": {"tool": "grep", "args": {"a": "b"}}}}},
-    "guard": "off",
+    "guard": "on",
     "mode": "careful",
     "modes": {"careful": {"read": "allow", "tools": {"t": "ask"}}},
     "rules": {"deny": ["t"]},

@@ -63,6 +63,8 @@ def test_a_call_through_a_meta_tool_asks_where_the_clients_prompt_was_not_about_
         ({"allow": ["call_tool(name=db__*)"], "ask": ["call_tool(name=db__drop)"]}, "ask"),
         ({"deny": ["call_tool(name=db__drop)"]}, "deny"),
         ({"allow": ["db__drop"]}, "allow"),
+        ({"allow": ["db__*"], "ask": ["call_tool(name=db__drop)"]}, "ask"),
+        ({"allow": ["db__*"], "deny": ["call_tool(name=db__drop)"]}, "deny"),
         ({"deny": ["kind:read"]}, "ask"),
     ],
 )
