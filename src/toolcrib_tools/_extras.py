@@ -12,7 +12,7 @@ from toolcrib.plugin import ToolFailure
 
 __all__ = ["lacks_library", "lacks_program", "optional"]
 
-Lacks = Callable[[Callable[[str], Any]], str]
+_Lacks = Callable[[Callable[[str], Any]], str]
 """`@tool(lacks=…)`"""
 
 
@@ -29,11 +29,11 @@ def optional(module: str, extra: str) -> Any:
         ) from error
 
 
-def lacks_library(module: str, extra: str) -> Lacks:
+def lacks_library(module: str, extra: str) -> _Lacks:
     """Return what tells that the library `module` is missing, by the extra of the package that installs it."""
     return lambda setting: "" if find_spec(module) is not None else f"the extra `{extra}`"
 
 
-def lacks_program(name: str) -> Lacks:
+def lacks_program(name: str) -> _Lacks:
     """Return what tells that the program `name` is missing."""
     return lambda setting: "" if shutil.which(name) is not None else f"the program {name}"
