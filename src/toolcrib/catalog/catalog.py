@@ -311,7 +311,7 @@ class Catalog(Mapping[str, Tool]):
         spellings: dict[str, tuple[str, ...]] = {}
         for tool in self.tools.values():
             whole = f"{tool.source}{tool.local_name}"  # the full name, before it was shortened
-            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases)
+            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases, *_declared_names(tool))
             for form in {naming.fold(form) for form in written} - {""}:
                 spellings[form] = (*spellings.get(form, ()), tool.name)
         return spellings
@@ -319,7 +319,14 @@ class Catalog(Mapping[str, Tool]):
 
 def _is_full_name(tool: Tool, name: str, folded: str) -> bool:
     whole = naming.fold(tool.source + tool.local_name)
-    return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases)
+    return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases, *_declared_names(tool))
+
+
+def _declared_names(tool: Tool) -> tuple[str, ...]:
+    """Return the shorter names under which clients and APIs declare the tool."""
+    if len(tool.name) <= naming.MAX_NAME:
+        return ()
+    return naming.declared(tool.name, tool.source, tool.local_name), naming.declared(tool.name, "", tool.name)
 
 
 _KEPT: Final = 32
