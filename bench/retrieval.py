@@ -37,7 +37,7 @@ from fastmcp.tools.base import Tool
 from indexes import Fts5Index, TantivyIndex
 
 from toolcrib.catalog.embedding import open_meanings
-from toolcrib.catalog.index import Entry, Index
+from toolcrib.catalog.index import Index, IndexEntry
 
 __all__ = ["build_fastmcp", "build_hybrid", "build_lexical"]
 
@@ -174,8 +174,8 @@ def _id(pair: dict[str, Any], side: str) -> str:
     return f"{pair['server']}__{pair[side]['name']}"
 
 
-def _entry(tool: dict[str, Any]) -> Entry:
-    return Entry(
+def _entry(tool: dict[str, Any]) -> IndexEntry:
+    return IndexEntry(
         name=tool["id"],
         leaf=tool["name"],
         source=tool["server"],

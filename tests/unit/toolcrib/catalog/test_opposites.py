@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.catalog.index import Entry, Index
+from toolcrib.catalog.index import Index, IndexEntry
 from toolcrib.catalog.ranking.opposites import actions_of_name, are_opposed, read_wanted
 from toolcrib.catalog.registry import Registry
 from toolcrib.core.tool import Annotations, Tool
@@ -16,7 +16,7 @@ PAIRS = Path(__file__).parents[4] / "bench" / "opposites.jsonl"
 def test_of_the_labelled_pairs_the_tool_comes_before_its_opposite() -> None:
     pairs = [json.loads(line) for line in PAIRS.read_text("utf-8").splitlines()]
     index = Index(
-        Entry(
+        IndexEntry(
             name=f"{pair['server']}__{pair[side]['name']}",
             leaf=pair[side]["name"],
             source=pair["server"],
