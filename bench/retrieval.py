@@ -2,12 +2,15 @@
 
 Rows of one run: our index by words, our index by words and meaning, SQLite's FTS5 and tantivy (`bench/indexes.py`), and
 FastMCP's BM25 search transform; then how often our index says that nothing fits: wrongly, of tools that it finds
-otherwise, and rightly, in small catalogs that lack every labelled tool of the query and whatever resembles one.
+otherwise, and rightly, in small catalogs that lack every labelled tool of the query and whatever resembles one. Last,
+how often it says so of queries of another kind (those of `metatool` and `apimix` asked of the tools of `livemcp` and
+`mcp_mid`, and the other way round, and `small_talk.txt` beside this file) and of the queries of the set itself; and of
+the pairs in `opposites.jsonl`, in how many the tool comes before the one that does the opposite.
 
 `build_lexical` and `build_hybrid` are the product's own index as such sets are scored: `(tools) -> search(query, k) ->
 ids`. The folder of the sets holds a `run.py` with `load(set)`, `score(build, tools, queries)` and `SETS`:
 
-    python bench/retrieval.py FOLDER [SET ...] [--only lexical,hybrid,fts5,tantivy,fastmcp,refusals]
+    python bench/retrieval.py FOLDER [SET ...] [--only lexical,hybrid,fts5,tantivy,fastmcp,refusals,foreign,opposites]
 
 The variable TOOLCRIB_EVAL can name the folder instead.
 
@@ -48,6 +51,9 @@ TRIALS = 25
 SOURCES = 10
 """Sources in each; where a set has none, tools four times as many."""
 MOST_TOOLS = 800
+APIS, SERVERS = ("metatool", "apimix"), ("livemcp", "mcp_mid")
+MOST_FOREIGN = 1_000
+"""Queries of other sets that are asked of one."""
 FOREIGN = 60
 """Queries asked of each that none of its tools is for."""
 
@@ -116,6 +122,56 @@ BUILDS: Mapping[str, Build] = {
     "fastmcp": build_fastmcp,
 }
 REFUSING = {"lexical": _by_words, "hybrid": _by_meaning}
+
+
+OTHER_KIND = {"livemcp": APIS, "mcp_mid": APIS, "metatool": SERVERS, "apimix": SERVERS}
+"""Sets of which the queries are foreign to a set's tools."""
+SMALL_TALK = Path(__file__).with_name("small_talk.txt")
+
+
+def foreign(
+    build: Callable[[Sequence[dict[str, Any]]], Found],
+    tools: Sequence[dict[str, Any]],
+    asked: Sequence[dict[str, Any]],
+    others: Sequence[str],
+) -> dict[str, float]:
+    """Return how often nothing is said to fit: of a set's own queries, of foreign ones, and of small talk."""
+    search = build(tools)
+
+    def refused(queries: Sequence[str]) -> float:
+        return sum(not search(query, 5, False) for query in queries) / max(1, len(queries))
+
+    own = [query["query"] for query in asked]
+    return {"wrong": refused(own), "foreign": refused(others), "small_talk": refused(_small_talk())}
+
+
+def _small_talk() -> list[str]:
+    return SMALL_TALK.read_text("utf-8").splitlines()
+
+
+PAIRS = Path(__file__).with_name("opposites.jsonl")
+
+
+def opposites(build: Build) -> dict[str, Any]:
+    """Return in how many of the pairs the tool stands before its opposite, in one catalog of all of them."""
+    pairs = [json.loads(line) for line in PAIRS.read_text("utf-8").splitlines()]
+    empty = {"server_name": "", "server_desc": "", "input_schema": {"type": "object", "properties": {}}}
+    tools = {
+        _id(pair, side): {**empty, **pair[side], "id": _id(pair, side), "server": pair["server"]}
+        for pair in pairs
+        for side in ("right", "wrong")
+    }
+    search, missed = build(list(tools.values())), list[str]()
+    for pair in pairs:
+        found = search(pair["query"], 10)
+        before = [name for name in found if name in (_id(pair, "right"), _id(pair, "wrong"))]
+        if before[:1] != [_id(pair, "right")]:
+            missed.append(pair["query"])
+    return {"n": len(pairs), "right": len(pairs) - len(missed), "missed": missed}
+
+
+def _id(pair: dict[str, Any], side: str) -> str:
+    return f"{pair['server']}__{pair[side]['name']}"
 
 
 def _entry(tool: dict[str, Any]) -> IndexEntry:
@@ -188,7 +244,7 @@ def _scorer(folder: Path) -> ModuleType:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", help="the folder of the sets, unless TOOLCRIB_EVAL names it; then sets")
-    parser.add_argument("--only", default="lexical,hybrid,fts5,tantivy,fastmcp,refusals")
+    parser.add_argument("--only", default="lexical,hybrid,fts5,tantivy,fastmcp,refusals,foreign,opposites")
     said = parser.parse_args()
     said.what = [*filter(None, [os.environ.get("TOOLCRIB_EVAL")]), *said.what]
     if not said.what:
@@ -209,7 +265,19 @@ def main() -> None:
             rows.append({"set": name, "by": kind} | scorer.score(BUILDS[kind], tools, asked))
             if "refusals" in only and kind in REFUSING:
                 said_no.append({"set": name, "by": kind} | refusals(REFUSING[kind], tools, asked))
-    print(json.dumps({"bench": "retrieval", "rows": rows, "refusals": said_no}))
+    unlike: list[dict[str, Any]] = []
+    chance = random.Random(7)
+    for name in (name for name in OTHER_KIND if name in names and "foreign" in only):
+        tools, asked = scorer.load(name)
+        others = [query["query"] for other in OTHER_KIND[name] for query in scorer.load(other)[1]]
+        others = chance.sample(others, min(MOST_FOREIGN, len(others)))
+        unlike += [
+            {"set": name, "by": kind} | foreign(build, tools, asked, others)
+            for kind, build in REFUSING.items()
+            if kind in only
+        ]
+    pairs = {kind: opposites(BUILDS[kind]) for kind in BUILDS if kind in only and "opposites" in only}
+    print(json.dumps({"bench": "retrieval", "rows": rows, "refusals": said_no, "foreign": unlike, "opposites": pairs}))
     titles = ("queries", "tools", "hit@1", "rec@5", "ndcg@10", "p50 ms", "build s")
     print(f"\n{'set':12}{'by':9}" + "".join(f"{title:>9}" for title in titles))
     for row in rows:
@@ -221,6 +289,15 @@ def main() -> None:
         print(
             f"{row['set']:12}{row['by']:9}nothing fits: {row['false']:.3f} of {row['n']:,} that it finds,"
             f" {row['true']:.3f} of {row['n_foreign']:,} foreign queries"
+        )
+    for row in unlike:
+        print(
+            f"{row['set']:12}{row['by']:9}nothing fits: {row['wrong']:.3f} of its own queries (goal .02),"
+            f" {row['foreign']:.3f} of foreign ones (goal .50), {row['small_talk']:.3f} of small talk"
+        )
+    for kind, counted in pairs.items():
+        print(
+            f"{'opposites':12}{kind:9}{counted['right']} of {counted['n']} tools before the one that does the opposite"
         )
 
 

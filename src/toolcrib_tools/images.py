@@ -9,6 +9,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
 
+from ._extras import lacks_library
 from ._pictures import LONGEST_FILE, drawing_of, read_picture
 from ._workspace.place import file_at, workspace_of
 
@@ -21,6 +22,7 @@ _Region = Annotated[list[Annotated[int, Field(ge=0, le=1_000_000)]], Field(min_l
 
 
 @tool(
+    lacks=lacks_library("PIL", "images"),
     op="x.image.view",
     category="files",
     kind="read",

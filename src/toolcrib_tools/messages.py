@@ -10,7 +10,7 @@ The model knows channels by their names. Their addresses are secrets: they are i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Final, Literal, cast
@@ -20,7 +20,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from ._extras import optional
+from ._extras import lacks_library, optional
 
 __all__ = ["send_message"]
 
@@ -32,7 +32,15 @@ _HOW_TO: Final = (
 )
 
 
+def _lacks_channel(setting: Callable[[str], Any]) -> str:
+    """Return what sending needs and is not there: a channel, or the library that reaches it."""
+    config = setting("messaging")
+    channels = cast("Mapping[str, Any]", config).get("channels") if isinstance(config, Mapping) else None
+    return lacks_library("apprise", "messaging")(setting) if channels else f"the setting {_SETTING}.channels"
+
+
 @tool(
+    lacks=_lacks_channel,
     op="x.message.send",
     category="messaging",
     kind="write",

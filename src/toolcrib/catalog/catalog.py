@@ -7,17 +7,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar, overload
 
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
-from ..core.tool import Tool
+from ..core.tool import EVERY_SESSION, Kind, Tool
 from ..core.versions import pin_of_session
 from . import names as naming
 from .index import Hit, IndexEntry
 
 __all__ = [
+    "OUR_SOURCES",
     "About",
     "Catalog",
     "PinnedCatalogs",
@@ -31,11 +33,19 @@ __all__ = [
 
 T = TypeVar("T")
 
+OUR_SOURCES = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources", "toolcrib"})
+"""The sources of the tools that come with Toolcrib or arrive by entry point."""
+
 _MODULUS = 1 << 256
 _WEAK = 20
 """Tools that come nearest, from which the categories of a query that nothing fits are taken."""
 _DEPRECATED = 0.5
 """Factor on the score of a deprecated tool: it comes after equally good matches."""
+_OURS = 0.9
+"""Factor on the score of a tool that comes with Toolcrib, where the user has some: it comes after equally good ones."""
+_TIED = 5
+"""Tools beyond those that are asked for, among which a tie at the end may be settled."""
+_KINDS: tuple[Kind, ...] = ("read", "write", "destructive")
 _LONGEST = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
 
@@ -203,18 +213,28 @@ class Catalog(Mapping[str, Tool]):
         """Return the tools that match `query`, best first; empty without a match.
 
         `allowed` selects the names that may be listed; `boost` gives a factor by name, limited to a half and two;
-        `weak` also returns matches that are too weak for an answer.
+        `weak` also returns matches that are too weak for an answer. Of tools that fit alike, the user's come before
+        ours, and of those with one score, the one that does least harm and then the one listed first.
         """
 
         def visible(name: str) -> bool:
             return name in self.tools and (allowed is None or allowed(name))
 
-        deprecated = self._deprecated
+        factors = self._factors
 
         def moved(name: str) -> float:
-            return (boost(name) if boost is not None else 1.0) * (_DEPRECATED if name in deprecated else 1.0)
+            return (boost(name) if boost is not None else 1.0) * factors.get(name, 1.0)
 
-        return self._searcher.search(query, k, allowed=visible, boost=moved if deprecated else boost, weak=weak)
+        found = self._searcher.search(query, k + _TIED, allowed=visible, boost=moved if factors else boost, weak=weak)
+        runs = ([*run] for _, run in groupby(found, key=lambda hit: (hit.exact, hit.score)))
+        return [hit for run in runs for hit in (run if len(run) == 1 else sorted(run, key=self._tie))][: max(k, 0)]
+
+    def _tie(self, hit: Hit) -> tuple[int, int]:
+        return _KINDS.index(self.tools[hit.name].kind), self._places[hit.name]
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {name: place for place, name in enumerate(self.tools)}
 
     def nearest_categories(
         self, query: str, n: int = 5, *, allowed: Callable[[str], bool] | None = None
@@ -238,8 +258,17 @@ class Catalog(Mapping[str, Tool]):
         return categories_of(self.tools.values())
 
     @cached_property
-    def _deprecated(self) -> frozenset[str]:
-        return frozenset(name for name, tool in self.tools.items() if tool.deprecated)
+    def _factors(self) -> Mapping[str, float]:
+        """Factors on the scores of tools that come after others of equal fit."""
+        has_users = any(tool.source not in OUR_SOURCES for tool in self.tools.values())
+        found: dict[str, float] = {}
+        for name, tool in self.tools.items():
+            factor = (_DEPRECATED if tool.deprecated else 1.0) * (
+                _OURS if has_users and tool.source in OUR_SOURCES else 1.0
+            )
+            if factor != 1.0:
+                found[name] = factor
+        return found
 
     @cached_property
     def words(self) -> tuple[tuple[str, str], ...]:
@@ -249,7 +278,7 @@ class Catalog(Mapping[str, Tool]):
     @cached_property
     def has_conditions(self) -> bool:
         """Whether some tool is made for certain kinds of session only, or needs what not every session has."""
-        return any(tool.availability.contexts or tool.availability.needs for tool in self.tools.values())
+        return any(tool.availability != EVERY_SESSION for tool in self.tools.values())
 
     @cached_property
     def has_skills(self) -> bool:
@@ -282,7 +311,7 @@ class Catalog(Mapping[str, Tool]):
         spellings: dict[str, tuple[str, ...]] = {}
         for tool in self.tools.values():
             whole = f"{tool.source}{tool.local_name}"  # the full name, before it was shortened
-            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases)
+            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases, *_declared_names(tool))
             for form in {naming.fold(form) for form in written} - {""}:
                 spellings[form] = (*spellings.get(form, ()), tool.name)
         return spellings
@@ -290,7 +319,14 @@ class Catalog(Mapping[str, Tool]):
 
 def _is_full_name(tool: Tool, name: str, folded: str) -> bool:
     whole = naming.fold(tool.source + tool.local_name)
-    return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases)
+    return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases, *_declared_names(tool))
+
+
+def _declared_names(tool: Tool) -> tuple[str, ...]:
+    """Return the shorter names under which clients and APIs declare the tool."""
+    if len(tool.name) <= naming.MAX_NAME:
+        return ()
+    return naming.declared(tool.name, tool.source, tool.local_name), naming.declared(tool.name, "", tool.name)
 
 
 _KEPT: Final = 32

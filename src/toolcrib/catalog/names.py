@@ -1,7 +1,8 @@
 """Names that every model API and client accepts, made so that the same tool always gets the same one.
 
 The floor of all of them is `^[A-Za-z_][A-Za-z0-9_-]{0,63}$` with the client's own prefix included
-(`mcp__toolcrib__` and the like), so ours stay within 40 characters.
+(`mcp__toolcrib__` and the like), so a declared tool has at most 40 characters. Only a declaration is shortened: the
+catalog, the arguments of meta-tools, the command line and the log have the whole name, and calls may use either.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["MAX_NAME", "SEPARATOR", "fold", "nearest", "portable", "qualify", "shortened"]
+__all__ = ["MAX_NAME", "MAX_WHOLE", "SEPARATOR", "declared", "fold", "nearest", "portable", "qualify", "shortened"]
 
 MAX_NAME: Final = 40
+"""Characters of the name of a declared tool, where the client puts its prefix before it."""
+MAX_WHOLE: Final = 128
+"""Characters of a name in MCP."""
 SEPARATOR: Final = "__"
 _DIGEST: Final = 8
 _LOOKED_AT: Final = 2000
@@ -44,20 +48,22 @@ def portable(name: str) -> str:
 
 
 def qualify(source: str, local: str, *, separator: str = SEPARATOR, prefix: bool = True) -> str:
-    """Return the catalog's name of the tool `local` of `source`.
-
-    A name that is too long keeps its readable part and ends in 8 hex digits of a hash of both.
-    """
-    return shortened(f"{source}{separator}{local}" if prefix else local, source, local)
+    """Return the catalog's name of the tool `local` of `source`: whole, up to the length that MCP allows."""
+    return shortened(f"{source}{separator}{local}" if prefix else local, source, local, MAX_WHOLE)
 
 
-def shortened(name: str, source: str, local: str) -> str:
+def declared(name: str, source: str, local: str) -> str:
+    """Return the name under which a client declares the tool `local` of `source`, which the catalog calls `name`."""
+    return name if len(name) <= MAX_NAME else shortened(name, source, local)
+
+
+def shortened(name: str, source: str, local: str, most: int = MAX_NAME) -> str:
     """Return `name` made portable and short: the readable part, and 8 hex digits of a hash of source and name."""
     name = portable(name)
-    if len(name) <= MAX_NAME:
+    if len(name) <= most:
         return name
     digest = hashlib.sha256(f"{source}\0{local}".encode()).hexdigest()[:_DIGEST]
-    return f"{name[: MAX_NAME - _DIGEST - 1].rstrip('_-')}_{digest}"
+    return f"{name[: most - _DIGEST - 1].rstrip('_-')}_{digest}"
 
 
 def fold(name: str) -> str:

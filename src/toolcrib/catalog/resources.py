@@ -189,7 +189,8 @@ class FeatureRegistry:
             names: dict[str, str] = {}
             for entry in layer.features.prompts:
                 local = str(entry["name"])
-                name = naming.qualify(source, local, prefix=True) if layer.prefix else local
+                name = naming.qualify(source, local) if layer.prefix else local
+                name = naming.declared(name, source, local) if layer.prefix else name
                 if name in self._prompts:
                     problems.append(_taken(source, local, name, self._prompts[name]))
                     continue

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
-from ..catalog.names import MAX_NAME, portable, qualify
+from ..catalog.names import MAX_NAME, declared, portable, qualify
 from ..core.document_tree import Node
 from ..core.permission import Effect
 from ..core.tool import Kind
@@ -468,7 +468,11 @@ def _longest_first(servers: Iterable[str]) -> list[str]:
 
 def _declared(ours: str, tool: str) -> str:
     """Return the name under which we declare a tool; a pattern stays one, and so do brackets."""
-    return f"{portable(ours)}__{tool}" if any(sign in tool for sign in "*?(") else qualify(ours, tool)
+    return (
+        f"{portable(ours)}__{tool}"
+        if any(sign in tool for sign in "*?(")
+        else declared(qualify(ours, tool), ours, tool)
+    )
 
 
 def _claude_name(name: str) -> str:

@@ -234,6 +234,8 @@ class Availability:
     """Kinds of session that have this tool; empty is all of them."""
     needs: tuple[str, ...] = ()
     """Conditions that a session must meet, else the tool is out of scope there: `workspace`."""
+    missing: str = ""
+    """What this machine or configuration lacks for the tool to run, as its description tells; empty where it can."""
 
 
 EVERY_SESSION: Final = Availability()

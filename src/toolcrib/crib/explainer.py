@@ -53,6 +53,7 @@ _BY_CODE: Final[Mapping[str, Stop]] = {
     "quarantined": "pin",
     "definition_changed": "pin",
     "not_in_scope": "scope",
+    "unavailable": "need",
     "disabled": "disabled",
     "not_loaded": "profile",
     "denied": "profile",

@@ -16,7 +16,7 @@ from ..catalog.ranking.terms import terms
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..plugin import load_entry_points
-from ..sources.python import PythonSource, categories_of
+from ..sources.python import PythonSource, Setting, categories_of
 from .tools import ToolRegistry
 
 __all__ = ["GUESTS", "covered_categories", "follow_servers", "load_guests"]
@@ -32,9 +32,12 @@ _ENOUGH: Final = 2
 """Tools of the same names that make a server one for the same work; half of its tools are enough, too."""
 
 
-def load_guests(chosen: bool | tuple[str, ...]) -> PythonSource:
-    """Load the tools that installed packages bring, of the chosen categories; an unknown category is a problem."""
-    source = PythonSource(GUESTS)
+def load_guests(chosen: bool | tuple[str, ...], setting: Setting) -> PythonSource:
+    """Load the tools that installed packages bring, of the chosen categories; an unknown category is a problem.
+
+    `setting` gives the operator's settings for tools by the name of their section.
+    """
+    source = PythonSource(GUESTS, setting)
     guests, problems = load_entry_points()
     categories = None if isinstance(chosen, bool) else frozenset(chosen)
     known = set[str]()

@@ -220,7 +220,7 @@ class Toolcrib:
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
         if builtins := settings.sources.builtins:
             parts.inventory.ranking.registry.declare(GUESTS, prefix=False, yields=True)
-            guests = load_guests(builtins)
+            guests = load_guests(builtins, settings.tools.get)
             await tools.mount_source(guests, prefix=False, trusted=True)
             if builtins is not True:
                 follow_servers(guests, tools)

@@ -129,7 +129,7 @@ class ToolRegistry:
         self._folders = folders
         self._calls = calls
         self._views = views
-        self.functions = PythonSource(FUNCTIONS)
+        self.functions = PythonSource(FUNCTIONS, settings.tools.get)
         """The source of everything that `add` gets."""
         self._instance_functions: dict[str, PythonSource] = {}
         self._switches = Switches(inventory.disabled, find=self.find, tools=self._all, changed=intake.announce)
@@ -235,7 +235,7 @@ class ToolRegistry:
         """
         functions = self._instance_functions.get(instance)
         if functions is None:
-            functions = PythonSource(f"{FUNCTIONS}@{instance}")
+            functions = PythonSource(f"{FUNCTIONS}@{instance}", self._settings.tools.get)
             overlay = self._overlays.setdefault(instance, Overlay(self._registry))
             self._instance_functions[instance] = self._sources[functions.name] = functions
             await functions.open(lambda listing: overlay.put(functions.name, listing.tools))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from ..catalog import names as naming
 from ..catalog.catalog import Catalog, PinnedCatalogs
 from ..catalog.skill_groups import SkillGroups
 from ..core.context import Context
@@ -211,6 +212,7 @@ class Views:
         if view is None:
             scene = self._scene(catalog, state)
             view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
+            view = replace(view, tools=tuple(map(_declared, view.tools)))
             of_servers = ""
             if state.audience.is_client and not profiles.strategy_of(scene.profile).tells_sources:
                 of_servers = server_instructions(scene, view)
@@ -226,6 +228,11 @@ class Views:
             self._labels.clear()
             self._views.clear()
             self._bytes.clear()
+
+
+def _declared(tool: Tool) -> Tool:
+    """Return a shown tool under the name by which a client declares it."""
+    return tool.renamed(naming.declared(tool.name, tool.source, tool.local_name))
 
 
 def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:

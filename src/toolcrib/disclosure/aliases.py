@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import Any, Final, TypeGuard, cast
 
 from ..catalog import names as naming
-from ..catalog.catalog import Catalog
+from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..core.json import dumps
 from ..core.schema.nodes import as_node, properties_of, resolve
 from ..core.tool import Kind, Tool
 from ..errors import ToolFailure
-from .ops import OUR_SOURCES, OpMap
+from .ops import OpMap
 
 __all__ = ["Labels", "Rename"]
 
@@ -346,13 +346,14 @@ class Labels:
         for tool in tools.values() if self._mcp_names else ():
             if tool.origin != "mcp" or tool.name == tool.local_name:  # of a single server, whose names stay its own
                 continue
-            label = naming.shortened(
-                self._mcp_names.format(server=tool.source, tool=tool.local_name), tool.source, tool.local_name
-            )
+            whole = self._mcp_names.format(server=tool.source, tool=tool.local_name)
+            label = naming.shortened(whole, tool.source, tool.local_name, naming.MAX_WHOLE)
             if label not in tools:
                 labels.setdefault(label, Rename(tool=tool.name))
-        for label, rename in [*labels.items()]:  # the API's spelling of a name resolves to the same tool
-            labels.setdefault(naming.shortened(label, "", label), rename)
+        for label, rename in [*labels.items()]:  # the spellings of a declaration resolve to the same tool
+            tool = tools[rename.tool]
+            for short in (naming.shortened(label, "", label), naming.declared(label, tool.source, tool.local_name)):
+                labels.setdefault(short, rename)
         return labels
 
     def _there(self, name: str, label: Rename) -> Rename | None:

@@ -22,6 +22,7 @@ from ..core.permission import Effect
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
+from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
 from ..results.excerpts import PLAIN_FIT, Fit
 from ..sources.source import MountedSource, MountedSources
@@ -42,6 +43,7 @@ __all__ = [
     "as_object",
     "estimate_tokens",
     "report_outage",
+    "unable",
     "with_absent",
 ]
 
@@ -154,8 +156,16 @@ class VisibleCatalog:
         """Yield those of `offered` that a list of all tools declares."""
         return self.offered() if self.aids else (tool for tool in self.offered() if tool.source != RESOURCES)
 
+    def mentioned(self) -> Iterator[Tool]:
+        """Yield `offered`, and the tools that cannot run here: help and listings of seeds keep their names."""
+        return filter(self.is_mentioned, self.tools())
+
     def is_offered(self, tool: Tool) -> bool:
-        """Whether a tool in scope is on, and can be called under the name that it is shown by."""
+        """Whether a tool in scope is on, can run, and can be called under the name that it is shown by."""
+        return not tool.availability.missing and self.is_mentioned(tool)
+
+    def is_mentioned(self, tool: Tool) -> bool:
+        """Whether a tool in scope is on, and its name is shown as a tool's."""
         return not self.session.is_disabled(tool.name) and self.is_tool(tool)
 
     def is_tool(self, tool: Tool) -> bool:
@@ -302,6 +312,13 @@ def with_absent(scene: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str,
 def report_outage(state: SourceState) -> str:
     """Return the outage of a source with its remedy, as one line."""
     return " ".join(f"{state.outage.rstrip('.')}. {state.hint}".split())
+
+
+def unable(name: str, tool: Tool) -> ToolFailure:
+    """Return the failure of a call of a tool that cannot run here."""
+    needs = tool.availability.missing
+    message = f"{name} needs {needs}, which is not there"
+    return ToolFailure("unavailable", message, hint="the operator can provide it", details={"needs": needs})
 
 
 def answer(value: Any) -> ToolResult:

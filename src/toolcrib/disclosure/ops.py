@@ -18,16 +18,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from ..catalog.catalog import OUR_SOURCES
 from ..catalog.names import SEPARATOR, fold, portable
 from ..core.tool import Tool
 
-__all__ = ["GROUPS", "OUR_SOURCES", "LostOp", "OpMap", "group_of", "parts_of"]
+__all__ = ["GROUPS", "LostOp", "OpMap", "group_of", "parts_of"]
 
 GROUPS: Final = ("onto", "util", "cal", "x")
 """The groups of seed 001, in its order; a source may name others, which follow."""
-
-OUR_SOURCES: Final = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources", "toolcrib"})
-"""The sources of the tools that come with Toolcrib or arrive by entry point."""
 
 _PATTERN: Final = re.compile(r"(list|search|get|create|update|delete)_(onto_)?([a-z0-9_]+?)(?:_details)?")
 _ELSEWHERE: Final = ("mcp", "openapi", "rest", "skill")

@@ -33,6 +33,7 @@ from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResu
 from pydantic_ai.toolsets import ToolsetTool
 
 from ..catalog.index import Index, IndexEntry
+from ..catalog.names import declared
 from ..core.json import canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -198,7 +199,8 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
     def _ranked(self, query: str, limit: int) -> list[str]:
         scene = self.session.scene
         hits = scene.catalog.search(query, limit, allowed=scene.admitted, boost=scene.boost)
-        return [scene.labels.name(scene.catalog.tools[hit.name]) for hit in hits]
+        found = (scene.catalog.tools[hit.name] for hit in hits)
+        return [declared(scene.labels.name(tool), tool.source, tool.local_name) for tool in found]
 
     def _found(
         self, ctx: RunContext[AgentDepsT], queries: Sequence[str], tools: Sequence[ToolDefinition], limit: int

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
+from .._extras import lacks_program
 from .repository import Repository, checked_name, repository_at
 
 __all__ = ["git_branch", "git_commit", "git_merge", "git_stage", "git_stash", "merge", "stage"]
@@ -19,6 +20,7 @@ _NAMED: Final = 5
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.stage",
     category="git",
     kind="write",
@@ -90,6 +92,7 @@ async def _staged(repository: Repository) -> list[str]:
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.commit",
     category="git",
     kind="write",
@@ -149,6 +152,7 @@ def _is_trailers(text: str) -> bool:
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.stash",
     category="git",
     kind="destructive",
@@ -213,6 +217,7 @@ async def _bring_back(repository: Repository, action: str, name: str, environmen
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.branch",
     category="git",
     kind="write",
@@ -287,6 +292,7 @@ async def _switch(repository: Repository, name: str) -> None:
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.merge",
     category="git",
     kind="write",

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Reach, ToolFailure, harmless_git, tool
 
+from .._extras import lacks_program
 from .._workspace.place import workspace_of
 from .commits import merge
 from .repository import GitOutput, Program, Repository, checked_name, repository_at, run
@@ -307,6 +308,7 @@ _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.push",
     category="git",
     kind="destructive",
@@ -345,6 +347,7 @@ async def git_push(
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.pull",
     category="git",
     kind="destructive",
@@ -393,7 +396,16 @@ async def _rebase(repository: Repository, commit: str) -> None:
     raise ToolFailure("tool_error", f"git rebase failed: {done.message}")
 
 
+def _lacks_hub(setting: Callable[[str], Any]) -> str:
+    """Return what a pull request needs and is not there: git, gh, or a token for some server."""
+    missing = next(filter(None, (lacks_program(name)(setting) for name in ("git", "gh"))), "")
+    config = setting("git")
+    tokens = cast("Mapping[str, Any]", config).get("tokens") if isinstance(config, Mapping) else None
+    return missing or ("" if tokens else "the setting tools.git.tokens")
+
+
 @tool(
+    lacks=_lacks_hub,
     op="x.git.pull_request.create",
     category="git",
     kind="destructive",

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, tool
 
+from .._extras import lacks_program
 from .._workspace.place import workspace_of
 from .repository import Repository, repository_at
 
@@ -18,6 +19,7 @@ _FORMAT: Final = "%h %ad %an: %s%d"
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.status",
     category="git",
     kind="read",
@@ -78,6 +80,7 @@ async def _recent(repository: Repository) -> str:
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.diff",
     category="git",
     kind="read",
@@ -118,6 +121,7 @@ async def git_diff(
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.log",
     category="git",
     kind="read",
@@ -157,6 +161,7 @@ async def git_log(
 
 
 @tool(
+    lacks=lacks_program("git"),
     op="x.git.changed_files",
     category="git",
     kind="read",

@@ -19,7 +19,7 @@ from .._pictures import Picture, read_picture
 from .._workspace.place import workspace_of
 from ..shell.processes import MOST_SECONDS, CommandResult, OutputBuffer, notes_of, plain
 from .inside import VARIABLES
-from .kernels import Event, Kernel, Notebook, notebooks_of
+from .kernels import Event, Kernel, Notebook, lacks_kernels, notebooks_of
 
 __all__ = ["Cell", "Output", "notebook_execute"]
 
@@ -156,6 +156,7 @@ _LONGEST: Final = 200_000
 
 
 @tool(
+    lacks=lacks_kernels,
     op="x.notebook.execute",
     category="notebook",
     kind="destructive",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -17,6 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
+from .._extras import lacks_library
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, plain, sandbox_of, status_of
 
@@ -30,6 +31,7 @@ __all__ = [
     "NotebookRegistry",
     "command_of",
     "interpreter_of",
+    "lacks_kernels",
     "notebooks_of",
 ]
 
@@ -47,6 +49,13 @@ class Interpreter:
     program: Path
     readable: tuple[Path, ...]
     """Folders of its installation."""
+
+
+def lacks_kernels(setting: Callable[[str], Any]) -> str:
+    """Return what notebooks need and is not there: the library, or a Python that has it."""
+    config = setting("notebook")
+    named = cast("Mapping[str, Any]", config).get("python") if isinstance(config, Mapping) else None
+    return "" if named is not None else lacks_library(_LIBRARY, "notebook")(setting)
 
 
 def interpreter_of(ctx: Context) -> Interpreter:

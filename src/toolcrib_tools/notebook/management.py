@@ -14,7 +14,7 @@ from toolcrib.plugin import Command, Context, Finished, ToolFailure, tool
 from .._workspace.place import workspace_of
 from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, status_of
 from .cells import Cell
-from .kernels import NEEDED, Interpreter, Notebook, command_of, interpreter_of, notebooks_of
+from .kernels import NEEDED, Interpreter, Notebook, command_of, interpreter_of, lacks_kernels, notebooks_of
 
 __all__ = [
     "Backends",
@@ -82,6 +82,7 @@ class Backends(TypedDict):
 
 
 @tool(
+    lacks=lacks_kernels,
     op="x.notebook.create",
     category="notebook",
     kind="write",
@@ -115,6 +116,7 @@ async def notebook_create(
 
 
 @tool(
+    lacks=lacks_kernels,
     op="x.notebook.variables",
     category="notebook",
     kind="read",
@@ -152,6 +154,7 @@ async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
 
 
 @tool(
+    lacks=lacks_kernels,
     op="x.notebook.reset",
     category="notebook",
     kind="write",
@@ -177,6 +180,7 @@ async def notebook_reset(ctx: Context, notebook: str = "") -> str:
 
 
 @tool(
+    lacks=lacks_kernels,
     op="x.notebook.list",
     category="notebook",
     kind="read",
@@ -204,6 +208,7 @@ async def notebook_list(ctx: Context) -> list[NotebookInfo]:
 
 
 @tool(
+    lacks=lacks_kernels,
     op="x.notebook.backends",
     category="notebook",
     kind="read",

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from toolcrib.plugin import SESSIONS, Command, Context, Reach, ToolFailure, Workspace, tool
 
-from .._extras import optional
+from .._extras import lacks_library, optional
 from ..git.repository import repository_at
 from ..shell.processes import command_of, run, seconds_of
 
@@ -42,6 +42,7 @@ _MIB: Final = 1 << 20
 
 
 @tool(
+    lacks=lacks_library("psutil", "system"),
     op="x.system.monitor",
     category="system",
     kind="read",

@@ -149,7 +149,15 @@ _SERVICES: Final = (
 _OTHER_SETTINGS: Final = ("brave_url", "tavily_url")
 
 
+def _lacks_service(setting: Callable[[str], Any]) -> str:
+    """Return the setting without which no search service is configured; a broken one is reported by the call."""
+    web = setting("web")
+    config = cast("Mapping[str, Any]", web).get("search") if isinstance(web, Mapping) else None
+    return "" if config else f"the setting tools.web.search ({', '.join(one.setting for one in _SERVICES)})"
+
+
 @tool(
+    lacks=_lacks_service,
     op="util.web.search",
     category="web",
     kind="read",

@@ -111,7 +111,7 @@ async def test_a_channel_that_is_not_there_names_those_that_are() -> None:
 @pytest.mark.parametrize(
     ("tools", "message"),
     [
-        ({}, "no channel is configured"),
+        ({}, "send_message needs the setting tools.messaging.channels,"),
         ({"messaging": {"channels": ["json://x"]}}, "the setting tools.messaging.channels is not a mapping"),
         (channels(team=7), "the setting tools.messaging.channels.team is not an address"),
         (channels(team=[]), "the setting tools.messaging.channels.team is not an address"),
@@ -150,7 +150,7 @@ async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.Mon
     async with online(messages, tools=channels(team="json://{host}/a")) as at:
         refused = await at.refused("send_message", content="x")
 
-    assert refused.hint == "the operator can install the extra `messaging`"
+    assert (refused.code, refused.details) == ("unavailable", {"needs": "the extra `messaging`"})
 
 
 async def test_what_the_configuration_says_of_channels_and_services_is_masked_wherever_it_turns_up(

@@ -120,12 +120,8 @@ async def test_without_a_service_the_settings_are_named() -> None:
     async with online(web) as at:
         refused = await at.refused("web_search", query="harbour fees")
 
-    assert (refused.code, refused.message) == (
-        "unavailable",
-        "no search service is configured, so that the web cannot be searched",
-    )
-    for setting in ("brave_key", "tavily_key", "searxng_url"):
-        assert setting in refused.hint
+    needs = "the setting tools.web.search (brave_key, tavily_key, searxng_url)"
+    assert (refused.code, refused.details) == ("unavailable", {"needs": needs})
 
 
 @pytest.mark.parametrize(

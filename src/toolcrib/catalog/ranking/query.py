@@ -32,6 +32,7 @@ from heapq import nlargest
 from itertools import pairwise
 from types import MappingProxyType
 
+from .opposites import Actions, read_wanted
 from .terms import MAX_WORDS, is_asking, normal, read_lines, squash, stem, terms_of_word, words
 
 __all__ = ["Alikes", "Plan", "plan", "relatives", "saves_file"]
@@ -102,6 +103,10 @@ _NUMBER_WEIGHT = 0.1
 _NAME_WEIGHT = 0.7
 _KIND_WEIGHT = 0.5
 _RELATIVE_WEIGHT = 0.25
+_REVERSED = 0.5
+"""Factor on the weight of an action that the query wants reversed."""
+_OPPOSITE = 0.4
+"""Weight of a word for the opposite of an action that the query wants reversed."""
 _MOST_TERMS = 64
 _MOST_CLAUSES = 8
 _MOSTLY = 0.7
@@ -137,11 +142,13 @@ class Plan:
     weights: dict[str, float]
     """The terms of the query; repeats count by their square root."""
     related: dict[str, float]
-    """Synonyms and related terms that do not occur in the query itself."""
+    """Synonyms and related terms that do not occur in the query itself; opposites of what it wants reversed."""
     neighbours: tuple[tuple[str, str], ...]
     """Terms that stand side by side."""
     clauses: tuple[dict[str, float], ...]
     """The terms of each clause with their related terms, when there are several clauses."""
+    actions: Actions
+    """The actions that the query wants."""
 
 
 def plan(query: str) -> Plan:
@@ -149,7 +156,8 @@ def plan(query: str) -> Plan:
     text = normal(query)
     clauses = [clause for clause in _clauses(text) if clause]
     sequence = [pair for clause in clauses for pair in clause]
-    weights = _totals(sequence)
+    wanted = read_wanted(text)
+    weights = _totals([(term, weight * (_REVERSED if term in wanted.reversed else 1.0)) for term, weight in sequence])
     for pattern, kind in _KINDS:
         if weights and kind not in weights and pattern.search(text):
             weights[kind] = _KIND_WEIGHT
@@ -163,9 +171,10 @@ def plan(query: str) -> Plan:
         whole=squash(text),
         mentioned=tuple(dict.fromkeys(squash(word) for word in _IDENTIFIER.findall(text)))[:_MOST_CLAUSES],
         weights=weights,
-        related=_related(weights),
+        related=_related(weights) | {term: _OPPOSITE for term in wanted.instead if term not in weights},
         neighbours=tuple(dict.fromkeys(neighbours)),
         clauses=tuple(_related(clause) | clause for clause in several) if len(several) > 1 else (),
+        actions=wanted.actions,
     )
 
 

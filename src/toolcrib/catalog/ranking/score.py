@@ -9,7 +9,10 @@ candidates too, and each score is mixed with the nearness.
 Last the best are put in order one by one: a tool with the name of one that is already there steps back a little, and
 in a long request, which may want several tools, so does one that only repeats the words of those before it.
 
-Sums are whole numbers, so that no order of adding shows in a score. Ties go to the name that sorts first.
+A tool whose name promises the opposite of what the query wants done (`opposites.py`) has half its score.
+
+Sums are whole numbers, so that no order of adding shows in a score. Ties go to the name that sorts first, so that an
+index answers alike however it was built; `Catalog.search` settles them by what the tools do.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from itertools import takewhile
 from math import fsum, log
 from typing import NamedTuple, Protocol
 
+from .opposites import Actions, actions_of_name, are_opposed
 from .postings import GROUP_LEVELS, NAME_FLAG, SCALE, Postings, SourceIndex, rarity
 from .query import Alikes, Plan
 from .terms import LEVELS
@@ -79,6 +83,8 @@ _LONG = 16
 """Requests of more terms than this may want several tools."""
 _COVERED = 0.2
 _BOOSTS = (0.5, 2.0)
+_OPPOSED = 0.5
+"""Factor on the score of a tool whose name promises the opposite of what is wanted."""
 _LEAST_SHARE = 0.2
 """Neither is one that scores less than this share of the best: short lists where one tool stands out."""
 
@@ -225,10 +231,16 @@ def rank(
     ranked = _with_meaning(corpus, weighed, _with_clauses(scored, len(weighed.clauses)), wishes.near)
     if wishes.boost is not None:
         ranked = [Ranked(one.score * _bounded(wishes.boost(corpus.names[one.number])), one.number) for one in ranked]
+    ranked = [_without_opposed(one, plan.actions, corpus.names[one.number]) for one in ranked]
     least = _LEAST_SHARE * max((one.score for one in ranked if one.number not in wanted), default=0.0)
     kept = [one for one in ranked if one.score >= least or one.number in wanted]
     kept.sort(key=lambda one: (-one.score, corpus.names[one.number]))
     return _arranged(corpus, weighed, kept, {one.number: one.levels for one in scored})
+
+
+def _without_opposed(one: Ranked, wanted: Actions, name: str) -> Ranked:
+    """Lower the score of a tool whose name promises the opposite of what is wanted."""
+    return Ranked(one.score * _OPPOSED, one.number) if are_opposed(wanted, actions_of_name(name)) else one
 
 
 def _bounded(factor: float) -> float:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ...catalog.names import portable, shortened
+from ...catalog.names import declared, portable, shortened
 from ...core.events import Problem
 from ...core.tool import Tool
 from ...errors import UsageError
@@ -160,7 +160,7 @@ def _with_deferred(
         raise UsageError(f"the profile {scene.profile.name} refuses tools that its own meta-tools did not load")
     known = {tool.name for tool in view.tools}
     faces = (face for tool in scene.offered() for face in scene.faces(tool))
-    waiting = [face for face in faces if face.name not in known]
+    waiting = [face for face in faces if declared(face.name, face.source, face.local_name) not in known]
     if not waiting:
         return shown
     deferred = [(tool, _one(kind, tool, report, strict=strict, defer_loading=True)) for tool in waiting]

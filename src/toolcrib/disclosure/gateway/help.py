@@ -61,7 +61,7 @@ class Tree:
     def of(cls, scene: VisibleCatalog) -> Tree:
         """Return the tree of the session's ops: in scope, in its contexts, enabled."""
         names = scene.labels.ops
-        found = {names.of(tool): tool for tool in scene.offered()}
+        found = {names.of(tool): tool for tool in scene.mentioned()}
         return cls(ops={op: found[op] for op in sorted(found, key=_in_order)})
 
     @property

@@ -14,7 +14,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
-from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, with_absent
+from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, unable, with_absent
 
 __all__ = ["STRATEGY", "categories", "tiered"]
 
@@ -46,7 +46,7 @@ def categories(scene: VisibleCatalog) -> dict[str, dict[str, Tool]]:
     found: dict[str, dict[str, Tool]] = {name: {} for name in scene.profile.categories}
     for tool in scene.tools():
         names = [name for name in scene.labels.names(tool) if name not in core]
-        if names and scene.is_offered(tool):
+        if names and scene.is_mentioned(tool):
             found.setdefault(scene.category(tool) or tool.source, {}).update(dict.fromkeys(names, tool))
     return {name: tools for name, tools in found.items() if tools}
 
@@ -86,13 +86,16 @@ async def _load(scene: VisibleCatalog, arguments: Mapping[str, Any], context: Ve
         known = ", ".join(found)
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
     growing_list.load(scene, found[category])
-    names = [*found[category]]
+    names = [name for name, tool in found[category].items() if scene.is_offered(tool)]
+    needs = {name: tool.availability.missing for name, tool in found[category].items() if tool.availability.missing}
     message = f"{len(names)} {category} tools are now available."
-    return answer({"loaded": category, "tools_added": names, "message": message})
+    return answer({"loaded": category, "tools_added": names, "message": message} | ({"needs": needs} if needs else {}))
 
 
 def _load_one(scene: VisibleCatalog, name: str) -> ToolResult:
     tool = scene.find(name)
+    if tool is not None and tool.availability.missing:
+        raise unable(scene.labels.called(name, tool), tool)
     if tool is None or not scene.is_offered(tool):
         close = scene.catalog.nearest(name, allowed=scene.admitted)
         meant = f" Did you mean {', '.join(close)}?" if close else ""

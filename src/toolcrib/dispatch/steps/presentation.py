@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...catalog.catalog import OUR_SOURCES
 from ...core.call import UNCHANGED, Call
 from ...core.result import ToolError, ToolResult
 from ...core.session import SessionState
 from ...disclosure.base import Profile
 from ...disclosure.envelopes import ENVELOPES
 from ...disclosure.meta_tools import SOURCE
-from ...disclosure.ops import OUR_SOURCES
 from ...disclosure.profiles import envelope_of
 from ...jobs.tools import SOURCE as JOBS
 from ...results.limit import HINTS, Limiter, Way

@@ -17,7 +17,7 @@ from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ...disclosure.aliases import Rename
-from ...disclosure.base import View, VisibleCatalog
+from ...disclosure.base import View, VisibleCatalog, unable
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
 from ...sources.source import still_starting, unavailable
@@ -307,12 +307,14 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
 
 
 def _check_open(call: Call, tool: Tool, around: Surroundings) -> None:
-    """Raise `ToolFailure` for a tool that is out of this session's scope, or switched off."""
+    """Raise `ToolFailure` for a tool that is out of this session's scope, switched off, or unable to run here."""
     if not call.session.admits(tool):
         raise _out_of_scope(call)
     if call.session.is_disabled(tool.name):
         where = "for this session" if tool.name in call.session.scope.disabled else "for every session"
         raise ToolFailure("disabled", f"{around.scene.labels.name(tool)} is switched off {where}")
+    if tool.availability.missing:
+        raise unable(around.scene.labels.name(tool), tool)
 
 
 def _runs_all(shown: str, around: Surroundings) -> bool:

@@ -3,7 +3,7 @@
 Loading this package loads no pydantic; adding the first function does.
 """
 
-from .declaration import Declaration, ToolOptions, tool
+from .declaration import Declaration, Setting, ToolOptions, tool
 from .source import PythonSource, categories_of
 
-__all__ = ["Declaration", "PythonSource", "ToolOptions", "categories_of", "tool"]
+__all__ = ["Declaration", "PythonSource", "Setting", "ToolOptions", "categories_of", "tool"]

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_ar
 from ...core.tool import TRAITS, Kind
 from ...errors import UsageError
 
-__all__ = ["NEEDS", "Declaration", "FoundFunction", "ToolOptions", "declaration_of", "find", "tool"]
+__all__ = ["NEEDS", "Declaration", "FoundFunction", "Setting", "ToolOptions", "declaration_of", "find", "tool"]
 
 _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
@@ -63,6 +63,11 @@ class _EffectOptions(TypedDict, total=False):
     """Properties that the pipeline relies on: `file_writer`, `untrusted`, `outbound`, `private`."""
     needs: Sequence[str]
     """Requirements on the session, without which the tool is out of scope; see `NEEDS`."""
+    lacks: Callable[[Setting], str]
+    """Returns what the machine or the operator's settings lack for the tool to run, such as `the extra "web"`.
+
+    Empty where it can run. Asked once, when the source is opened: no I/O beyond looking for a program or a library.
+    """
     contexts: Sequence[str]
     """Kinds of session that have the tool; else all."""
 
@@ -96,6 +101,10 @@ class _VersionOptions(TypedDict, total=False):
 
 class ToolOptions(_NamingOptions, _EffectOptions, _RunOptions, _VersionOptions, total=False):
     """Options of `@tool(...)`; each is explained in `core.tool.Tool`."""
+
+
+Setting = Callable[[str], Any]
+"""Returns the operator's settings for tools by the name of their section under `tools`; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

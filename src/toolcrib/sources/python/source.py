@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -29,7 +29,7 @@ from ...errors import ToolFailure, UsageError
 from ...system.tasks import Threads
 from ..function_run import Body, body_of, is_stream
 from ..source import Amendment, Listing, Publish
-from .declaration import Declaration, FoundFunction, ToolOptions, declaration_of, find
+from .declaration import Declaration, FoundFunction, Setting, ToolOptions, declaration_of, find
 
 if TYPE_CHECKING:
     from .signature import Signature
@@ -66,12 +66,20 @@ to 6 ms of pydantic. Lives as long as the function; holds none, so that none is 
 """
 
 
+def _no_setting(name: str) -> None:
+    """Settings of a source without any."""
+
+
 class PythonSource:
     """Functions of this process as tools."""
 
-    def __init__(self, name: str = "python") -> None:
-        """`name` is the namespace that a registry may put before the functions' names."""
+    def __init__(self, name: str = "python", setting: Setting = _no_setting) -> None:
+        """`name` is the namespace that a registry may put before the functions' names.
+
+        `setting` gives the operator's settings to the functions that tell what their tool lacks.
+        """
         self._name = name
+        self._setting = setting
         self._entries: dict[str, dict[str, _Entry]] = {}
         """By name and version."""
         self.amend: Callable[[Amendment], None] | None = None
@@ -231,7 +239,7 @@ class PythonSource:
                 f"{found.origin}: there is a tool {found.name!r}{of} already; give one of them @tool(name=…)"
             )
         try:
-            entry = _entry(found, self._name)
+            entry = _entry(found, self._name, self._setting)
         except (UsageError, ValueError) as error:
             raise UsageError(f"{found.origin}: {error}") from None
         self._entries.setdefault(found.name, {})[version] = entry
@@ -254,8 +262,12 @@ def _needs(found: FoundFunction) -> tuple[str, ...]:
     return tuple(found.declaration.options.get("needs", ()))
 
 
-def _entry(found: FoundFunction, source: str) -> _Entry:
+def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
     tool, signature = _read_once(found, source)
+    lacks = found.declaration.options.get("lacks")
+    if lacks is not None and (missing := lacks(setting)):
+        availability = replace(tool.availability, missing=missing)
+        tool = replace(tool, description=f"needs: {missing}; {tool.description}", availability=availability)
     return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.catalog.names import MAX_NAME, nearest, portable, qualify
+from toolcrib.catalog.names import MAX_NAME, MAX_WHOLE, declared, nearest, portable, qualify
 
+WHOLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$")
 FLOOR = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")
 
 
@@ -28,17 +29,24 @@ def test_the_separator_is_the_profiles() -> None:
 
 
 def test_two_long_names_with_the_same_beginning_stay_apart() -> None:
-    one = qualify("server", "a_very_long_tool_name_that_goes_on_and_on_one")
-    two = qualify("server", "a_very_long_tool_name_that_goes_on_and_on_two")
-    assert one != two
-    assert (len(one), len(two)) == (MAX_NAME, MAX_NAME)
+    own = ("a_very_long_tool_name_that_goes_on_and_on_one", "a_very_long_tool_name_that_goes_on_and_on_two")
+    whole = [qualify("server", local) for local in own]
+    short = [declared(name, "server", local) for name, local in zip(whole, own, strict=True)]
+    assert whole == [f"server__{local}" for local in own]
+    assert [len(name) for name in short] == [MAX_NAME, MAX_NAME]
+    assert len({*short}) == 2
+
+
+def test_a_name_longer_than_mcp_allows_is_shortened_in_the_catalog_too() -> None:
+    assert len(qualify("server", "a" * 200)) == MAX_WHOLE
 
 
 @pytest.mark.slow
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=80), st.booleans())
 def test_every_name_is_accepted_everywhere_and_always_the_same(source: str, local: str, prefix: bool) -> None:
     name = qualify(source, local, prefix=prefix)
-    assert FLOOR.match(name)
+    assert WHOLE.match(name)
+    assert FLOOR.match(declared(name, source, local))
     assert name == qualify(source, local, prefix=prefix)
 
 

@@ -84,6 +84,7 @@ def test_a_query_is_its_terms_without_words_of_asking() -> None:
         related=made.related,
         neighbours=(("list", "issu"),),
         clauses=(),
+        actions=made.actions,
     )
     assert {"get", "ticket"} < made.related.keys()
     assert made.related.keys().isdisjoint(made.weights)

@@ -1,0 +1,102 @@
+"""Tools that cannot run here or as configured: not offered, and named with what they need where a seed lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from toolcrib import Toolcrib, tool
+from toolcrib.config import bare
+from toolcrib.core.result import ToolResult
+
+NEEDS = "the setting tools.lamp.key"
+
+
+def _lacks_key(setting: Callable[[str], Any]) -> str:
+    return "" if (setting("lamp") or {}).get("key") else NEEDS
+
+
+@tool(category="lamps", op="x.lamp.dim", kind="write", lacks=_lacks_key)
+def dim_lamp() -> str:
+    """Dim the lamp. Slowly."""
+    return "dimmed"
+
+
+@tool(category="lamps", op="x.lamp.read", kind="read")
+def read_lamp() -> str:
+    """Read the lamp."""
+    return "bright"
+
+
+@asynccontextmanager
+async def opened(**tools: Any) -> AsyncGenerator[Toolcrib]:
+    async with Toolcrib(bare().with_values(mode="autonomous", builtins=False, tools=tools), memory=True) as crib:
+        crib.add(dim_lamp, read_lamp)
+        yield crib
+
+
+def read(result: ToolResult) -> Any:
+    return json.loads(result.text)
+
+
+async def test_a_tool_that_lacks_a_setting_is_neither_listed_nor_found() -> None:
+    async with opened() as crib, crib.session() as session:
+        names = [shown.name for shown in session.tools]
+        found = await session.call("search_tools", {"query": "dim the lamp"})
+    assert [name for name in names if name.endswith("lamp")] == ["read_lamp"]
+    assert "dim_lamp" not in found.text
+
+
+@pytest.mark.parametrize("profile", ["adaptive", "tiered", "gateway", "flat", "introspection", "selection"])
+async def test_a_call_of_it_names_the_setting(profile: str) -> None:
+    async with opened() as crib, crib.session(profile=profile) as session:
+        result = await session.call("dim_lamp", {})
+    assert result.error is not None
+    assert (result.error.code, result.error.details) == ("unavailable", {"needs": NEEDS})
+    assert NEEDS in result.text
+
+
+async def test_with_the_setting_it_is_a_tool_like_any_other() -> None:
+    async with opened(lamp={"key": "k"}) as crib, crib.session() as session:
+        result = await session.call("dim_lamp", {})
+        [shown] = [shown for shown in session.tools if shown.name == "dim_lamp"]
+    assert (result.text, shown.description) == ("dimmed", "Dim the lamp. Slowly.")
+
+
+async def test_listings_and_help_of_the_seeds_keep_its_name_with_what_it_needs() -> None:
+    async with opened() as crib:
+        async with crib.session(profile="gateway") as session:
+            helped = read(await session.call("tool_help", {"path": "x.lamp"}))
+            op = read(await session.call("tool_help", {"path": "x.lamp.dim"}))
+        async with crib.session(profile="introspection") as session:
+            listed = read(await session.call("list_tools", {"category": "lamps"}))
+        async with crib.session(profile="tiered") as session:
+            loaded = read(await session.call("load_tools", {"category": "lamps"}))
+            alone = await session.call("load_tools", {"tool_name": "dim_lamp"})
+            declared = [shown.name for shown in session.tools]
+    marked = f"needs: {NEEDS}; Dim the lamp."
+    assert {item["name"]: item["summary"] for item in helped["items"]}["x.lamp.dim"] == marked
+    assert op["summary"] == marked
+    assert {item["name"]: item["description"] for item in listed["tools"]}["dim_lamp"] == marked
+    assert (loaded["tools_added"], loaded["needs"]) == (["read_lamp"], {"dim_lamp": NEEDS})
+    assert alone.error is not None
+    assert (alone.error.code, "dim_lamp" in declared) == ("unavailable", False)
+
+
+@pytest.mark.parametrize(
+    ("profile", "call", "code"),
+    [
+        ("gateway", ("tool_exec", {"op": "x.lamp.dim", "args": {}}), "INTERNAL"),
+        ("selection", ("dim_lamp", {}), "EXECUTION_ERROR"),
+    ],
+)
+async def test_in_the_envelope_of_a_seed_the_refusal_has_that_seeds_code(
+    profile: str, call: tuple[str, dict[str, Any]], code: str
+) -> None:
+    async with opened() as crib, crib.session(profile=profile) as session:
+        answer = read(await session.call(*call))
+    assert (answer["error"]["code"] if profile == "gateway" else answer["error_type"]) == code
