@@ -179,16 +179,16 @@ class _Terminal:
         return bool(part)
 
     def _runs(self, row: int) -> Iterator[tuple[str, str, bool]]:
-        text, style = "", ("default", False)
+        text, colour, bold = "", "default", False
         for column in range(_COLUMNS):
             cell = self._screen.buffer[row][column]
-            if (cell.fg, cell.bold) != style:
+            if (cell.fg, cell.bold) != (colour, bold):
                 if text:
-                    yield (text, *style)
-                text, style = "", (cell.fg, cell.bold)
+                    yield text, colour, bold
+                text, colour, bold = "", str(cell.fg), bool(cell.bold)
             text += cell.data
         if text.strip():
-            yield (text.rstrip(), *style)
+            yield text.rstrip(), colour, bold
 
 
 def comparable(text: str) -> str:

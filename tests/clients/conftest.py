@@ -8,5 +8,5 @@ __all__ = ["pytest_addoption"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let whoever moved a pin write the record and the README's table anew."""
-    parser.addoption("--record", action="store_true", help="write what the real clients can do into the README")
+    """Let whoever moved a pin write the record and the table of the page anew."""
+    parser.addoption("--record", action="store_true", help="write the outcome into docs/clients/index.md")

@@ -1,6 +1,7 @@
 """Every client before and after `toolcrib connect`, on the same servers: calls, tokens and waiting, as one table.
 
     PYTHONPATH=tests python -m clients.proof [--clients claude,codex] [--sizes small,large] [--repeats 3]
+                                                [--profile flat]
 
 Eight real clients and one without any capability have the servers in their own files, then `toolcrib connect CLIENT
 --replace` is run, with its default settings. The claims, one a column:
@@ -582,8 +583,8 @@ class Row:
         )
 
 
-def prove(subject: Subject, size: str, page: str, *, repeats: int) -> Row:
-    """Run one client before and after `connect`."""
+def prove(subject: Subject, size: str, page: str, *, repeats: int, profile: str = "") -> Row:
+    """Run one client before and after `connect`, with another profile than its own where one is given."""
     with tempfile.TemporaryDirectory(prefix="proof-") as folder, reactive_model() as model:
         path = Path(folder)
         (path / "project").mkdir()
@@ -592,18 +593,18 @@ def prove(subject: Subject, size: str, page: str, *, repeats: int) -> Row:
         prepare(path / "project" / "space")
         catalog = SIZES[size](path, page)
         try:
-            return _prove(subject, home, catalog, repeats)
+            return _prove(subject, home, catalog, repeats, ["--profile", profile, "--anyway"] if profile else [])
         finally:
             reap(path)
 
 
-def _prove(subject: Subject, home: Home, catalog: Catalog, repeats: int) -> Row:
+def _prove(subject: Subject, home: Home, catalog: Catalog, repeats: int, options: Sequence[str]) -> Row:
     none = _without_servers(subject, home)
     subject.configure(home, catalog.servers)
     before, before_ok = _calls(subject, home, catalog)
     waits = [min((subject.starts(home, catalog.wishes) for _ in range(repeats)), default=0.0)]
     reap(home.path)
-    command = [TOOLCRIB, "connect", subject.connects, "--replace", "--command", TOOLCRIB, "--json"]
+    command = [TOOLCRIB, "connect", subject.connects, "--replace", "--command", TOOLCRIB, "--json", *options]
     report = printed(command, dict(home.env), home.project)
     after, after_ok = _calls(subject, home, catalog)
     cold: list[float] = []
@@ -709,6 +710,7 @@ def main() -> None:
     parser.add_argument("--clients", default=",".join(subject.name for subject in SUBJECTS))
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--repeats", type=int, default=3, help="of which the shortest wait counts; 0 measures none")
+    parser.add_argument("--profile", default="", help="instead of the one that connect gives")
     given = parser.parse_args()
     wanted = given.clients.split(",")
     rows: list[Row] = []
@@ -716,7 +718,7 @@ def main() -> None:
         for size in given.sizes.split(","):
             for subject in SUBJECTS:
                 if subject.name in wanted:
-                    row = prove(subject, size, page, repeats=given.repeats)
+                    row = prove(subject, size, page, repeats=given.repeats, profile=given.profile)
                     rows.append(row)
                     sys.stderr.write("\n  ".join([f"{row.client}, {row.tools} tools: {row.verdicts}", *row.notes, ""]))
     sys.stdout.write(f"{table(rows)}\n")

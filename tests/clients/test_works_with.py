@@ -1,7 +1,7 @@
 """Eight clients that nobody here wrote: each finds tools and runs them, is denied, approved, and outlives what hangs.
 
 Each client runs over one transport, and with `--full-size` (`make clients-full`) over both. What is found is compared
-with `works_with.json`, of which the README's table is made; `--record` writes both.
+with `works_with.json`, of which the table of docs/clients/index.md is made; `--record` writes both.
 """
 
 from __future__ import annotations

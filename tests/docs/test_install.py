@@ -90,7 +90,9 @@ def test_the_package_page_is_the_readme_without_a_link_that_leads_nowhere(wheels
 
     assert (metadata["Description-Content-Type"], metadata["Name"]) == ("text/markdown", "toolcrib")
     tokens = [
-        child for token in MarkdownIt().enable("table").parse(metadata.get_payload()) for child in token.children or []
+        child
+        for token in MarkdownIt().enable("table").parse(str(metadata.get_payload()))
+        for child in token.children or []
     ]
     texts = " ".join(child.content for child in tokens)
     assert ("Twelve MCP servers fill the context." in texts, "From 12 servers to one" in texts) == (True, True)

@@ -21,10 +21,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 from ..errors import UsageError
-from .ranking.postings import Frozen, Postings, Stored, load, save
+from .ranking.postings import Frozen, Postings, SourceIndex, Stored, load, save
 from .ranking.query import plan
 from .ranking.score import Corpus, Near, Wishes, rank
-from .ranking.sources import Sources
 from .ranking.terms import Hit, IndexEntry, document, squash
 
 __all__ = ["Hit", "Index", "IndexEntry"]
@@ -51,7 +50,7 @@ class Index:
         self._waiting: Iterable[IndexEntry] | None = entries
         self._path = path
         self._stamp = stamp
-        self._take(Stored(Postings([], Frozen()), Sources(), [], array("I"), array("Q"), array("Q")))
+        self._take(Stored(Postings([], Frozen()), SourceIndex(), [], array("I"), array("Q"), array("Q")))
 
     def __len__(self) -> int:
         """Return how many tools there are, building first if need be."""
@@ -195,7 +194,7 @@ class Index:
 
 
 def _read(entries: dict[str, IndexEntry]) -> Stored:
-    sources, postings = Sources(), Postings([], Frozen())
+    sources, postings = SourceIndex(), Postings([], Frozen())
     keys_of = array("Q")
     for number, entry in enumerate(entries.values()):
         keys_of.extend(_keys(entry, number))

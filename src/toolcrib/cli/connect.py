@@ -137,6 +137,8 @@ def connect(
     chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
     if approvals and [client.name for client, _ in chosen] != [_CLAUDE]:
         raise UsageError("--approvals is for Claude Code: `toolcrib connect claude --approvals`")
+    worse: list[_Change] = []
+    costs: Mapping[str, _Cost] = {}
     try:
         _each(chosen, one)
     finally:

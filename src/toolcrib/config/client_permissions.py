@@ -30,7 +30,7 @@ from . import files
 from .claude_files import claude_files, disconnect_hook, has_hook, list_item_text, without_item
 from .clients import Client, Places
 from .connections import NAME, Connection, connection_of, entries, forget, restore
-from .edits import check_edit, insert_json, remove_yaml, set_yaml
+from .edits import check_edit, insert_json, remove_json, remove_yaml, set_yaml
 from .files import parse_json
 
 __all__ = [
@@ -322,6 +322,10 @@ def disconnect_settings(
     return "removed"
 
 
+def _text_before(done: Connection, file: str) -> str:
+    return files.decode(done.content or b"", file).strip() or "{}"
+
+
 def _original_names(text: str, done: Connection, file: str) -> str:
     """Return settings of Claude Code with the names that rules about moved servers had, and without ours."""
     after, names = text, done.names
@@ -346,6 +350,10 @@ def _original_names(text: str, done: Connection, file: str) -> str:
         ours = [item for item in listed.items if item.plain() == f"mcp__{NAME}__{rule}"] if listed is not None else []
         if listed is not None and ours:
             after = without_item(after, listed, ours[0])
+    for path in (("permissions", "allow"), ("permissions",)):  # what was made for them goes with them
+        node, had = parse_json(after, file).find(path), parse_json(_text_before(done, file), file).find(path)
+        if node is not None and not node.plain() and had is None:
+            after = remove_json(after, path[:-1], path[-1], file)
     return check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
 
 

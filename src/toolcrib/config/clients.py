@@ -39,6 +39,11 @@ _DIRECTORIES: Final = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XD
 """Environment variables with the user's directories."""
 
 
+_ASKS_NOTHING: Final = (
+    "It runs tools unasked unless its settings say otherwise; behind Toolcrib such tools run unasked, too."
+)
+
+
 def _stdio(command: str, args: list[str]) -> dict[str, Any]:
     return {"command": command, "args": args}
 
@@ -242,7 +247,10 @@ CLIENTS: Final[Mapping[str, Client]] = {
             names="{server}_{tool}",
             entry=_opencode,
             permissions=("`permission` and `tools` of its file",),
-            notes=("Its own permissions come before those of Toolcrib.",),
+            notes=(
+                "Its own permissions come before those of Toolcrib.",
+                _ASKS_NOTHING,
+            ),
         ),
         Client(
             name="goose",
@@ -253,12 +261,14 @@ CLIENTS: Final[Mapping[str, Client]] = {
             names="{server}__{tool}",
             entry=_goose,
             permissions=("`GOOSE_MODE`",),
+            notes=(_ASKS_NOTHING,),
         ),
         Client(
             name="mcporter",
             title="mcporter",
             user=_mcporter,
             project=("config/mcporter.json",),
+            notes=(_ASKS_NOTHING,),
         ),
         Client(
             name="zed",

@@ -83,8 +83,8 @@ class Bubblewrap:
                 handing.close()
             with anyio.CancelScope(shield=True):
                 programs = await self._compare(guarded, began, moved)
-            if running is not None:
-                running.aside, running.programs = tuple(sorted(moved)), programs
+                if running is not None:
+                    running.aside, running.programs = tuple(sorted(moved)), programs
 
     async def _compare(self, guarded: Guarded, began: int, moved: list[str]) -> tuple[str, ...]:
         """Put aside what the command left behind; return the folders of programs that it changed."""

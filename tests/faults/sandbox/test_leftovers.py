@@ -68,7 +68,9 @@ async def run(folder: Path, *texts: str) -> Outcome:
         with anyio.fail_after(PATIENCE):
             async with sandbox.open(command) as running:
                 await running.close_input()
-                pieces = [piece[1] async for piece in _pieces(running)]
+                pieces: list[bytes] = []
+                while piece := await running.read():
+                    pieces.append(piece[1])
                 finished = await running.wait()
         text = b"".join(pieces).decode("utf-8", "replace")
         aside += running.aside
@@ -76,12 +78,6 @@ async def run(folder: Path, *texts: str) -> Outcome:
     return Outcome(finished=finished, text=text, aside=tuple(aside), refused=())
 
 
-async def _pieces(running):
-    while piece := await running.read():
-        yield piece
-
-
-FSMONITOR = f"fsmonitor = touch {CANARY}; false"
 LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "direnv": ("mkdir -p d/e && echo x > d/e/.envrc", ("d/e/.envrc",)),
     "servers": ("mkdir d && echo {} > d/.mcp.json", ("d/.mcp.json",)),

@@ -27,9 +27,8 @@ from math import fsum, log
 from typing import NamedTuple, Protocol
 
 from .opposites import Actions, actions_of_name, are_opposed
-from .postings import GROUP_LEVELS, NAME_FLAG, Postings
+from .postings import GROUP_LEVELS, NAME_FLAG, SCALE, Postings, SourceIndex, rarity
 from .query import Alikes, Plan
-from .sources import SCALE, Sources, rarity
 from .terms import LEVELS
 
 __all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]
@@ -95,7 +94,7 @@ class Corpus:
     """Ranked documents: the postings, and by document number its name (empty: the number is free) and its source."""
 
     postings: Postings
-    sources: Sources
+    sources: SourceIndex
     names: list[str]
     source_of: array[int]
     number_of: dict[str, int] = field(default_factory=dict[str, int])

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from .script import HOLE, Word, literal
 
@@ -90,7 +90,9 @@ def launchers() -> Mapping[str, Launcher]:
     for names, row in table.items():
         if unknown := row.keys() - known:
             raise ValueError(f"{_DATA.name}: [{names}] has the unknown key {min(unknown)}")
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        values: dict[str, Any] = {
+            key: tuple(cast("list[str]", value)) if isinstance(value, list) else value for key, value in row.items()
+        }
         launcher = Launcher(**values)
         found.update(dict.fromkeys([names] if names.startswith("git ") else names.split(), launcher))
     return found

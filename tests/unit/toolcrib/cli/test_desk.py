@@ -21,6 +21,10 @@ from .conftest import User
 MINE = '{"matcher": "Bash", "hooks": [{"type": "command", "command": "mine"}]}'
 
 
+META = [f"mcp__toolcrib__{name}" for name in ("search_tools", "read_artifact", "describe_tools", "call_tool")]
+"""What Claude Code need not ask about, as it stands in its settings."""
+
+
 def event(command: str, name: str = "PreToolUse") -> str:
     said = {"hook_event_name": name, "session_id": "s", "cwd": "/", "tool_name": "Bash"}
     return json.dumps({**said, "tool_input": {"command": command}})
@@ -75,7 +79,7 @@ def test_permissions_and_the_hook_in_one_file_are_both_taken_back(user: User, ch
     undone = user.types("disconnect", "claude", *(["--keep-changes"] if changed else []))
 
     assert (connected["permissions"]["allow"], len(connected["hooks"]["PreToolUse"])) == (
-        ["mcp__toolcrib__call_tool", "Bash(ls)"],
+        [*META, "Bash(ls)"],
         1,
     )
     assert undone.exit_code == 0, undone.output

@@ -148,8 +148,7 @@ PROGRAMS = {
     name: launcher
     for name, launcher in launchers().items()
     if shutil.which(name, path="/usr/bin:/bin")
-    and name
-    in ("awk", "find", "flock", "install", "perl", "script", "sed", "sort", "split", "ssh", "tar", "zip", "vim")
+    and name in ("awk", "find", "flock", "install", "perl", "script", "sed", "sort", "split", "ssh", "tar", "zip")
 }
 """Programs that are installed and harmless in an empty folder, whatever their options."""
 VALUES = (
@@ -207,12 +206,13 @@ def command_lines(draw: st.DrawFn) -> str:
     return f"{name} {shlex.join(words)}"
 
 
+@pytest.mark.timeout(3600)
 def test_no_program_that_is_allowed_starts_what_is_denied(
     bash: tuple[str, Path], tmp_path: Path, full_size: bool
 ) -> None:
     started = 0
 
-    @settings(max_examples=4_000 if full_size else 50, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2_000 if full_size else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(line=command_lines())
     @example(line="tar cf new.tar a b -Irm")
     @example(line="sed '1erm x' a")
