@@ -14,21 +14,21 @@ from ..claude_code.approve_tool import WithApprove
 from ..claude_code.hook_messages import Unanswered
 from ..config import Settings, load
 from ..config import files as disk
-from ..config.claude_files import claude_files, connect_hook, hook_file, is_connected
+from ..config.claude_files import connect_hook, has_hook, hook_file
 from ..config.client_entries import RULES
 from ..config.client_permissions import (
-    CALL_TOOL,
     allow_in_gemini,
     carried_mode,
     client_files,
     client_permissions,
     disconnect_settings,
     entry_extras,
+    is_settings_file,
     is_whole,
     mode_of,
     remove_mode,
-    rename_claude_rules,
     rename_opencode_keys,
+    rename_settings,
     trusted_servers,
     write_mode,
 )
@@ -149,11 +149,10 @@ def disconnect(
     """Put a client's configuration back as it was, byte for byte."""
     places = here()
     state = places.directories.state
-    settings = {file.name for file in claude_files(places)}
 
     def one(client: Client, file: Path) -> None:
-        if client.name == _CLAUDE and file.name in settings:
-            outcome = disconnect_settings(file, state=state, keep_changes=keep_changes)
+        if is_settings_file(client.name, file):
+            outcome = disconnect_settings(file, state=state, keep_changes=keep_changes, client=client.name)
         else:
             outcome = undo(client, file, state=state, keep_changes=keep_changes)
             is_project = file == client.project_file(places)
@@ -165,9 +164,13 @@ def disconnect(
         chosen = [(CLIENTS[done.client], Path(done.file)) for done in connections(state) if done.client in CLIENTS]
     else:
         chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "disconnect")
-        if any(client.name == _CLAUDE for client, _ in chosen):
-            beside = client_files(CLIENTS[_CLAUDE], places, project=project)
-            chosen += [(CLIENTS[_CLAUDE], file) for file in beside if is_connected(file, state)]
+        for client in dict.fromkeys(client for client, _ in chosen):
+            beside = client_files(client, places, project=project)
+            chosen += [
+                (client, file)
+                for file in beside
+                if connection_of(state, file) is not None or (client.name == _CLAUDE and has_hook(file))
+            ]
     _each(chosen, one)
 
 
@@ -364,9 +367,9 @@ def _connect(
         notes=carried.notes,
         permissions=carried.extras,
     )
-    allow = [CALL_TOOL] if has_call_tool else []
+    listed = _listed_before(settings, names)
     if program.dry_run:
-        others = [file for file, _ in _rewritten_settings(client, places, names, way, allow=allow)]
+        others = [file for file, _ in _rewritten_settings(client, places, names, way, listed, allow=has_call_tool)]
         return replace(change, rewritten=tuple(others))
     name = mode_of(client, project=way.project) if carried.mode else ""
     if name:
@@ -379,7 +382,7 @@ def _connect(
 
     entry = {**client.entry(command, args), **carried.extras}
     write_connection(client, file, entry, moved=tuple(names), names=names, also=rename, state=state)
-    others = _rewritten_settings(client, places, names, way, allow=allow)
+    others = _rewritten_settings(client, places, names, way, listed, allow=has_call_tool)
     for settings_file, text in others:
         rewrite(client.name, settings_file, lambda _, text=text: text, names=names, state=state)
     return replace(change, rewritten=tuple(settings_file for settings_file, _ in others))
@@ -448,20 +451,27 @@ def _listed_before(settings: Settings, names: Mapping[str, str]) -> Mapping[str,
 
 
 def _rewritten_settings(
-    client: Client, places: Places, names: Mapping[str, str], way: _Way, *, allow: Sequence[str]
+    client: Client,
+    places: Places,
+    names: Mapping[str, str],
+    way: _Way,
+    listed: Mapping[str, Sequence[str]],
+    *,
+    allow: bool,
 ) -> list[tuple[Path, str]]:
     """Return the settings files that change, with the permissions of moved servers under their new names.
 
-    `allow` asks here: it is allowed there. Of a project the local file gets it, not the one that git tracks.
+    `allow`: `call_tool` asks here, so it is allowed there; of a project in the local file, not in the one that git
+    tracks.
     """
-    changed: list[tuple[Path, str]] = []
     settings = client_files(client, places, project=way.project)
+    personal = settings[1:] if way.project else settings[:1]
+    changed: list[tuple[Path, str]] = []
     for file in settings:
-        added: Sequence[str] = allow if file == settings[1 if way.project else 0] else ()
-        before = _text_of(file)
-        after = rename_claude_rules(before, names, allow=added, file=str(file)) if before or added else before
-        if after != before:
-            changed.append((file, after))
+        before, adds = _text_of(file), allow and file in personal
+        if before or adds:
+            after = rename_settings(client, before, names, listed=listed, allow=adds, file=str(file))
+            changed += [(file, after)] if after != before else []
     return changed
 
 
