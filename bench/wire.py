@@ -17,9 +17,9 @@ from mcp.server.mcpserver import MCPServer
 
 from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
-from toolcrib.mcp.client.messages import decode, outcome_of
 from toolcrib.mcp.client.results import of_reply
 from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.mcp.client.transport import decode, outcome_of
 from toolcrib.mcp.jsonrpc import CAPABILITIES_KEY, LATEST, VERSION_KEY, Request, parse, result_message
 from toolcrib.mcp.server.calls import read_call, result_body
 from toolcrib.mcp.server.modern import read_envelope

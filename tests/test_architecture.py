@@ -31,7 +31,7 @@ ENVIRONMENT_READERS = {
 JSON_READERS = {
     "src/toolcrib/core/json.py": "the one intake",
     "src/toolcrib/core/schema/repair.py": "says where a text is wrong that the intake refused",
-    "src/toolcrib/mcp/client/messages.py": "mends an answer that the intake refused, and gives it to the intake again",
+    "src/toolcrib/mcp/client/transport.py": "mends an answer that the intake refused, and gives it to the intake again",
     "src/toolcrib/mcp/client/spooled_result.py": "one string or number at a time",
     "src/toolcrib/config/files.py": "one string or number at a time",
     "src/toolcrib/results/limit.py": "a result that was read or written before",
@@ -48,7 +48,7 @@ JSON_READERS = {
             "src/toolcrib/disclosure/meta_tools.py",
             "src/toolcrib/jobs/dbos_queue.py",
             "src/toolcrib/results/artifacts.py",
-            "src/toolcrib/sandbox/process_monitor.py",
+            "src/toolcrib/sandbox/process.py",
             "src/toolcrib/store/calls.py",
             "src/toolcrib/store/chain.py",
             "src/toolcrib/store/postgres.py",
@@ -137,7 +137,7 @@ def test_json_is_parsed_by_the_intake_or_in_a_listed_module() -> None:
 def test_dotted_names_in_the_source_are_of_modules_and_members_that_exist() -> None:
     """Backticked `package.module.name`, from a package of `toolcrib` on."""
     known = _known_names()
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     settings = set(re.findall(r"^\| `([a-z_.]+)`(?: \*)? \|", page, flags=re.MULTILINE))
     packages = {path.name for path in (ROOT / "src" / "toolcrib").iterdir() if path.is_dir()}
     stale = [

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import anyio
 import pytest
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from peers.serving import serving
 from rig import PATIENCE, eventually
 from toolcrib.core.context import Context
 from toolcrib.core.events import Problem
@@ -63,18 +63,8 @@ async def api(handlers: Mapping[str, Handler] | None = None) -> AsyncGenerator[A
         response = await running.answer(Request(scope, receive))
         await response(scope, receive, send)
 
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_config=None)
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    # Started and stopped by hand: `serve` takes the process's signals, and looks only every 0.1 s whether to stop.
-    await server.startup()
-    running.origin = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    try:
+    async with serving(app, lifespan=False, grace=0) as running.origin:
         yield running
-    finally:
-        server.force_exit = True
-        await server.shutdown()
 
 
 def described(paths: Mapping[str, Any], *, version: str = "3.1.0", **more: Any) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 import httpx2
-import uvicorn
 from fastmcp import FastMCP
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 from fastmcp.server.dependencies import get_access_token
@@ -21,6 +20,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from peers.serving import serving
 from rig import PATIENCE
 
 __all__ = ["AuthPeer", "Browser", "auth_peer"]
@@ -88,16 +88,8 @@ async def auth_peer() -> AsyncGenerator[AuthPeer]:
         app = _server(accounts)
         gate = next(route.endpoint for route in app.routes if isinstance(route, Route) and route.path == "/mcp")
         peer = AuthPeer(url=f"{issuer}/mcp", issuer=f"{issuer}/", accounts=accounts, gate=gate, requests=[])
-        config = uvicorn.Config(_noting(app, peer), log_config=None, ws="none", timeout_graceful_shutdown=1)
-        config.load()
-        server = uvicorn.Server(config)
-        server.lifespan = config.lifespan_class(config)
-        # Started and stopped by hand: `serve` takes the process's signals.
-        await server.startup(sockets=[listening])
-        try:
+        async with serving(_noting(app, peer), listening=listening):
             yield peer
-        finally:
-            await server.shutdown(sockets=[listening])
 
 
 def _server(accounts: InMemoryOAuthProvider) -> Starlette:

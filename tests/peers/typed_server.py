@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import uvicorn
 from fastmcp import FastMCP
 from mcp_types import Icon
 from pydantic import BaseModel
+
+from peers.serving import serving
 
 __all__ = ["Report", "Row", "report", "running", "typed_server"]
 
@@ -93,15 +93,5 @@ FIXED: dict[str, Any] = {
 @asynccontextmanager
 async def running(server: FastMCP[Any]) -> AsyncGenerator[str]:
     """Serve until the block ends; yields the URL."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(server.http_app(), log_config=None, ws="none", timeout_graceful_shutdown=1)
-        config.load()
-        served = uvicorn.Server(config)
-        served.lifespan = config.lifespan_class(config)
-        # Started and stopped by hand: `serve` takes the process's signals.
-        await served.startup(sockets=[listening])
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-        finally:
-            await served.shutdown(sockets=[listening])
+    async with serving(server.http_app()) as origin:
+        yield f"{origin}/mcp"

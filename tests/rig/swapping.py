@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rig.wait import PATIENCE
-from toolcrib.workspace.open_below import exchange
+from toolcrib.workspace.safe_paths import exchange
 
 __all__ = ["swapping"]
 

@@ -140,7 +140,7 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_case_that_the_document_shows_is_one_of_the_corpus() -> None:
-    page = (ROOT / "docs" / "eval.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "evaluate.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     given = yaml.safe_load(shown)
 

@@ -25,8 +25,15 @@ _COMPARED: Final = 100
 _LONGEST: Final = 128
 """Characters of a wrong name that are looked at: no tool has a longer one."""
 
+_ALIKE: Final = 0.7
+"""Similarity of a name that may have been meant: `delete_note` is not a typing error of `delegate` (0.67)."""
+_SHORT_ALIKE: Final = 0.6
+"""The same for names of at most `_SHORT` letters, where one exchange counts more: `wbe` and `web` (0.67)."""
+_SHORT: Final = 5
+
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
 _START = re.compile(r"^[^A-Za-z_]")
+_WORD_STARTS = re.compile(r"([a-z0-9])([A-Z])")
 _SEPARATORS = re.compile(r"[\s!-/:-@\[-`{-~]+")
 
 
@@ -58,6 +65,20 @@ def fold(name: str) -> str:
     return _SEPARATORS.sub("", name.lower())
 
 
+def _ends_with(name: str, folded: str) -> bool:
+    """Whether the last words of `name` are `folded`: `read_file` ends with `file`, `view_profile` does not."""
+    words = _WORD_STARTS.sub(r"\1 \2", name)
+    key = fold(words)
+    if not key.endswith(folded):
+        return False
+    start, seen = len(key) - len(folded), 0
+    for word in _SEPARATORS.split(words):
+        if seen == start:
+            return True
+        seen += len(word)
+    return False
+
+
 def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
     """Return up to `n` of `names` that `name` may have meant, best first; names that share nothing are not offered."""
     name = name[:_LONGEST]
@@ -71,6 +92,8 @@ def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
         by_fold.setdefault(fold(other), other)
     pairs = {folded[at : at + 2] for at in range(len(folded))}
     alike = heapq.nlargest(_COMPARED, by_fold, key=lambda other: sum([pair in other for pair in pairs]))
-    close = difflib.get_close_matches(folded, alike, n=n, cutoff=0.6)
-    inside = [key for key in by_fold if len(folded) >= 3 and key.endswith(folded) and key not in close]
+    close = difflib.get_close_matches(folded, alike, n=n, cutoff=_SHORT_ALIKE if len(folded) <= _SHORT else _ALIKE)
+    inside = [
+        key for key, other in by_fold.items() if len(folded) >= 3 and _ends_with(other, folded) and key not in close
+    ]
     return [by_fold[key] for key in (*inside, *close)][:n]

@@ -1,7 +1,8 @@
-"""`toolcrib login` and `logout`: letting Toolcrib use a remote server in your name, and ending that."""
+"""`toolcrib login`, `logout` and `secret`: credentials for servers and for `${keyring:NAME}` in a configuration."""
 
 from __future__ import annotations
 
+import getpass
 import sys
 import webbrowser
 from collections.abc import Callable, Coroutine, Mapping
@@ -13,6 +14,8 @@ import anyio.to_thread
 import typer
 
 from ..config import Settings
+from ..config.loading import here
+from ..config.secrets import remove_secret, secret_names, write_secret
 from ..config.validation import did_you_mean
 from ..crib.storage import logins_in, open_store
 from ..errors import ToolFailure, UsageError
@@ -23,11 +26,12 @@ from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
 from ..net.oauth.login import scopes_in
 from ..net.oauth.spec import OAuthSpec
+from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import emit_json, note, out
+from .output import emit_json, escape, note, out
 from .server_probe import Probe, probe
 
-__all__ = ["login", "logout"]
+__all__ = ["list_secrets", "login", "logout", "remove", "secret", "set_secret"]
 
 _SCREENS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 """Variables of which one is set where a browser can be shown; without one, `webbrowser` may start one of text here."""
@@ -140,3 +144,51 @@ def _tell(server: str, issuer: str, probed: Probe, where: str, *, as_json: bool)
         note("the extra `keyring` keeps logins in the system's keyring instead, where there is one")
     if probed.accepted:
         note("its tools' definitions count as reviewed, as they are now; a change will be withheld until you accept it")
+
+
+secret = action_group(
+    "List the secrets that your configuration names with `${keyring:NAME}` or `${input:ID}`; set or remove one. "
+    "Values are never shown.\n\n"
+    "They are kept in the system's keyring (extra `keyring`), else in a file that only you can read.",
+    default="list",
+)
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret.")]
+
+
+@secret.command("list")
+def list_secrets(as_json: AsJson = False) -> None:
+    """List the names of the secrets that are kept."""
+    names = secret_names(here().environ)
+    if as_json:
+        emit_json(names)
+    else:
+        out("\n".join(map(escape, names)) or "no secrets are kept")
+
+
+@secret.command("set")
+def set_secret(name: _Name, as_json: AsJson = False) -> None:
+    """Ask for the value of a secret and keep it. The value is read from standard input where that is no terminal."""
+    place = write_secret(name, _value(name), here().environ)
+    if as_json:
+        emit_json({"secret": name, "action": "set", "kept": str(place)})
+    else:
+        out(escape(f"{name} is kept in {place}"))
+
+
+@secret.command("remove")
+def remove(name: _Name, as_json: AsJson = False) -> None:
+    """Remove a secret."""
+    environ = here().environ
+    if not remove_secret(name, environ):
+        raise UsageError(f"there is no secret {name!r}{did_you_mean(name, secret_names(environ))}")
+    if as_json:
+        emit_json({"secret": name, "action": "remove"})
+    else:
+        out(escape(f"removed {name}"))
+
+
+def _value(name: str) -> str:
+    if sys.stdin.isatty():
+        return getpass.getpass(f"{name}: ")
+    return sys.stdin.read().rstrip("\r\n")

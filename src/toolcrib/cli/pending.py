@@ -1,4 +1,4 @@
-"""`toolcrib pending`: the changes of files that wait for review."""
+"""`toolcrib pending` and `shadow`: changes of files that wait for review, and worktrees in which tasks work."""
 
 from __future__ import annotations
 
@@ -12,16 +12,28 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from ..config import Settings
+from ..config.loading import here
 from ..core.session import LOCAL
 from ..crib.storage import has_store, open_store
-from ..crib.workspaces import FileChanges, PendingFile, guard_of
+from ..crib.workspaces import FileChanges, PendingFile, Shadows, guard_of
 from ..errors import ToolFailure, UsageError
 from ..workspace.review import OnConflict
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
 
-__all__ = ["accept_changes", "list_changes", "pending", "reject_changes", "show_diff"]
+__all__ = [
+    "accept_changes",
+    "diff",
+    "discard",
+    "list_changes",
+    "list_shadows",
+    "merge",
+    "pending",
+    "reject_changes",
+    "shadow",
+    "show_diff",
+]
 
 _COLUMNS: Final[tuple[Column, ...]] = (("OWNER", "<"), ("CHANGED", "<"), ("WHAT", "<"), ("BYTES", ">"), ("PATH", "<"))
 _WHAT: Final = {"file": "file", "folder": "new folder", "gone": "removed"}
@@ -232,3 +244,69 @@ def _owner(waiting: Sequence[PendingFile]) -> str:
     if len(owners) > 1:
         raise UsageError(f"several have changes that wait: {', '.join(owners)}; say --task ID or --session KEY")
     return owners[0]
+
+
+shadow = action_group(
+    "List the shadows of tasks, show the changes of one, merge them into the main tree, or discard them.",
+    default="list",
+)
+
+_shadow_Task = Annotated[str, typer.Argument(metavar="TASK", help="The id of a task.")]
+_Workspace = Annotated[
+    Path | None, typer.Option("--workspace", help="Instead of the configured one, or of this folder.", metavar="FOLDER")
+]
+
+
+@shadow.command("list")
+def list_shadows(workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """List the tasks that have a shadow."""
+    tasks = _shadows(config).list(workspace=workspace)
+    if as_json:
+        emit_json(tasks)
+    elif tasks:
+        out("\n".join(map(escape, tasks)))
+    else:
+        note("no task has a shadow here")
+
+
+@shadow.command("diff")
+def diff(task: _shadow_Task, workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Show the changes of a task as a diff."""
+    text = run(lambda: _shadows(config).diff(task, workspace=workspace))
+    if as_json:
+        emit_json([text])
+    else:
+        out(escape(text.rstrip("\n"), lines=True) or "nothing was changed")
+
+
+@shadow.command("merge")
+def merge(
+    task: _shadow_Task, workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False
+) -> None:
+    """Merge the changes of a task into the main tree, as a whole or not at all.
+
+    A merge commits nothing; the shadow stays until it is discarded.
+    """
+    paths = run(lambda: _shadows(config).merge(task, workspace=workspace))
+    if as_json:
+        emit_json(paths)
+    else:
+        out(escape(f"merged: {', '.join(paths) or 'nothing'}"))
+
+
+@shadow.command("discard")
+def discard(
+    task: _shadow_Task, workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False
+) -> None:
+    """Remove the shadow of a task with all its changes."""
+    run(lambda: _shadows(config).discard(task, workspace=workspace))
+    if as_json:
+        emit_json([task])
+    else:
+        out(escape(f"discarded: {task}"))
+
+
+def _shadows(config: list[Path] | None) -> Shadows:
+    settings = settings_of(config)
+    roots = settings.workspace.roots or (here().project,)
+    return Shadows(roots, guard_of(settings), settings.environment.get("PATH", ""))

@@ -1,4 +1,4 @@
-"""`toolcrib policy`: what the rules say of a command or a call, which rules there are, and rules taken over."""
+"""`toolcrib policy` and `why`: what the rules say of a command, a call or a tool, and where a rule comes from."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import typer
 from ..config import Settings
 from ..config.claude_files import FoundRule, add_rules, claude_files, read_claude_rules
 from ..config.loading import config_files, here
-from ..core.permission import Decision, Effect
+from ..core.permission import Answer, Decision, Effect, NoApprover, Question
 from ..core.tool import Tool
 from ..crib import Toolcrib
-from ..errors import ConfigError, UsageError
+from ..crib.explainer import Why
+from ..errors import CODES, ConfigError, UsageError
 from ..policy.rules import Rule, parse_rule
 from ..policy.shell.grammar import read_script
 from ..policy.shell.script import Command, Script
@@ -26,7 +27,7 @@ from .open_crib import only_for, opened
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["import_rules", "list_rules", "policy", "try_policy"]
+__all__ = ["import_rules", "list_rules", "policy", "try_policy", "why"]
 
 _STATUS: Final[Mapping[str, int]] = {"allow": 0, "deny": 5, "ask": 10}
 """Effect → exit status: 5 is what a denied call ends with."""
@@ -236,3 +237,55 @@ def _show_command(command: Command, label: str) -> None:
     out(f"{label}{escape(command.shown())}")
     for inner in command.runs:
         _show_command(inner, "  runs:     ")
+
+
+def why(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="Its name, or SERVER/NAME as the server calls it.")],
+    args: Annotated[str | None, typer.Option("--args", help="Arguments as a JSON object; - reads it.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", help="Of the session; see `toolcrib profile`.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous, plan … or your own.")] = None,
+    principal: Annotated[str | None, typer.Option("--principal", help="Whose session; local by default.")] = None,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+    wait: Wait = 10.0,
+) -> None:
+    """Say whether a tool can be called here and now and, if not, what stops it. Runs nothing.
+
+    Ends with the status that the call would end with; `asks` counts as one that runs.
+    """
+
+    async def main() -> Why:
+        async with opened(only_for(settings_of(config, mode=mode), name), wait=wait, fresh=True) as crib:
+            options: dict[str, Any] = {"profile": profile, "principal": principal}
+            given = {key: value for key, value in options.items() if value}
+            arguments = parse_arguments((), args, crib.catalog.find(name))
+            return crib.explainer.why(name, crib.session(approver=_nobody, **given), arguments)
+
+    answer = run(main)
+    if as_json:
+        emit_json(asdict(answer))
+    else:
+        _print(answer)
+    if answer.code:
+        raise typer.Exit(CODES[answer.code].exit)
+
+
+async def _nobody(question: Question) -> Answer:
+    """Approver that never answers: a call that asks is reported as such, and nothing runs."""
+    raise NoApprover(question.tool.name)
+
+
+def _print(answer: Why) -> None:
+    rows = {
+        "verdict": answer.verdict,
+        "tool": answer.tool if answer.tool != answer.asked else "",
+        "source": answer.source,
+        "stopped by": answer.stopped_by,
+        "reason": answer.reason,
+        "hint": answer.hint,
+        "version": answer.version,
+        "deprecated": answer.deprecated,
+    }
+    for key, value in rows.items():
+        if value:
+            out(f"{key + ':':<12}{escape(value)}")

@@ -34,6 +34,10 @@ class SourceState:
     """
     tools: int = 0
     detail: str = ""
+    outage: str = ""
+    """Why calls of its tools fail, as a model may read it ("github is down: …"); empty while they work."""
+    hint: str = ""
+    """The remedy for the outage, with its command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

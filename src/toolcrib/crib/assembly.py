@@ -22,7 +22,7 @@ from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..results.redact import Redactor
 from ..sources.source import Source
-from ..sources.startup import StartingSources
+from ..sources.startup import MountedSources
 from ..store.store import Store
 from .approvals import ApprovalChannels, ApprovalService, DeferredCalls
 from .calls import CallRunner
@@ -109,7 +109,7 @@ def assemble(
     # Values that several parts share.
     overlays: dict[str, Overlay] = {}
     sources: dict[str, Source] = {}
-    starting = StartingSources()
+    starting = MountedSources()
     disabled: dict[str, None] = {}
     learning = Learning()
     spending = Spending(settings.budgets)

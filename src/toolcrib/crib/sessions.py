@@ -13,7 +13,7 @@ from ..config import Settings
 from ..core.json import canonical
 from ..core.session import LOCAL, SessionState
 from ..disclosure.base import Profile
-from ..disclosure.selection.state import SelectionState
+from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError
 from ..policy.asking.answers import end_turn
 from ..policy.decision import Policy

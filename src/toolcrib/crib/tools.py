@@ -23,7 +23,7 @@ from ..mcp.client.spec import ServerSpec
 from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
 from ..sources.source import Source
-from ..sources.startup import StartingSources
+from ..sources.startup import MountedSources
 from .calls import CallRunner
 from .catalog_ingest import Intake, Locking, WithFiles
 from .storage import Folders, ServerLogins
@@ -112,7 +112,7 @@ class ToolRegistry:
         registry: Registry,
         overlays: dict[str, Overlay],
         sources: dict[str, Source],
-        starting: StartingSources,
+        starting: MountedSources,
         disabled: dict[str, None],
         intake: Intake,
         locking: Locking,

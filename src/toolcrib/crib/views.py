@@ -30,7 +30,7 @@ from ..dispatch.steps.resolve import Surroundings
 from ..errors import UsageError
 from ..policy.decision import Policy
 from ..sources.source import Source
-from ..sources.startup import StartingSources
+from ..sources.startup import MountedSources
 from .needs import held
 from .profiles import ProfileRegistry
 from .session_table import SessionTable
@@ -54,7 +54,7 @@ class Views:
         registry: Registry,
         overlays: Mapping[str, Overlay],
         sources: Mapping[str, Source],
-        starting: StartingSources,
+        starting: MountedSources,
         profiles: ProfileRegistry,
         policy: Policy,
         sessions: SessionTable,

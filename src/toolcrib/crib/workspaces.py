@@ -19,13 +19,11 @@ from ..core.workspace import Workspace
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.modes import Mode
-from ..workspace.disk import DiskWorkspace
-from ..workspace.paths import Roots
+from ..workspace.disk import DiskWorkspace, Tree
+from ..workspace.paths import Guard, Roots
 from ..workspace.pending_changes import PendingWorkspace
-from ..workspace.protected_names import Guard
 from ..workspace.review import OnConflict, accept, diff, reject
 from ..workspace.shadow import Shadow, ShadowChange, shadow_of, shadows_of
-from ..workspace.tree import Tree
 from .options import SessionOptions
 from .plans import Plans, end_planning
 

@@ -6,7 +6,7 @@ stable, later ones are appended, so that a client's prompt cache survives.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -16,6 +16,7 @@ from ..catalog.skill_groups import SkillGroups
 from ..core.budget import NO_LOOPS, Loops
 from ..core.call import Call
 from ..core.context import Context
+from ..core.events import SourceState
 from ..core.json import dumps
 from ..core.permission import Effect
 from ..core.result import ToolResult
@@ -23,9 +24,8 @@ from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..results.artifacts import Artifacts
 from ..results.limit import PLAIN_FIT, Fit
-from ..sources.startup import StartingSources
-from .alias_calls import Rename
-from .aliases import Labels
+from ..sources.startup import MountedSource, MountedSources
+from .aliases import Labels, Rename
 
 __all__ = [
     "READS",
@@ -41,7 +41,8 @@ __all__ = [
     "answer",
     "as_object",
     "estimate_tokens",
-    "with_starting",
+    "report_outage",
+    "with_absent",
 ]
 
 READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
@@ -136,8 +137,8 @@ class VisibleCatalog:
     labels: Labels
     skill_groups: Callable[[], SkillGroups] = SkillGroups
     """Skill groups by kind of task: computed when a selection asks, since most calls do not."""
-    sources: StartingSources = field(default_factory=StartingSources)
-    """The sources whose tools may not be known yet."""
+    sources: MountedSources = field(default_factory=MountedSources)
+    """The mounted sources: some may be starting or down."""
     aids: bool = True
     """Whether lists of all tools declare our own aids: reading on in a long result, resources and prompts as tools."""
 
@@ -176,19 +177,23 @@ class VisibleCatalog:
 
         With a `name`, those of which it can be a tool: in any spelling, or by a label of the profile.
         """
-        waited = tuple(self.sources)
-        if not waited:
-            return ()
+        return tuple(one.name for one in self._reachable(self.sources.starting, name))
+
+    def down(self, name: str = "") -> tuple[SourceState, ...]:
+        """Return the states of the sources that are down, with scope and `name` as in `starting`."""
+        return tuple(one.source.state for one in self._reachable(self.sources.down, name))
+
+    def _reachable(self, sources: Iterable[MountedSource], name: str) -> Iterator[MountedSource]:
+        """Yield those of `sources` in this session's scope of which `name`, where one is given, can be a tool."""
         before = (self.profile.mcp_names.partition("{server}")[0],) if self.profile.mcp_names else ()
         label = self.profile.names.get(name)
         asked = (name, *(one.tool for one in label.all)) if label else (name,)
         scope = self.session.scope
-        for reach in (scope.allowed, scope.exact):
-            if reach is not None:
-                waited = tuple(one for one in waited if any(one.may_list(other) for other in reach))
-        if name:
-            waited = tuple(one for one in waited if any(one.may_list(other, before) for other in asked))
-        return tuple(one.name for one in waited)
+        reaches = [reach for reach in (scope.allowed, scope.exact) if reach is not None]
+        for one in sources:
+            in_scope = all(any(one.may_list(other) for other in reach) for reach in reaches)
+            if in_scope and (not name or any(one.may_list(other, before) for other in asked)):
+                yield one
 
     def faces(self, tool: Tool) -> tuple[Tool, ...]:
         """Return `tool` as the model sees it, once for each name that the profile has for it."""
@@ -287,10 +292,16 @@ def estimate_tokens(tool: Tool) -> int:
     return len(dumps(tool.definition)) // 4
 
 
-def with_starting(scene: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a meta-tool found, with the names of the sources that are still starting where there are any."""
-    starting = scene.starting()
-    return {**found, "starting": list(starting)} if starting else found
+def with_absent(scene: VisibleCatalog, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a meta-tool found, with the sources that are still starting or down where there are any."""
+    starting, down = scene.starting(), scene.down()
+    found = {**found, "starting": list(starting)} if starting else found
+    return {**found, "down": {one.source: report_outage(one) for one in down}} if down else found
+
+
+def report_outage(state: SourceState) -> str:
+    """Return the outage of a source with its remedy, as one line."""
+    return " ".join(f"{state.outage.rstrip('.')}. {state.hint}".split())
 
 
 def answer(value: Any) -> ToolResult:

@@ -7,17 +7,19 @@ that runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from ..catalog.names import fold
 from ..core import json
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import URI_PREFIX, SearchResult
 from . import signatures
-from .base import Profile, Unwrapped, Verb, VerbContext, VisibleCatalog, as_object
+from .base import Profile, Unwrapped, Verb, VerbContext, VisibleCatalog, as_object, report_outage
 
 __all__ = ["RESERVED", "SOURCE", "VERBS", "definitions", "instructions", "unwrap"]
 
@@ -32,6 +34,9 @@ _CATEGORIES: Final = 6
 """Categories that a query which nothing fits is pointed to."""
 _HITS: Final = 100
 """Lines that a search in a result shows at most."""
+_WORD: Final = re.compile(r"[^\W_]+")
+_GENERIC: Final = frozenset({"api", "mcp", "server", "service", "tool", "tools"})
+"""Words of a source's name that a query need not have to mean the source."""
 _LEAST_PAGE: Final = 300
 """Bytes of a page, however small the budget of one result."""
 
@@ -196,13 +201,33 @@ def _lines_of(found: SearchResult, room: int) -> str:
 async def _search(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     query = str(arguments["query"])
     hits = scene.catalog.search(query, int(arguments["limit"]), allowed=scene.admitted, boost=scene.boost)
-    if not hits:
-        return ToolResult.of_text(_nothing(scene, query) + _still_starting(scene))
     found = [scene.catalog.tools[hit.name] for hit in hits]
     for tool in found:
         scene.session.history.activated.setdefault(tool.name)
-    lines = "\n".join(signatures.line(scene.labels.shown(tool)) for tool in found)
-    return ToolResult.of_text(lines + _still_starting(scene))
+    concerned, others = _outages(scene, query, {tool.source for tool in found})
+    lines = [signatures.line(scene.labels.shown(tool)) for tool in found] or [_nothing(scene, query)]
+    absent = f"Not available, so their tools are not found: {', '.join(others)}." if others else ""
+    return ToolResult.of_text("\n".join(filter(None, [*concerned, *lines, absent])) + _still_starting(scene))
+
+
+def _outages(scene: VisibleCatalog, query: str, found: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return a line for each source that is down and that a search concerns, and the names of others without tools.
+
+    A search concerns a source that it names or finds tools of; one that finds nothing concerns those without tools.
+    """
+    words, concerned, others = _words(query), list[str](), list[str]()
+    for state in scene.down():
+        own = _words(state.source)
+        is_named = (own - _GENERIC or own) <= words or fold(state.source) in words
+        if is_named or state.source in found or not (found or state.tools):
+            concerned.append(report_outage(state))
+        elif not state.tools:
+            others.append(state.source)
+    return concerned, others
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))
 
 
 def _still_starting(scene: VisibleCatalog) -> str:
@@ -225,6 +250,9 @@ async def _describe(scene: VisibleCatalog, arguments: Mapping[str, Any], context
             nearest = scene.catalog.nearest(name, allowed=scene.admitted)
             search = scene.profile.verbs.get("search")
             close = f"; nearest: {', '.join(nearest)}" if nearest else f"; use {search}" if search else ""
+            if down := scene.down(name):
+                parts.append(f"{name[:200]}: {report_outage(down[0])}")
+                continue
             parts.append(f"{name[:200]}: not found{close}{_still_starting(scene)}")
             continue
         if scene.session.is_disabled(tool.name):

@@ -23,7 +23,7 @@ from ..errors import ConfigError, ErrorList
 from ..policy.rules import check_rules
 from ..results.limit import Fit
 from . import meta_tools, strategies
-from .alias_calls import Rename
+from .aliases import Rename
 from .base import OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
 

@@ -2,7 +2,7 @@
 
 `parse` reads messages of clients strictly, so that two readers never disagree on a message: no duplicate keys, no NaN,
 no number that would be rounded, valid UTF-8, no batches. The lenient reader for messages of servers is
-`mcp.client.messages`. Both read through `core.json.read_json`, which limits size and depth.
+`mcp.client.transport`. Both read through `core.json.read_json`, which limits size and depth.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..results.redact import Redactor
 from ..sources.source import Listing, Publish
-from ..system.reaper import shared_reaper
+from ..system.child_processes import shared_reaper
 
 __all__ = ["Closing", "Registered", "RestSource", "Run"]
 

@@ -20,8 +20,7 @@ from ..errors import ToolFailure
 from . import bubblewrap
 from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_filter
 from .egress import Handing
-from .process import Held, Process, start
-from .process_monitor import Group, Watched
+from .process import Group, Held, Process, Watched, start
 from .protected_paths import Guarded, Repositories, guarded_in, put_aside
 
 __all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]

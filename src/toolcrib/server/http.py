@@ -28,7 +28,7 @@ from ..core.json import dumps
 from ..errors import UsageError
 from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
 from ..mcp.server.backend import Backend
-from ..mcp.server.http_endpoint import CLOSE, RETRY, VERSION_HEADER, Arrival, HttpEndpoint
+from ..mcp.server.http_endpoint import CLOSE, RETRY, SESSION_HEADER, VERSION_HEADER, Arrival, HttpEndpoint, SessionTable
 from ..mcp.server.http_messages import (
     EventStream,
     Receive,
@@ -40,7 +40,6 @@ from ..mcp.server.http_messages import (
     send_status,
 )
 from ..mcp.server.service import Service, ServiceLimits
-from ..mcp.server.session_table import SESSION_HEADER, SessionTable
 from .auth import Authority
 from .request_limits import RequestLimits, instance_of
 

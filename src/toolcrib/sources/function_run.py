@@ -15,13 +15,20 @@ from anyio.lowlevel import current_token
 
 from ..core.context import Context
 from ..errors import ToolFailure
-from ..system.threads import Threads
+from ..system.tasks import Threads
 
 __all__ = ["Body", "body_of", "is_stream"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MESSAGE: Final = 500
 """Characters of an exception's text that reach the model."""
+
+_CODES: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (TimeoutError, "timeout"),
+    (PermissionError, "denied"),
+    (FileNotFoundError, "not_found"),
+    (ConnectionError, "unavailable"),
+)
 
 Body = Callable[[Mapping[str, Any], Context, Threads], Any]
 """Runs the function with keyword arguments; awaited for its result. Raises `ToolFailure` and nothing else."""
@@ -50,7 +57,7 @@ def body_of(function: Callable[..., Any], name: str) -> Body:
             if isinstance(error, KeyboardInterrupt) and run is _await:
                 raise  # that may be a person's interrupt; an exception from a thread is the function's own
             _LOG.exception("tool %s failed in call %s", name, context.call_id)
-            raise ToolFailure("tool_error", f"{name} failed: {_short(error)}") from error
+            raise ToolFailure(_code_of(error), f"{name} failed: {_short(error)}") from error
 
     return body
 
@@ -65,6 +72,11 @@ def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _code_of(error: BaseException) -> str:
+    """Return the code of a function's exception: the standard library's own kinds of failure keep their meaning."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), "tool_error")
 
 
 def _short(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Sources that have not listed their tools yet: which they are, whose tool a name may be, and waiting for them."""
+"""Mounted sources whose tools cannot be had now: they start or are down. Whose tool a name may be, and waiting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.events import SourceState
 from ..errors import ToolFailure
 from .source import Source
 
-__all__ = ["StartingSource", "StartingSources", "is_starting", "still_starting"]
+__all__ = ["MountedSource", "MountedSources", "is_starting", "still_starting", "unavailable"]
 
 _GAP: Final = r"[\W_]*"
 """Separators between two letters of a name, which any spelling may leave out."""
@@ -28,8 +28,8 @@ def is_starting(state: SourceState) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartingSource:
-    """A mounted source that may still be starting."""
+class MountedSource:
+    """A mounted source, and how its tools are named."""
 
     source: Source
     prefix: bool = True
@@ -53,23 +53,28 @@ class StartingSource:
 
 
 @dataclass(slots=True)
-class StartingSources:
-    """The mounted sources that take time to list. One for a crib, used from its event loop."""
+class MountedSources:
+    """The mounted sources, as far as they may lack tools. One for a crib, used from its event loop."""
 
-    _sources: dict[str, StartingSource] = field(default_factory=dict[str, StartingSource])
+    _sources: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])
 
     def add(self, source: Source, *, prefix: bool) -> None:
-        """Follow a source that was just opened; one that has listed by then needs no following."""
-        if source.state.state in ("connecting", "cached"):
-            self._sources[source.name] = StartingSource(source=source, prefix=prefix)
+        """Follow a source that was just opened."""
+        self._sources[source.name] = MountedSource(source=source, prefix=prefix)
 
     def remove(self, name: str) -> None:
         """Forget a source that was unmounted."""
         self._sources.pop(name, None)
 
-    def __iter__(self) -> Iterator[StartingSource]:
-        """Yield the sources that are starting now, in the order in which they were mounted."""
+    @property
+    def starting(self) -> Iterator[MountedSource]:
+        """The sources that are starting now, in the order in which they were mounted."""
         return (one for one in self._sources.values() if is_starting(one.source.state))
+
+    @property
+    def down(self) -> Iterator[MountedSource]:
+        """The sources whose tools cannot be called now, in the order in which they were mounted."""
+        return (one for one in self._sources.values() if one.source.state.outage)
 
     async def wait(self, timeout: float, names: Collection[str] | None = None, *, fresh: bool = False) -> None:
         """Return when every source, or each of `names`, has listed or failed once; at the latest after `timeout` s.
@@ -111,3 +116,8 @@ def still_starting(source: str) -> ToolFailure:
         hint="starting",
         details={"starting": [source]},
     )
+
+
+def unavailable(state: SourceState) -> ToolFailure:
+    """Return the failure of a call of a tool whose source is down."""
+    return ToolFailure("unavailable", state.outage, hint=state.hint, details={"down": [state.source]})

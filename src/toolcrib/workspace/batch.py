@@ -24,9 +24,8 @@ from typing import Final
 
 from ..errors import ToolFailure
 from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, translated_errors
-from .open_below import exchange, open_beneath
-from .paths import Place
-from .protected_names import TEMPORARY
+from .paths import TEMPORARY, Place
+from .safe_paths import exchange, open_beneath
 
 __all__ = ["MAX_BYTES", "NOTHING", "Change", "Conflict", "apply", "state_of", "sweep"]
 

@@ -1,22 +1,301 @@
-"""Disk workspace: a change by a tool takes effect at once."""
+"""Disk workspace: the files inside declared folders, with the rules of the guard; changes take effect at once."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import errno
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from anyio import to_thread
 
 from ..core.workspace import Entry, OpenFile, Written
 from ..errors import ToolFailure
-from .paths import Roots
-from .protected_names import Guard
-from .tree import Tree
+from .batch import MAX_BYTES, Change, apply
+from .nodes import NodeFile, kind_of, look, open_file, parent_of, scan, translated_errors
+from .paths import TEMPORARY, Guard, Place, Roots
+from .safe_paths import rename_new
 
-__all__ = ["DiskWorkspace", "in_thread"]
+__all__ = ["SKIPPED", "DiskWorkspace", "Tree", "check_into_itself", "check_size", "in_thread"]
+
+SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib"})
+"""Folders that no walk enters: those of version control, and our own."""
+_COMPARED: Final = 2_000
+"""Names that a mistaken one is compared with, those of nearly its length first: ten thousand would take a second."""
+_SYSTEM: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
+
+
+class Tree:
+    """Files below the roots. Immutable; may be used from several threads."""
+
+    def __init__(self, roots: Roots, guard: Guard | None = None) -> None:
+        """Without `guard` the built-in names are guarded."""
+        self.roots = roots
+        self.guard = guard or Guard(private=_SYSTEM)
+
+    def place(self, path: str) -> Place:
+        """Return the place of a path. Raises `ToolFailure` for one that leads outside, or into a private folder."""
+        place = self.roots.place(path)
+        if self.is_ours(place):
+            raise ToolFailure("denied", f"{place.shown} is a file of Toolcrib's own on its way")
+        return place
+
+    def is_ours(self, place: Place) -> bool:
+        """Whether it is one of our own files on their way."""
+        return any(step.startswith(TEMPORARY) for step in place.steps)
+
+    def readable(self, path: str) -> Place:
+        """Return the place of a readable path. Raises `ToolFailure("denied")` for a guarded one."""
+        place = self.place(path)
+        if held := self.guard.hides(place.root, place.steps):
+            raise ToolFailure("denied", f"{place.shown} is guarded ({held}): no tool reads or writes it", hint=_ASK)
+        return place
+
+    def writable(self, path: str) -> Place:
+        """Return the place of a writable path.
+
+        Raises `ToolFailure`: `denied` for a guarded or protected path, `tool_error` for a root.
+        """
+        place = self.place(path)
+        if not place.steps:
+            raise ToolFailure("tool_error", f"{place.shown} is the workspace itself")
+        if held := self.guard.fixes(place.root, place.steps):
+            raise ToolFailure("denied", f"{place.shown} is protected ({held}): no tool writes it", hint=_ASK)
+        return place
+
+    def stat(self, path: str) -> Entry | None:
+        """Return the entry at a path; None if missing."""
+        return self.stat_at(self.place(path))
+
+    def stat_at(self, place: Place) -> Entry | None:
+        """Return the entry at a place; None if missing."""
+        found = look(place)
+        return None if found is None else self.entry(place, found)
+
+    def stat_many(
+        self, paths: Sequence[str], look_at: Callable[[Place], Entry | None] | None = None
+    ) -> list[Entry | None]:
+        """Return the entry at each path, by `look_at` if given; None for paths that tools may not read."""
+        found: list[Entry | None] = []
+        for path in paths:
+            try:
+                found.append((look_at or self.stat_at)(self.readable(path)))
+            except ToolFailure:
+                found.append(None)
+        return found
+
+    def open(self, path: str, limit: int | None = None) -> NodeFile:
+        """Open a file to read it; the caller closes it."""
+        place = self.readable(path)
+        many_names = self.guard.may_be_hard_linked(place.steps)
+        try:
+            return open_file(place, MAX_BYTES if limit is None else limit, many_names=many_names)
+        except ToolFailure as failure:
+            if isinstance(failure.__cause__, FileNotFoundError):
+                raise self.not_there(place) from failure
+            raise
+
+    def read(self, path: str, limit: int | None = None) -> tuple[bytes, int]:
+        """Return content and mode of a file."""
+        with closing(self.open(path, limit)) as file:
+            return file.read_all(MAX_BYTES if limit is None else limit), file.mode
+
+    def read_many(self, paths: Sequence[str], limit: int | None = None) -> list[bytes | ToolFailure]:
+        """Return the content of each file, or why it may not be read."""
+        found: list[bytes | ToolFailure] = []
+        for path in paths:
+            try:
+                found.append(self.read(path, limit)[0])
+            except ToolFailure as failure:
+                found.append(failure)
+        return found
+
+    def replace(self, contents: Mapping[str, bytes | None]) -> list[Written]:
+        """Put all these files there or none of them; None removes one."""
+        changes: dict[Place, Change] = {}
+        written: list[Written] = []
+        for path, content in contents.items():
+            place = self.writable(path)
+            if place in changes:
+                raise ToolFailure("invalid_arguments", f"{place.shown} is named twice")
+            there = self.must_be_plain(place)
+            if content is None and not there:
+                raise self.not_there(place)
+            check_size(place, content)
+            changes[place] = Change(place=place, content=content)
+            written.append(Written(path=place.shown, created=not there, size=len(content or b"")))
+        apply(tuple(changes.values()))
+        return written
+
+    def remove(self, path: str, *, recursive: bool) -> list[Written]:
+        """Remove a file, a link, or a folder."""
+        place = self.writable(path)
+        found = look(place)
+        if found is None:
+            raise self.not_there(place)
+        gone = [place]
+        if kind_of(found) == "folder":
+            gone = self.changeable(place)
+            if not recursive and any(self._names(place)):
+                raise ToolFailure(
+                    "tool_error", f"{place.shown} is a folder with something in it", hint="recursive=true"
+                )
+        apply([Change(place=place)])
+        return [Written(path=one.shown, created=False, size=0) for one in gone]
+
+    def move(self, source: str, target: str) -> Written:
+        """Move a file or a folder to where nothing is."""
+        old, new = self.writable(source), self.writable(target)
+        found = look(old)
+        if found is None:
+            raise self.not_there(old)
+        check_into_itself(old, new)
+        if kind_of(found) == "folder":
+            for place in self.changeable(old):
+                self.writable(str(new.path.joinpath(*place.steps[len(old.steps) :])))
+        with translated_errors(new):
+            _make_folders(new)
+            try:
+                with parent_of(old) as old_folder, parent_of(new) as new_folder:
+                    rename_new(old.steps[-1], old_folder, new.steps[-1], new_folder)
+            except OSError as error:
+                if error.errno != errno.EXDEV or kind_of(found) != "file":
+                    raise
+                content, mode = self.read(source)
+                apply([Change(place=new, content=content, mode=mode, expected=""), Change(place=old)])
+        return Written(path=new.shown, created=True, size=found.st_size if kind_of(found) == "file" else 0)
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and those above it."""
+        place = self.place(path)
+        if place.steps and look(place) is None:
+            apply([Change(place=self.writable(path), folder=True)])
+        elif (found := look(place)) is not None and kind_of(found) != "folder":
+            raise ToolFailure("tool_error", f"{place.shown} is there already, and no folder")
+
+    def list(self, path: str) -> list[Entry]:
+        """Return the entries of a folder, by name."""
+        place = self.readable(path)
+        with translated_errors(place):
+            entries = [
+                self.entry(self.roots.at(place.root, (*place.steps, name)), found)
+                for name, found in scan(place.root, place.steps)
+                if not name.startswith(TEMPORARY)
+            ]
+        return entries
+
+    def walk(self, path: str, *, hidden: bool = False, limit: int) -> list[Entry]:
+        """Return the files below a folder that may be read, at most `limit`, by path.
+
+        A folder that vanishes or cannot be read meanwhile is left out. Raises `ToolFailure` unless `path` is a folder.
+        """
+        found = islice(self.files(self.readable(path), hidden=hidden), limit)
+        return sorted((self.entry(place, state) for place, state in found), key=lambda entry: entry.path)
+
+    def files(self, top: Place, *, hidden: bool) -> Iterator[tuple[Place, os.stat_result]]:
+        """Yield the files below a folder that may be read, in no order that matters."""
+        with translated_errors(top):
+            waiting = [(top.steps, list(scan(top.root, top.steps)))]
+        while waiting:
+            steps, found = waiting.pop()
+            for name, state in found:
+                inner = (*steps, name)
+                if self.is_left_out(top.root, inner, hidden=hidden):
+                    continue
+                if kind_of(state) == "folder":
+                    waiting.append((inner, _scanned(top.root, inner)))
+                elif kind_of(state) == "file":
+                    yield self.roots.at(top.root, inner), state
+
+    def entry(self, place: Place, found: os.stat_result, *, pending: bool = False) -> Entry:
+        """Return the entry that tools get for a file status."""
+        kind = kind_of(found)
+        size = found.st_size if kind == "file" else 0
+        return Entry(path=place.shown, kind=kind, size=size, modified=found.st_mtime, pending=pending)
+
+    def must_be_plain(self, place: Place) -> bool:
+        """Return whether a replaceable file is there; raises `ToolFailure` for anything but a file."""
+        found = look(place)
+        if found is None:
+            return False
+        kind = kind_of(found)
+        if kind == "folder":
+            raise ToolFailure("tool_error", f"{place.shown} is a folder")
+        if kind != "file":
+            raise ToolFailure("denied", f"{place.shown} is not a regular file but a {_ODD[kind]}")
+        if found.st_nlink > 1 and not self.guard.may_be_hard_linked(place.steps):
+            raise ToolFailure("denied", f"{place.shown} has a second name (a hard link), which may lie outside")
+        return True
+
+    def changeable(self, folder: Place) -> list[Place]:
+        """Return the files below a folder, all of which may be changed; raises `ToolFailure` for one that may not."""
+        files: list[Place] = []
+        for name in self._names(folder):
+            inner = self.roots.at(folder.root, (*folder.steps, name))
+            self.writable(str(inner.path))
+            found = look(inner)
+            if found is not None and kind_of(found) == "folder":
+                files += self.changeable(inner)
+            else:
+                files.append(inner)
+        return files
+
+    def is_left_out(self, root: Path, steps: tuple[str, ...], *, hidden: bool) -> bool:
+        """Whether walks leave something out, by its last step; those before were let through."""
+        name = steps[-1]
+        if name in SKIPPED or name.startswith(TEMPORARY) or (name.startswith(".") and not hidden):
+            return True
+        return bool(self.guard.hides(root, steps))
+
+    def _names(self, folder: Place) -> Sequence[str]:
+        with translated_errors(folder):
+            return [name for name, _ in scan(folder.root, folder.steps)]
+
+    def not_there(self, place: Place) -> ToolFailure:
+        """Return the failure for a missing path, with similar names."""
+        try:
+            names = [name for name, _ in scan(place.root, place.steps[:-1])]
+        except OSError:
+            names = []
+        wanted = place.steps[-1] if place.steps else ""
+        likely = sorted(names, key=lambda name: abs(len(name) - len(wanted)))[:_COMPARED]
+        near = get_close_matches(wanted, likely, n=3) if wanted else []
+        hint = f"near it there is {', '.join(near)}" if near else ""
+        return ToolFailure("not_found", f"there is no {place.shown}", hint=hint)
+
+
+_ODD: Final = {"link": "link", "other": "device, a pipe or a socket"}
+_ASK: Final = "do not try another way to it; tell the user"
+
+
+def check_size(place: Place, content: bytes | None) -> None:
+    """Raise `ToolFailure("too_large")` for content beyond the limit of a file."""
+    if content is not None and len(content) > MAX_BYTES:
+        raise ToolFailure("too_large", f"{place.shown} would have {len(content):,} bytes, {MAX_BYTES:,} are the most")
+
+
+def check_into_itself(old: Place, new: Place) -> None:
+    """Raise `ToolFailure("tool_error")` for a folder that would be moved below itself."""
+    if old.root == new.root and new.steps[: len(old.steps)] == old.steps:
+        raise ToolFailure("tool_error", f"{old.shown} cannot be moved into itself")
+
+
+def _make_folders(place: Place) -> None:
+    if place.steps[:-1]:
+        apply([Change(place=Place(place.root, place.steps[:-1], place.shown), folder=True)])
+
+
+def _scanned(root: Path, steps: tuple[str, ...]) -> list[tuple[str, os.stat_result]]:
+    try:
+        return list(scan(root, steps))
+    except OSError:
+        return []
+
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import ToolFailure
-from .open_below import open_beneath, opened
 from .paths import Place, is_text
+from .safe_paths import open_beneath, opened
 
 __all__ = [
     "Kind",

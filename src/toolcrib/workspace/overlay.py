@@ -18,9 +18,9 @@ from ..core.file_changes import MAX_PENDING, PendingChange
 from ..core.workspace import Entry, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, state_of
+from .disk import Tree, check_into_itself, check_size
 from .nodes import Kind, kind_of, look, read_file, scan, translated_errors
 from .paths import Place
-from .tree import Tree, check_into_itself, check_size
 
 __all__ = ["Overlay", "Seen", "digest_of"]
 

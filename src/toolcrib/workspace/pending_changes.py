@@ -17,10 +17,9 @@ from ..core.file_changes import PendingKey, PendingSet, PendingStore
 from ..core.workspace import Entry, OpenFile, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES
-from .disk import in_thread
+from .disk import Tree, in_thread
 from .overlay import Overlay
 from .review import finish
-from .tree import Tree
 
 __all__ = ["PendingWorkspace"]
 

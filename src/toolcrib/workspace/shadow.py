@@ -20,15 +20,12 @@ from typing import Final
 
 from ..errors import ToolFailure, UsageError
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of
-from .disk import DiskWorkspace, in_thread
+from .disk import DiskWorkspace, Tree, in_thread
 from .git import Git, repository_of
-from .merge import merged
 from .nodes import kind_of, look, parent_of, read_file
 from .overlay import digest_of
-from .paths import Place
-from .protected_names import Guard
-from .review import locked
-from .tree import Tree
+from .paths import Guard, Place
+from .review import locked, merged
 
 __all__ = ["FOLDER", "Shadow", "ShadowChange", "shadow_of", "shadows_of"]
 

@@ -15,8 +15,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from toolcrib.cli.keyboard import Keyboard
-from toolcrib.cli.prompts import word_of
+from toolcrib.cli.prompts import Keyboard, word_of
 from toolcrib.core.elicitation import Clarification
 from toolcrib.core.json import read_json
 from toolcrib.core.permission import Answer, Question, Verdict

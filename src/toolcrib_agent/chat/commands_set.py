@@ -13,10 +13,9 @@ from toolcrib.errors import UsageError
 from toolcrib.policy.modes import Mode
 
 from .approval_prompts import ANSWERS
-from .chat_session import ChatSession, mode_style
+from .chat_session import ChatSession, go_on, mode_style
 from .manual_calls import run_call
 from .model_discovery import ModelChoice
-from .resume import go_on
 from .saved_chats import new_id
 from .screen import plain
 

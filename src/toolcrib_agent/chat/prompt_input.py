@@ -28,7 +28,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
 
-from toolcrib.cli.keyboard import Pressed, discard_typed
+from toolcrib.cli.prompts import Pressed, discard_typed
 
 __all__ = ["PromptContext", "PromptInput", "history_at"]
 

@@ -20,7 +20,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 from rich.console import Console
 
-from toolcrib.cli.keyboard import Keyboard, Plain
+from toolcrib.cli.prompts import Keyboard, Plain
 from toolcrib.config import Settings
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import UsageError
@@ -28,11 +28,10 @@ from toolcrib.results.redact import Redactor
 
 from ..limits import Usage
 from .approval_prompts import Asker
-from .chat_session import ChatAgent, ChatSession, mode_style, next_mode, open_session
+from .chat_session import ChatAgent, ChatSession, mode_style, next_mode, open_session, tell_where
 from .commands import complete
 from .loop import Loop
 from .model_discovery import ModelChoice, find_model, local_models
-from .resume import tell_where
 from .saved_chats import Chats, SavedChat, new_id
 from .screen import Screen
 from .welcome import welcome

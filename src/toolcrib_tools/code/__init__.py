@@ -1,9 +1,8 @@
 """Code tools: symbols, references, structure and diagnostics, over a project index that follows the files."""
 
 from .diagnostics import get_diagnostics
-from .knowledge import knowledge_search, project_knowledge_search
 from .structure import ast_search
-from .symbols import find_references, symbols
+from .symbols import find_references, knowledge_search, project_knowledge_search, symbols
 
 __all__ = [
     "ast_search",

@@ -25,7 +25,7 @@ from .._workspace.file_search import Base, FileFilter, base_at, files_below
 from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import entry_at, workspace_of
 from ..git.repository import Program, run
-from ..lsp.diagnostics import MOST_FILES, Finding, check_files
+from ..lsp.queries import MOST_FILES, Finding, check_files
 from ..lsp.server import Server, fleet_of, is_configured, parts
 from .analysis import source_of
 from .grammars import grammar, language_of

@@ -4,8 +4,14 @@ Any server that speaks the Language Server Protocol, as the configuration names 
 """
 
 from .changes import lsp_apply_code_action, lsp_get_code_actions, lsp_rename_symbol
-from .diagnostics import lsp_get_diagnostics
-from .queries import lsp_document_symbols, lsp_find_references, lsp_goto_definition, lsp_hover, lsp_workspace_symbols
+from .queries import (
+    lsp_document_symbols,
+    lsp_find_references,
+    lsp_get_diagnostics,
+    lsp_goto_definition,
+    lsp_hover,
+    lsp_workspace_symbols,
+)
 
 __all__ = [
     "lsp_apply_code_action",

@@ -1,6 +1,5 @@
 """Memory across conversations: memories, notes, project profile, prompts and templates."""
 
-from .maintenance import compact_memory, memory_reindex, memory_stats
 from .memories import delete_memory, list_memory_tags, memory_search, retrieve_memories, store_memory
 from .notes import (
     append_note,
@@ -14,6 +13,7 @@ from .notes import (
     view_profile,
     write_note,
 )
+from .project_records import compact_memory, memory_reindex, memory_stats
 from .prompts import delete_prompt, list_saved_prompts, read_prompt, render_prompt, save_prompt
 from .templates import (
     create_template,

@@ -13,7 +13,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
 from .._records import ProjectId, date_of
-from .collections import ProjectRecords, same_text, shelf_of
+from .project_records import ProjectRecords, same_text, shelf_of
 
 __all__ = [
     "Confidence",

@@ -14,7 +14,7 @@ from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
 from .._records import ProjectId, date_of, own_project
 from .._workspace.place import folder_at, workspace_of
-from .collections import NOTE_CHARACTERS, ProjectRecords, same_text, shelf_of
+from .project_records import NOTE_CHARACTERS, ProjectRecords, same_text, shelf_of
 
 __all__ = [
     "Compared",

@@ -15,7 +15,7 @@ from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 from .._records import ProjectId
 from .._workspace.file_text import data_at, decoded
 from .._workspace.place import file_at, workspace_of
-from .placeholders import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, missing, texts_of, variables_of
+from .prompts import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, missing, texts_of, variables_of
 
 __all__ = [
     "PLACES",

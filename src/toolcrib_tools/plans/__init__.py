@@ -1,6 +1,6 @@
 """Plans: the steps of a session's work, and events of other sessions' plans."""
 
-from .events import get_task_events, list_subscriptions, subscribe_to_tasks, unsubscribe
+from .state import get_task_events, list_subscriptions, subscribe_to_tasks, unsubscribe
 from .steps import (
     add_dependent_step,
     add_step,

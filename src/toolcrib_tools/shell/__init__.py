@@ -1,8 +1,7 @@
 """Commands in the sandbox: one at a time, in the background, in a terminal; and the tests of a project."""
 
-from .commands import run_command
+from .commands import run_command, run_tests
 from .terminals import shell_close, shell_control, shell_input, shell_list, shell_read, shell_spawn
-from .test_runs import run_tests
 
 __all__ = [
     "run_command",

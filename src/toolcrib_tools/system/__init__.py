@@ -1,8 +1,7 @@
 """State of this machine and of Toolcrib, environment of the session, and its description."""
 
-from .environment import get_environment
 from .preferences import open_system_preferences
-from .status import get_recent_events, get_status, get_token_usage, session_describe, system_monitor
+from .status import get_environment, get_recent_events, get_status, get_token_usage, session_describe, system_monitor
 
 __all__ = [
     "get_environment",

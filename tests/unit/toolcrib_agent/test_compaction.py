@@ -17,8 +17,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from toolcrib_agent.conversation import Cut, cut, joined, outline, shortened, transcript
-from toolcrib_agent.history import tokens_of, valid
+from toolcrib_agent.history import Cut, cut, joined, outline, shortened, tokens_of, transcript, valid
 
 
 def asked(text: str) -> ModelRequest:

@@ -15,7 +15,7 @@ from toolcrib.config.loading import bare
 from toolcrib.core.result import ToolResult
 from toolcrib.crib.session import Session
 from toolcrib_tools import memory
-from toolcrib_tools.memory import collections
+from toolcrib_tools.memory import project_records
 from unit.toolcrib_tools.telling import told
 
 
@@ -220,13 +220,13 @@ async def test_a_note_that_is_not_there_is_refused_with_those_that_are(session: 
 
 
 async def test_a_note_does_not_grow_beyond_its_limit_and_nothing_is_appended_by_halves(session: Session) -> None:
-    await told(session, "write_note", title="Long", content="x" * (collections.NOTE_CHARACTERS - 5))
+    await told(session, "write_note", title="Long", content="x" * (project_records.NOTE_CHARACTERS - 5))
 
     failure = await refused(session, "append_note", title="Long", content="123456")
     empty = await refused(session, "append_note", title="Long", content=" ")
     assert "at most 100,000 characters, this one would have 100,002" in failure.text
     assert empty.text == "there is nothing to add: content is empty"
-    assert (await told(session, "memory_stats"))["characters"] == collections.NOTE_CHARACTERS - 5
+    assert (await told(session, "memory_stats"))["characters"] == project_records.NOTE_CHARACTERS - 5
 
 
 async def test_two_who_append_at_once_lose_nothing(crib: Toolcrib) -> None:
@@ -245,7 +245,7 @@ async def test_two_who_append_at_once_lose_nothing(crib: Toolcrib) -> None:
 
 
 async def test_a_project_that_is_full_says_what_makes_room(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collections, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(project_records, "MOST_ENTRIES", 2)
     await told(session, "write_note", title="1", content="x")
     await told(session, "write_note", title="2", content="x")
 

@@ -14,7 +14,7 @@ from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib.plugin import ToolFailure
 from toolcrib_tools import memory
-from toolcrib_tools.memory.placeholders import filled, variables_of
+from toolcrib_tools.memory.prompts import filled, variables_of
 from unit.toolcrib_tools.telling import told
 
 

@@ -59,7 +59,7 @@ def _candidates(schema: Node) -> Iterator[Any]:
         yield _value({**merged_branch, "required": required, "anyOf": [], "oneOf": []}, schema, 0)
 
 
-def _accepts(schema: Node, candidate: dict[str, Any]) -> bool:
+def _accepts(schema: Node, candidate: Any) -> bool:
     options = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
     root = {key: value for key, value in schema.items() if key != "$schema"}
     try:
@@ -129,7 +129,11 @@ def _array(node: Node, root: Node, depth: int) -> list[Any]:
     count = min(least, _MAX_TRIES) if isinstance(least, int) else 0
     leading = [as_node(item) for item in node.get("prefixItems") or ()]
     rest = as_node(node.get("items"))
-    return [_value(leading[i] if i < len(leading) else rest, root, depth + 1) for i in range(count)]
+    values = [_value(leading[i] if i < len(leading) else rest, root, depth + 1) for i in range(count)]
+    if not values and rest and node.get("maxItems") != 0:
+        item = _value(rest, root, depth + 1)  # an empty list shows nothing, and many tools refuse it
+        return [item] if _accepts({**rest, "$defs": root.get("$defs", {})}, item) else []
+    return values
 
 
 def _string(node: Node) -> str:

@@ -1,5 +1,86 @@
-"""The default profile: all tools while they fit a budget, else core tools and the meta-tools that reach the rest."""
+"""The default strategy: all tools while they fit a budget, else core tools and the meta-tools that reach the rest.
 
-from .strategy import STRATEGY, adaptive
+Over MCP the surface is fixed. In a library session, tools that were found, described or used are appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...core.tool import Tool
+from .. import meta_tools
+from ..base import Strategy, View, VisibleCatalog, estimate_tokens
 
 __all__ = ["STRATEGY", "adaptive"]
+
+_SOURCES_NAMED = 12
+"""More sources than this are counted, not named: instructions must not grow with the catalog."""
+
+
+def adaptive(scene: VisibleCatalog) -> View:
+    """Return all tools in scope, or the small surface when they cost more than the profile's budget."""
+    profile, session = scene.profile, scene.session
+    declared = meta_tools.definitions(profile, meta_tools.VERBS)
+    faces = (face for tool in scene.listed() for face in scene.faces(tool))
+    everything = _within(faces, profile.budget_tokens)
+    if everything is not None:
+        reading = profile.verbs.get("read") if scene.aids else None
+        return View(tools=(*everything, *(tool for tool in declared if tool.name == reading)))
+    instructions = _instructions(scene)
+    spent = sum(map(estimate_tokens, declared)) + len(instructions.encode()) // 4
+    core = _core(scene, profile.shown_tokens - spent)
+    grown = _grown(scene, core) if session.audience.grows else ()
+    shown = scene.labels.shown
+    spent += sum(map(estimate_tokens, core))
+    return View(
+        tools=(*map(shown, core), *declared, *map(shown, grown)),
+        instructions=instructions,
+        spare_tokens=max(0, profile.shown_tokens - spent),
+    )
+
+
+def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
+    """Return the tools when their definitions fit `budget` together, else None; stops at the first that does not."""
+    taken: list[Tool] = []
+    for tool in tools:
+        budget -= estimate_tokens(tool)
+        if budget < 0:
+            return None
+        taken.append(tool)
+    return tuple(taken)
+
+
+def _core(scene: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
+    """Return the core tools that fit beside the meta-tools; the others can be found by search."""
+    named = (scene.find(name) for name in scene.profile.core)
+    marked = (tool for tool in scene.offered() if tool.core)
+    found = {tool.name: tool for tool in (*named, *marked) if tool is not None and scene.is_offered(tool)}
+    taken: list[Tool] = []
+    for tool in found.values():
+        cost = estimate_tokens(tool)
+        if cost <= budget:
+            taken.append(tool)
+            budget -= cost
+    return tuple(taken)
+
+
+def _grown(scene: VisibleCatalog, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    known = {tool.name for tool in core}
+    tools = scene.catalog.tools
+    used = (tools[name] for name in scene.session.history.activated if name not in known and name in tools)
+    return tuple(tool for tool in used if scene.session.admits(tool) and scene.is_offered(tool))
+
+
+def _instructions(scene: VisibleCatalog) -> str:
+    """Return the profile's words and where the tools come from, as far as that is short."""
+    counts: dict[str, int] = {}
+    for tool in scene.offered():
+        counts[tool.source] = counts.get(tool.source, 0) + 1
+    if len(counts) <= _SOURCES_NAMED:
+        listed = ", ".join(f"{source} ({count})" for source, count in counts.items())
+    else:
+        listed = f"{len(counts)} sources"
+    return f"{meta_tools.instructions(scene.profile)}\n{sum(counts.values())} tools: {listed}."
+
+
+STRATEGY = Strategy(view=adaptive)

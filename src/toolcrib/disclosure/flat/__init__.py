@@ -1,5 +1,35 @@
 """Everything, always: for small catalogs and for clients that hold definitions back themselves. Seed 002's catalog."""
 
-from .strategy import STRATEGY, flat
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core.tool import Tool
+from .. import meta_tools
+from ..base import Strategy, View, VisibleCatalog
 
 __all__ = ["STRATEGY", "flat"]
+
+
+def flat(scene: VisibleCatalog) -> View:
+    """List every tool in scope, then the profile's meta-tools: a long result names the one that reads on."""
+    declared = meta_tools.definitions(scene.profile, meta_tools.VERBS) if scene.aids else ()
+    shown = (_described(face, scene) for tool in scene.listed() for face in scene.faces(tool))
+    return View(tools=(*shown, *declared), instructions=meta_tools.instructions(scene.profile))
+
+
+def _described(tool: Tool, scene: VisibleCatalog) -> Tool:
+    """Return `tool` with the server that it comes from in its description, where the profile wants that.
+
+    For models of library sessions: over MCP a definition reaches the client word by word as it was reviewed.
+    """
+    template = scene.profile.options.get("mcp_descriptions")
+    if tool.origin != "mcp" or not template or not scene.session.audience.grows:
+        return tool
+    words = {"{server}": tool.source, "{description}": tool.description}
+    for field, value in words.items():
+        template = template.replace(field, value, 1)
+    return replace(tool, description=template.strip())
+
+
+STRATEGY = Strategy(view=flat, options={"mcp_descriptions": str})

@@ -24,7 +24,7 @@ from ...errors import ToolFailure
 from ..base import Unwrapped, VerbContext, VisibleCatalog, answer
 from ..meta_tools import SOURCE
 from ..ops import parts_of
-from .op_paths import nearest_paths
+from .help import nearest_paths
 
 __all__ = ["MAX_KEY", "MAX_OPS", "read", "run_batch", "unwrap"]
 

@@ -1,4 +1,4 @@
-"""`tool_help`: the help at a path, as an answer that stays readable for a catalog of any size.
+"""`tool_help`: the tree of ops that one session may see, and the help at a path, readable for a catalog of any size.
 
   root        the groups, the contract of the meta-tools, the way from here to a call
   directory   the entities or the ops below a path; a large one is divided by the beginnings of its ops
@@ -7,24 +7,137 @@
 
 Answers are cached by catalog version, path, format, include_schemas, include_examples and the session's visible tools,
 so that a session with fewer rights never gets the answer of another.
-
-Help on one op: its arguments, notes on its use, a valid call.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from ...catalog.names import fold, nearest
 from ...core.result import ToolResult
 from ...core.schema import example, json_type
 from ...core.tool import Tool
-from ..base import VerbContext, VisibleCatalog, answer, with_starting
-from ..ops import group_of, parts_of
-from .op_paths import ROOT, Tree, nearest_paths, normalized
+from ..base import VerbContext, VisibleCatalog, answer, with_absent
+from ..ops import GROUPS, group_of, parts_of
 
-__all__ = ["MAX_ITEMS", "describe_op", "help_on", "run_help", "sample_op", "summary_of"]
+__all__ = [
+    "MAX_ITEMS",
+    "ROOT",
+    "Tree",
+    "describe_op",
+    "help_on",
+    "nearest_paths",
+    "normalized",
+    "run_help",
+    "sample_op",
+    "summary_of",
+]
+
+ROOT: Final = "root"
+
+_NEAREST: Final = 5
+_SLASHES: Final = re.compile(r"\s*[/>:\\]+\s*")
+_LONGEST: Final = 200
+"""Characters of a path that are looked at."""
+_GROUP_WORDS: Final = {
+    "calendar": "cal",
+    "ontology": "onto",
+    "utilities": "util",
+    "utility": "util",
+}
+_ROOT_WORDS: Final = frozenset({"", ROOT, "*", "help", "tool_help"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """The ops in scope, in order, with their tools."""
+
+    ops: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+
+    @classmethod
+    def of(cls, scene: VisibleCatalog) -> Tree:
+        """Return the tree of the session's ops: in scope, in its contexts, enabled."""
+        names = scene.labels.ops
+        found = {names.of(tool): tool for tool in scene.offered()}
+        return cls(ops={op: found[op] for op in sorted(found, key=_in_order)})
+
+    @property
+    def groups(self) -> list[str]:
+        """The first parts, the seed's groups first."""
+        return list(dict.fromkeys(group_of(op) for op in self.ops))
+
+    def below(self, path: str) -> list[str]:
+        """Return the ops under a path, in order; all of them under the root."""
+        if path == ROOT:
+            return list(self.ops)
+        if path.endswith("*"):
+            return [op for op in self.ops if op.startswith(path[:-1])]
+        return [op for op in self.ops if op.startswith(f"{path}.")]
+
+    def find(self, scene: VisibleCatalog, asked: str) -> str:
+        """Return the path that `asked` means: root, a directory, an op, or a beginning of ops followed by `*`.
+
+        Empty when it means none.
+        """
+        path = normalized(asked)
+        if path == ROOT or path in self.ops or self.below(path):
+            return path
+        tool = scene.find(asked.strip()) or scene.find(path)
+        name = tool.name if tool is not None else scene.labels.ops.spelled(path)
+        if name is not None:
+            op = scene.labels.ops.of(scene.catalog.tools[name])
+            if op in self.ops:
+                return op
+        return self._directory(path)
+
+    def _directory(self, path: str) -> str:
+        """Return the only directory that is spelled like `path`, whole or from one of its parts on."""
+        wanted = {fold(path), fold(path).removesuffix("s")}
+        found = [known for known in _directories(self.ops) if fold(known) in wanted]
+        if not found:
+            found = [known for known in _directories(self.ops) if fold(known.partition(".")[2]) in wanted]
+        return found[0] if len(found) == 1 else ""
+
+
+def normalized(path: str) -> str:
+    """Return the canonical form of a path: `.onto.task.`, `onto/task` and `"onto.task"` are `onto.task`."""
+    text = _SLASHES.sub(".", path[:_LONGEST].strip().strip("\"'`").strip())
+    text = text.removeprefix(".").removesuffix(".")
+    if text.lower() in _ROOT_WORDS:
+        return ROOT
+    group, dot, rest = text.partition(".")
+    return f"{_GROUP_WORDS.get(group.lower(), group)}{dot}{rest}"
+
+
+def nearest_paths(scene: VisibleCatalog, asked: str, *, ops_only: bool = False) -> list[str]:
+    """Return the paths that `asked` may mean, best first: by spelling, then by the effects of the tools."""
+    tree = Tree.of(scene)
+    path = normalized(asked)
+    pool = list(tree.ops) if ops_only else [*_directories(tree.ops), *tree.ops]
+    close = nearest(path, pool, _NEAREST)
+    words = " ".join(re.split(r"[^A-Za-z0-9]+", path))
+    hits = scene.catalog.search(words, _NEAREST, allowed=scene.admitted) if words else []
+    meant = (scene.labels.ops.of(scene.catalog.tools[hit.name]) for hit in hits)
+    found = dict.fromkeys([*close, *(op for op in meant if op in tree.ops)])
+    return list(found)[:_NEAREST]
+
+
+def _directories(ops: Iterable[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for op in ops:
+        parts = op.split(".")
+        for length in range(1, len(parts)):
+            found[".".join(parts[:length])] = None
+    return list(found)
+
+
+def _in_order(op: str) -> tuple[int, str]:
+    group = group_of(op)
+    return (GROUPS.index(group) if group in GROUPS else len(GROUPS), op)
+
 
 _MERGES: Final = ("update_strategy", "merge_instructions")
 """Arguments of an update that control the update itself."""
@@ -207,7 +320,7 @@ async def run_help(scene: VisibleCatalog, arguments: Mapping[str, Any], context:
     kept = context.memory.get(key)
     if kept is None or kept[0] is not scene.profile:
         kept = context.memory[key] = (scene.profile, help_on(scene, arguments["path"], **options))
-    return answer(with_starting(scene, kept[1]))
+    return answer(with_absent(scene, kept[1]))
 
 
 def help_on(

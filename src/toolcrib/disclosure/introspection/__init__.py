@@ -1,5 +1,241 @@
-"""Seed 003: core tools at first; everything else is listed by `list` and activated by `schemas`."""
+"""Seed 003: core tools at first, everything else in two steps: `list` shows the tools, `schemas` activates them.
 
-from .strategy import STRATEGY, UNCATEGORIZED, category_of, introspection
+A tool is core or discoverable; the default is discoverable. Activation lasts for the session. The instructions of a
+source without core tools are deferred until one of its tools is activated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from ...core.result import ToolResult
+from ...core.tool import Tool
+from ...errors import ToolFailure
+from .. import growing_list, meta_tools
+from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, with_absent
 
 __all__ = ["STRATEGY", "UNCATEGORIZED", "category_of", "introspection"]
+
+UNCATEGORIZED: Final = "uncategorized"
+"""The category of tools that name none."""
+_MCP: Final = "MCP"
+_SHORT: Final = 97
+"""Characters of a short description without a sentence end, before its dots."""
+_SUGGESTED: Final = 3
+
+
+def introspection(scene: VisibleCatalog) -> View:
+    """Return the core, then the activated tools of this session, with the instructions of the sources in use."""
+    view = growing_list.grown(scene, _declared(scene), meta_tools.instructions(scene.profile))
+    return replace(view, instructions=_with_sources(scene, view.instructions, _introduced(scene)))
+
+
+def _whole(scene: VisibleCatalog) -> View:
+    """Return everything in scope and the instructions of every source: nothing is deferred."""
+    return growing_list.whole(scene, _declared(scene), _with_sources(scene, "", scene.offered()))
+
+
+def category_of(scene: VisibleCatalog, tool: Tool) -> str:
+    """Return the category of `tool` in the profile; tools of MCP servers have one of their own."""
+    return scene.category(tool) or (_MCP if tool.origin == "mcp" else UNCATEGORIZED)
+
+
+def _declared(scene: VisibleCatalog) -> dict[str, Tool]:
+    """Return the meta-tools by shown name; `list` names the existing categories."""
+    declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, {**meta_tools.VERBS, **_VERBS})}
+    listing = declared.get(scene.profile.verbs.get("list", ""))
+    names = sorted(_categories(scene))
+    if listing is None or not names:
+        return declared
+    schema = listing.input_schema
+    category = {**schema["properties"]["category"], "enum": names}
+    properties = {**schema["properties"], "category": category}
+    return {**declared, listing.name: replace(listing, input_schema={**schema, "properties": properties})}
+
+
+def _categories(scene: VisibleCatalog) -> dict[str, dict[str, Tool]]:
+    """Return all tools in scope by category and shown name, switched-off ones included: they are listed as such."""
+    found: dict[str, dict[str, Tool]] = {}
+    for tool in scene.tools():
+        if scene.is_tool(tool):
+            found.setdefault(category_of(scene, tool), {}).update(dict.fromkeys(scene.labels.names(tool), tool))
+    return found
+
+
+def _in_use(scene: VisibleCatalog) -> tuple[Tool, ...]:
+    """Return the core and the activated tools."""
+    return (*growing_list.core_tools(scene), *growing_list.loaded_tools(scene))
+
+
+def _introduced(scene: VisibleCatalog) -> tuple[Tool, ...]:
+    """Return the tools whose sources have their instructions shown: with a fixed list, the core only."""
+    return _in_use(scene) if scene.session.audience.grows else growing_list.core_tools(scene)
+
+
+def _with_sources(scene: VisibleCatalog, instructions: str, in_use: Iterable[Tool]) -> str:
+    """Return the profile's words and those of the sources in use, each once, in the order in which they came."""
+    about = scene.catalog.about
+    sources = dict.fromkeys(tool.source for tool in in_use)
+    texts = [about[source].instructions.strip() for source in sources if source in about]
+    return "\n\n".join(text for text in (instructions, *texts) if text)
+
+
+async def _list(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    found, category = _categories(scene), arguments.get("category")
+    names = scene.profile.verbs
+    if not category:
+        listed = [
+            {"name": name, "tool_count": len(found[name]), "description": scene.profile.categories.get(name, "")}
+            for name in sorted(found)
+        ]
+        hint = f"Call {names['list']}(category='<name>') to see the tools in a category."
+        total = sum(map(len, found.values()))
+        return answer(with_absent(scene, {"categories": listed, "total_tools": total, "hint": hint}))
+    if category not in found:
+        known = ", ".join(sorted(found))
+        raise ToolFailure("not_found", f"Unknown category: {category[:200]}", hint=f"Available categories: {known}")
+    tools = [_entry(scene, name, tool, verbose=arguments["verbose"]) for name, tool in found[category].items()]
+    shown: dict[str, Any] = {"category": category, "tool_count": len(tools)}
+    shown["tools"] = sorted(tools, key=lambda entry: entry["name"])
+    if "schemas" in names:
+        shown["hint"] = f"Call {names['schemas']}(names=['<name>']) for the parameters of a tool, and to activate it."
+    return answer(with_absent(scene, shown))
+
+
+def _entry(scene: VisibleCatalog, name: str, tool: Tool, *, verbose: bool) -> dict[str, Any]:
+    shown = scene.labels.shown(tool, name)
+    return {
+        "name": name,
+        "plugin_source": tool.capability.provider or tool.source,
+        "enabled": not scene.session.is_disabled(tool.name),
+        "streaming": tool.execution.streaming,
+        "description": shown.description if verbose else _short(shown.description),
+    }
+
+
+def _short(description: str) -> str:
+    """Return the first sentence, or the first 97 characters and three dots."""
+    text = " ".join(description.split())
+    sentence, dot, _ = text.partition(". ")
+    if dot:
+        return f"{sentence}."
+    return text if len(text) <= _SHORT + 3 else f"{text[:_SHORT]}..."
+
+
+async def _schemas(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    given = arguments["names"]
+    wanted = list(dict.fromkeys([given] if isinstance(given, str) else given))
+    if not any(name.strip() for name in wanted):
+        raise ToolFailure("invalid_arguments", "names is required: the names of tools", hint=_where(scene))
+    found = {name: tool for name in wanted if (tool := scene.find(name)) is not None}
+    named = {scene.labels.called(name, tool): tool for name, tool in found.items()}
+    schemas = [_described(scene, name, tool) for name, tool in named.items()]
+    shown: dict[str, Any] = {"schemas": schemas, "count": len(schemas)}
+    unknown = [name for name in wanted if name not in found]
+    if unknown:
+        shown["not_found"] = unknown
+        suggestions = {name: close for name in unknown if (close := _containing(scene, name))}
+        if suggestions:
+            shown["suggestions"] = suggestions
+        shown["hint"] = _where(scene)
+        shown |= with_absent(scene, {})
+    return answer(shown | _activation(scene, named))
+
+
+def _activation(scene: VisibleCatalog, tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """Activate `tools`; return the new ones, empty where every tool is callable or the set is an exact one.
+
+    With a fixed list, the instructions are fixed, too: those of the activated tools are in the answer.
+    """
+    if not scene.profile.progressive or scene.session.scope.exact is not None:
+        return {}
+    before = {tool.source for tool in _in_use(scene)}
+    activated = growing_list.load(scene, tools)
+    if not activated:
+        return {}
+    shown: dict[str, Any] = {"activated": activated, "activation_note": _note(scene)}
+    fresh = [tool for tool in _in_use(scene) if tool.source not in before]
+    instructions = "" if scene.session.audience.grows else _with_sources(scene, "", fresh)
+    return shown | ({"instructions": instructions} if instructions else {})
+
+
+def _note(scene: VisibleCatalog) -> str:
+    through = "" if scene.session.audience.grows else f" through {scene.profile.verbs.get('call', 'their names')}"
+    return f"These tools are now available to call{through}."
+
+
+def _where(scene: VisibleCatalog) -> str:
+    return f"Use {scene.profile.verbs.get('list', 'list_tools')}() to see what there is."
+
+
+def _containing(scene: VisibleCatalog, name: str) -> list[str]:
+    """Return up to three names that contain `name`, ignoring case; else similar ones."""
+    part = name.strip().lower()
+    offered = [name for tool in scene.offered() for name in scene.labels.names(tool)]
+    inside = [other for other in offered if part and part in other.lower()]
+    return inside[:_SUGGESTED] or [
+        scene.labels.name(scene.catalog.tools[other])
+        for other in scene.catalog.nearest(name, _SUGGESTED, allowed=scene.admitted)
+    ]
+
+
+def _described(scene: VisibleCatalog, name: str, tool: Tool) -> dict[str, Any]:
+    shown = scene.labels.shown(tool, name)
+    return {
+        "name": name,
+        "description": shown.description,
+        "plugin_source": tool.capability.provider or tool.source,
+        "enabled": not scene.session.is_disabled(tool.name),
+        "category": category_of(scene, tool),
+        "parameters": _parameters(shown.input_schema),
+    }
+
+
+def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each argument in a line of its own, as the seed shows them."""
+    required = schema.get("required", ())
+    properties = cast("Mapping[str, Any]", schema.get("properties", {}))
+    return {name: _parameter(node, required=name in required) for name, node in properties.items()}
+
+
+def _parameter(node: Any, *, required: bool) -> dict[str, Any]:
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
+    shown: dict[str, Any] = {"type": given.get("type", "any"), "required": required}
+    for key, theirs in (("description", "description"), ("enum", "allowed_values"), ("default", "default")):
+        if key in given:
+            shown[theirs] = given[key]
+    items = given.get("items")
+    if isinstance(items, Mapping):
+        shown["items_type"] = cast("Mapping[str, Any]", items).get("type", "any")
+    return shown
+
+
+_NAMES: Final = {
+    "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}],
+    "description": "Names of tools, from {list}.",
+}
+
+_VERBS: Final[Mapping[str, Verb]] = {
+    "list": Verb(
+        description=(
+            "Discover tools. Without a category: the categories and how many tools each has. "
+            "With one: its tools. Then {schemas} activates those that you need."
+        ),
+        input_schema=as_object(
+            [],
+            category={"type": "string", "description": "A category, to see the tools in it."},
+            verbose={"type": "boolean", "default": False, "description": "Whole descriptions."},
+        ),
+        run=_list,
+    ),
+    "schemas": Verb(
+        description="Parameters of the named tools, and activation: a tool that {list} names can be called afterwards.",
+        input_schema=as_object(["names"], names=_NAMES),
+        run=_schemas,
+        loads=True,
+    ),
+}
+
+STRATEGY = Strategy(view=introspection, tells_sources=True, whole=_whole, verbs=_VERBS, options=growing_list.OPTIONS)

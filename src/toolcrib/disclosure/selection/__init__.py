@@ -8,8 +8,8 @@
 request.
 """
 
+from .requirements import SelectionState
 from .selector import Candidate, Route, Selection, route, select
-from .state import SelectionState
 from .strategy import STRATEGY
 
 __all__ = ["STRATEGY", "Candidate", "Route", "Selection", "SelectionState", "route", "select"]

@@ -1,4 +1,4 @@
-"""Requirements of a task, gathered from the schema, the plan, the intent and the caller.
+"""The task of an interaction, and its requirements: from the schema, the plan, the intent and the caller.
 
 A word may be a capability tag, a category (all its tools) or a tool's name. An unknown word is a warning and has no
 effect.
@@ -12,11 +12,31 @@ from typing import Any, Final, cast
 
 from ...catalog.names import fold, nearest
 from ...catalog.skill_groups import ALWAYS, SkillGroup, SkillGroups
+from ...core.json import canonical
 from ...core.tool import Tool
 from ..base import VisibleCatalog
-from .state import SelectionState
 
-__all__ = ["INTENT", "SelectableTools", "Wanted", "selectable_tools", "wanted", "words"]
+__all__ = ["INTENT", "SelectableTools", "SelectionState", "Wanted", "selectable_tools", "wanted", "words"]
+
+
+@dataclass(slots=True, kw_only=True)
+class SelectionState:
+    """State of `selection` in one session: see `SessionState.state_of`."""
+
+    required: tuple[str, ...] = ()
+    """Capability tags that this interaction needs."""
+    intent: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The caller's knowledge of the task: `complexity`, `needs_plan`, `skill_groups`, `required_tools` …"""
+    plan: Mapping[str, Any] | None = None
+    """The plan that the interaction works on."""
+
+    @property
+    def shown_by(self) -> object:
+        """The task as canonical JSON; empty without one."""
+        if not (self.required or self.intent or self.plan):
+            return b""
+        return canonical([self.required, self.intent, self.plan])
+
 
 INTENT: Final = (
     "allowed_tools",

@@ -21,8 +21,7 @@ from ...catalog.names import fold
 from ...catalog.skill_groups import ALWAYS
 from ...core.tool import PLAIN, Tool
 from ..base import VisibleCatalog
-from .requirements import SelectableTools, Wanted, selectable_tools, wanted, words
-from .state import SelectionState
+from .requirements import SelectableTools, SelectionState, Wanted, selectable_tools, wanted, words
 
 __all__ = [
     "ALTERNATIVES",

@@ -21,9 +21,8 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from .. import growing_list, meta_tools
 from ..base import Strategy, View, VisibleCatalog
-from .requirements import words
+from .requirements import SelectionState, words
 from .selector import FAILING, select
-from .state import SelectionState
 
 __all__ = ["CHUNK", "LARGE_INPUT", "MANY", "STRATEGY", "Invocation", "deliver", "invocation_of"]
 

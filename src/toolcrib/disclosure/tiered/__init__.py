@@ -1,5 +1,155 @@
-"""Seed 000: a dozen core tools, and categories that the model loads whole when it needs one."""
+"""Seed 000: a dozen core tools, and categories that the model loads whole when it needs one.
 
-from .strategy import STRATEGY, categories, tiered
+Loading adds definitions to the list of tools and nothing else: every tool in scope runs, loaded or not. A category
+holds its tools without the core; every one that `browse` names can be loaded. A tool without a category is in one named
+after its source, so that it does not slip into the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...core.result import ToolResult
+from ...core.tool import Tool
+from ...errors import ToolFailure
+from .. import growing_list, meta_tools
+from ..base import Strategy, Verb, VerbContext, View, VisibleCatalog, answer, as_object, with_absent
 
 __all__ = ["STRATEGY", "categories", "tiered"]
+
+_NAMED: Final = 3
+"""Tools that the description of a category names when the profile has none for it."""
+_SKILLS: Final = 10
+"""Skills that a call of a rule tool is redirected to."""
+_TEXT: Final = {"type": "string"}
+
+
+def tiered(scene: VisibleCatalog) -> View:
+    """Return the core, then the loaded tools of this interaction."""
+    return growing_list.grown(scene, _declared(scene), meta_tools.instructions(scene.profile))
+
+
+def _whole(scene: VisibleCatalog) -> View:
+    """Return every tool in scope: loading is not needed."""
+    return growing_list.whole(
+        scene, {tool.name: tool for tool in meta_tools.definitions(scene.profile, meta_tools.VERBS)}
+    )
+
+
+def categories(scene: VisibleCatalog) -> dict[str, dict[str, Tool]]:
+    """Return the tools of every category that has some: the profile's categories in its order, then the others.
+
+    They are those of the catalog, by shown name.
+    """
+    core = growing_list.core_names(scene)
+    found: dict[str, dict[str, Tool]] = {name: {} for name in scene.profile.categories}
+    for tool in scene.tools():
+        names = [name for name in scene.labels.names(tool) if name not in core]
+        if names and scene.is_offered(tool):
+            found.setdefault(scene.category(tool) or tool.source, {}).update(dict.fromkeys(names, tool))
+    return {name: tools for name, tools in found.items() if tools}
+
+
+def _declared(scene: VisibleCatalog) -> dict[str, Tool]:
+    return {tool.name: tool for tool in meta_tools.definitions(scene.profile, {**meta_tools.VERBS, **_VERBS})}
+
+
+async def _browse(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    listed = [
+        {"name": name, "description": _description(scene, name, tools), "tool_count": len(tools)}
+        for name, tools in categories(scene).items()
+    ]
+    return answer(with_absent(scene, {"categories": listed}))
+
+
+def _description(scene: VisibleCatalog, category: str, tools: Mapping[str, Tool]) -> str:
+    """Return the profile's description, else a list of the contents: a source's own description is not reviewed."""
+    if category in scene.profile.categories:
+        return scene.profile.categories[category]
+    named = ", ".join([*tools][:_NAMED])
+    more = len(tools) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
+
+
+async def _load(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    if scene.session.scope.exact is not None:
+        shown = scene.profile.verbs["load"]
+        raise ToolFailure("disabled", f"{shown} is switched off: this interaction has an exact set of tools")
+    category, name = arguments.get("category", ""), arguments.get("tool_name", "")
+    if category and name:
+        raise ToolFailure("invalid_arguments", "Give a category or a tool_name, not both.")
+    if name:
+        return _load_one(scene, name)
+    found = categories(scene)
+    if category not in found:
+        known = ", ".join(found)
+        raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
+    growing_list.load(scene, found[category])
+    names = [*found[category]]
+    message = f"{len(names)} {category} tools are now available."
+    return answer({"loaded": category, "tools_added": names, "message": message})
+
+
+def _load_one(scene: VisibleCatalog, name: str) -> ToolResult:
+    tool = scene.find(name)
+    if tool is None or not scene.is_offered(tool):
+        close = scene.catalog.nearest(name, allowed=scene.admitted)
+        meant = f" Did you mean {', '.join(close)}?" if close else ""
+        called = name[:200] if name.isprintable() else ascii(name[:200])
+        raise ToolFailure("not_found", f"Unknown tool: {called}.{meant}")
+    shown = scene.labels.called(name, tool)
+    if shown in growing_list.core_names(scene):
+        raise ToolFailure("invalid_arguments", f"{shown} is a core tool: it is already loaded.")
+    growing_list.load(scene, {shown: tool})
+    message = f"{shown} is now available."
+    return answer({"loaded": shown, "tools_added": [shown], "message": message, "single_tool": True})
+
+
+def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> Verb:
+    """Return one of the four meta-tools of the former rules: it points to the replacement, and changes nothing."""
+
+    async def run(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+        message = f"Rules are deprecated: {nothing}. What they held lives in skills now."
+        query = " ".join(str(value) for value in arguments.values())
+        return answer({"deprecated": True, "message": message, "skills": _skills(scene, query)})
+
+    return Verb(
+        description=f"{does} (deprecated: names the skills that took the place of rules).",
+        input_schema=as_object(list(required), **dict.fromkeys((*required, *optional), _TEXT)),
+        run=run,
+    )
+
+
+def _skills(scene: VisibleCatalog, query: str) -> list[dict[str, str]]:
+    """Return the skills that fit `query`, best first; some of all for an empty query or one without a match."""
+    skills = {tool.name: tool for tool in scene.tools() if tool.capability.type == "SKILL"}
+    offered = {name: tool for name, tool in skills.items() if not scene.session.is_disabled(name)}
+    hits = scene.catalog.search(query, _SKILLS, allowed=offered.__contains__) if query and offered else []
+    found = [offered[hit.name] for hit in hits] or list(offered.values())[:_SKILLS]
+    return [{"name": scene.labels.name(tool), "description": tool.summary} for tool in found]
+
+
+_VERBS: Final[Mapping[str, Verb]] = {
+    "browse": Verb(
+        description="List the categories of tools that can be loaded: name, description, number of tools.",
+        input_schema=as_object([]),
+        run=_browse,
+    ),
+    "load": Verb(
+        description="Load the tools of a category that {browse} names, or one tool by its name; then call them.",
+        input_schema=as_object(
+            [],
+            category={"type": "string", "description": "A category, from {browse}."},
+            tool_name={"type": "string", "description": "One tool, instead of a category."},
+        ),
+        run=_load,
+        loads=True,
+    ),
+    "browse_rules": _rule("List rules", "there are none to list"),
+    "load_rule": _rule("Load the detail of a rule", "there is none to load", ("id",)),
+    "save_rule": _rule("Create or update a rule", "nothing was saved", (), ("id", "project_id", "type", "content")),
+    "delete_rule": _rule("Remove a rule", "nothing was removed", ("id",)),
+}
+
+STRATEGY = Strategy(view=tiered, whole=_whole, verbs=_VERBS, options=growing_list.OPTIONS)

@@ -16,11 +16,11 @@ from ...core.call import Call
 from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
-from ...disclosure.alias_calls import Rename
+from ...disclosure.aliases import Rename
 from ...disclosure.base import View, VisibleCatalog
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
-from ...sources.startup import still_starting
+from ...sources.startup import still_starting, unavailable
 from ..pipeline import Refused
 from ..running_calls import allowed_time
 
@@ -187,6 +187,8 @@ class Resolve:
             return _out_of_scope(call)
         if problem is not None:
             return ToolFailure(problem.code, problem.message, hint=problem.hint)
+        if down := around.scene.down(call.name):
+            return unavailable(down[0])
         close = catalog.nearest(call.name, allowed=around.scene.admitted)
         search = around.scene.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""

@@ -26,10 +26,9 @@ from ...system.tasks import Background
 from ..auth.access import NeedsLogin
 from ..jsonrpc import RpcError
 from .handshake import Client, Hint, negotiate
-from .messages import LinkLost
 from .session import Session
 from .spec import McpLimits
-from .transport import Link
+from .transport import Link, LinkLost
 
 __all__ = ["Breaker", "Connection", "Phase"]
 
@@ -141,20 +140,27 @@ class Connection:
             raise ToolFailure("unavailable", f"server {self._name!r} is closed")
         if self.barred is not None:
             raise self.barred
-        wait = self._breaker.open_for
-        if wait > 0:
-            raise ToolFailure(
-                "unavailable",
-                f"server {self._name!r} {self.reason}; it failed too often and is tried again in {wait:.0f} s",
-                hint="Do something else meanwhile, or use another tool.",
-            )
+        if self._breaker.open_for > 0:
+            raise ToolFailure("unavailable", self.outage, hint=self.remedy)
         attempt = self._attempt
         await attempt.done.wait()
         if attempt.session is None:
             if self.barred is not None:
                 raise self.barred
-            raise ToolFailure("unavailable", f"server {self._name!r} {attempt.reason}")
+            raise ToolFailure("unavailable", f"{self._name} is down: {attempt.reason}", hint=self.remedy)
         return attempt.session
+
+    @property
+    def outage(self) -> str:
+        """Why calls fail, without the server's own output."""
+        return f"{self._name} is down: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        """When the server is tried again, and the command that examines it."""
+        wait = self._breaker.open_for
+        again = f"It failed too often and is tried again in {wait:.0f} s. " if wait > 0 else ""
+        return f"{again}`toolcrib doctor` examines it; use another tool meanwhile."
 
     async def run(self) -> None:
         """Connect, and again whenever the connection ends. Ends every link before it returns."""

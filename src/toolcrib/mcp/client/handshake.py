@@ -28,8 +28,7 @@ from ..jsonrpc import (
     mapping,
 )
 from ..stdio import SpooledMessage
-from .messages import LinkLost
-from .transport import Link, Outgoing, Reply
+from .transport import Link, LinkLost, Outgoing, Reply
 
 __all__ = ["Client", "Era", "Hint", "envelope", "negotiate"]
 

@@ -21,10 +21,9 @@ from ..jsonrpc import LATEST, RpcError, mapping
 from ..sse import Event, EventReader
 from ..stdio import Flood, SpooledMessage
 from .http_session import exchange, failure_of, make_client, media_type, pieces, read_message, refusal_of
-from .messages import LinkLost, broken_answer, decode, id_of_broken, messages_in, outcome_of
 from .spec import McpLimits, ServerSpec
 from .spooled_result import id_of_big
-from .transport import Inbound, Outgoing, Reply
+from .transport import Inbound, LinkLost, Outgoing, Reply, broken_answer, decode, id_of_broken, messages_in, outcome_of
 
 __all__ = ["HttpLink"]
 

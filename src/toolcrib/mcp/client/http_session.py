@@ -23,8 +23,8 @@ from ..auth.access import Access
 from ..jsonrpc import LATEST, RpcError, mapping
 from ..stdio import Flood, MessageBuffer, SpooledMessage, looks_like_message
 from .handshake import Client, envelope
-from .messages import LinkLost, decode
 from .spec import McpLimits, ServerSpec
+from .transport import LinkLost, decode
 
 __all__ = [
     "exchange",

@@ -19,9 +19,8 @@ from ..auth.access import Access, NeedsLogin
 from ..sse import Event, EventReader
 from ..stdio import Flood, SpooledMessage
 from .http_session import exchange, failure_of, make_client, media_type, pieces, refusal_of
-from .messages import LinkLost
 from .spec import McpLimits, ServerSpec
-from .transport import Inbound, Mux, Outgoing, Reply
+from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
 __all__ = ["SseLink"]
 

@@ -20,14 +20,12 @@ import anyio.abc
 
 from ...core.json import dumps
 from ...errors import ToolFailure
-from ...system.child_env import clean_environment
+from ...system.child_processes import clean_environment, shared_reaper
 from ...system.pipes import PipeReader, PipeWriter
-from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
-from .messages import LinkLost
 from .spec import McpLimits, ServerSpec
-from .transport import Inbound, Mux, Outgoing, Reply
+from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
 __all__ = ["Child", "Stderr", "StdioLink"]
 

@@ -1,24 +1,37 @@
-"""One dispatch for both eras: a table of methods, and the handlers that both eras use.
+"""One dispatch for both eras: a table of methods, the handlers that both eras use, and notifications of changes.
 
 A handler takes the request and its client and returns the JSON text of the result. What the eras do differently (the
 head of a result, running a call, tasks) is a method of `Client`; methods of one era only are in the table of that era
-(`legacy`, `modern`).
+(`legacy`, `modern`). Notifications of changed lists and changed resources go to one client each.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar, cast
+
+import anyio
 
 from ...core.json import dumps
-from ..jsonrpc import METHOD_NOT_FOUND, Request, RpcError
+from ...core.server_features import NO_FEATURES, ServerFeatures
+from ...errors import ToolFailure
+from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Request, RpcError, notification_message
 from .backend import Session, Tasks
 from .exchange import Exchange
-from .resources import CALL_METHODS, LIST_METHODS, SKILL_METHODS, complete, list_body, refuse_cursor, skills_body
+from .resources import (
+    CALL_METHODS,
+    LIST_METHODS,
+    SKILL_METHODS,
+    complete,
+    list_body,
+    refuse_cursor,
+    rpc_of,
+    skills_body,
+)
 from .service import Service
 
-__all__ = ["SHARED", "Client", "Handler", "dispatch"]
+__all__ = ["SHARED", "UPDATED", "Client", "Handler", "ListChanges", "ResourceWatches", "dispatch", "serve_subscription"]
 
 
 class Client(ABC):
@@ -112,3 +125,141 @@ SHARED: Mapping[str, Handler[Client]] = {
     "tools/list": _list_tools,
 }
 """Methods of both eras."""
+
+
+UPDATED: Final = "notifications/resources/updated"
+
+_WATCHED: Final = 1_000
+"""Resources that one client may watch at a time."""
+_KINDS: Final = ("tools", "prompts", "resources")
+
+
+class ResourceWatches:
+    """Resources that one client subscribed to, and those that changed since its last notification."""
+
+    def __init__(self, session: Session, wake: Callable[[], None]) -> None:
+        """`wake` is called when something changed."""
+        self._session = session
+        self._wake = wake
+        self._stops: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._changed: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._stops)
+
+    async def add(self, uri: str) -> None:
+        """Watch a resource; again is harmless. Raises `RpcError` for one that is not there."""
+        if uri in self._stops:
+            return
+        if len(self._stops) >= _WATCHED:
+            raise RpcError(INVALID_PARAMS, f"Invalid params: {_WATCHED} resources are watched already")
+
+        def changed() -> None:
+            self._changed[uri] = None
+            self._wake()
+
+        try:
+            self._stops[uri] = await self._session.resources.watch(uri, changed)
+        except ToolFailure as failure:
+            raise rpc_of(failure) from None
+
+    async def try_add(self, uri: str) -> bool:
+        """Watch a resource if it is there; return whether it is."""
+        try:
+            await self.add(uri)
+        except RpcError:
+            return False
+        return True
+
+    async def remove(self, uri: str) -> None:
+        """Stop watching it; an unwatched one is ignored."""
+        stop = self._stops.pop(uri, None)
+        self._changed.pop(uri, None)
+        if stop is not None:
+            await stop()
+
+    async def close(self) -> None:
+        """Watch nothing any more."""
+        for uri in tuple(self._stops):
+            await self.remove(uri)
+
+    def take(self) -> list[str]:
+        """Return what changed since the last time."""
+        changed = list(self._changed)
+        self._changed.clear()
+        return changed
+
+
+class ListChanges:
+    """Lists that changed since the client's last notification. `wanted` names the kinds of lists."""
+
+    def __init__(self, session: Session, wanted: Mapping[str, bool]) -> None:
+        self._session = session
+        self._wanted = wanted
+        self._known: tuple[int, ServerFeatures] = (-1, NO_FEATURES)
+        self._seen = self._lists()
+
+    @classmethod
+    def of_filter(cls, session: Session, wanted: Mapping[str, Any]) -> tuple[ListChanges, dict[str, Any], list[str]]:
+        """Read a `SubscriptionFilter`: the changes, the honoured part of the filter, and the resources to watch."""
+        kinds = {kind: wanted.get(f"{kind}ListChanged") is True for kind in _KINDS}
+        given = wanted.get("resourceSubscriptions")
+        uris = [uri for uri in cast("list[Any]", given) if isinstance(uri, str)] if isinstance(given, list) else []
+        return cls(session, kinds), {f"{kind}ListChanged": True for kind in _KINDS if kinds[kind]}, uris
+
+    def take(self) -> list[str]:
+        """Return the notifications to send: methods without parameters."""
+        seen = self._lists()
+        changed = [kind for kind in _KINDS if self._wanted.get(kind) and seen[kind] != self._seen[kind]]
+        self._seen = seen
+        return [f"notifications/{kind}/list_changed" for kind in changed]
+
+    def saw(self, kind: str) -> None:
+        """The client has just been listed this kind."""
+        self._seen = {**self._seen, kind: self._lists()[kind]}
+
+    def _lists(self) -> dict[str, Any]:
+        resources = self._session.resources
+        if self._known[0] != resources.version:
+            self._known = (resources.version, resources.offer)
+        offer = self._known[1]
+        return {
+            "tools": self._session.listing,
+            "prompts": offer.prompts,
+            "resources": (offer.resources, offer.templates),
+        }
+
+
+async def serve_subscription(
+    service: Service, session: Session, exchange: Exchange, wanted: Mapping[str, Any], meta: Mapping[str, Any]
+) -> None:
+    """Serve one `subscriptions/listen`: acknowledge what is honoured, tell of it until the service stops.
+
+    A resource that is not there is left out of the acknowledgement.
+    """
+    changed = anyio.Event()
+
+    def wake() -> None:
+        changed.set()
+
+    async def tell(method: str, **params: Any) -> None:
+        await exchange.tell(notification_message(method, {**params, "_meta": meta}))
+
+    changes, honoured, uris = ListChanges.of_filter(session, wanted)
+    watches = ResourceWatches(session, wake)
+    unsubscribe = service.subscribe(wake)
+    try:
+        if watched := [uri for uri in dict.fromkeys(uris) if await watches.try_add(uri)]:
+            honoured["resourceSubscriptions"] = watched
+        await tell("notifications/subscriptions/acknowledged", notifications=honoured)
+        while not service.stopping.is_set():
+            await changed.wait()
+            changed = anyio.Event()
+            for method in changes.take():
+                await tell(method)
+            for uri in watches.take():
+                await tell(UPDATED, uri=uri)
+    finally:
+        unsubscribe()
+        with anyio.CancelScope(shield=True):
+            await watches.close()

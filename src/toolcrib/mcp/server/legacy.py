@@ -37,11 +37,10 @@ from ..jsonrpc import (
 from .admission import Overloaded
 from .backend import Session, Tasks
 from .calls import CAPABILITY, ToolCall, client_name, mark_tools, read_call, result_body, wants_task
-from .dispatch import SHARED, Client, Handler, dispatch
+from .dispatch import SHARED, UPDATED, Client, Handler, ListChanges, ResourceWatches, dispatch
 from .exchange import Exchange, is_wanted, needed, refused, supports
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
-from .subscriptions import UPDATED, ListChanges, ResourceWatches
 
 __all__ = ["LegacyClient", "LegacySession", "Outlet"]
 

@@ -32,11 +32,10 @@ from ..jsonrpc import (
 from .admission import Overloaded
 from .backend import Session, Tasks
 from .calls import DECLARED, ToolCall, client_name, read_call, result_body, takes_tasks
-from .dispatch import SHARED, Client, Handler, dispatch
+from .dispatch import SHARED, Client, Handler, dispatch, serve_subscription
 from .exchange import Exchange, missing_capability, missing_downstream, needed, supports
 from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
-from .subscriptions import serve_subscription
 from .suspended_calls import InvalidState, SuspendableCall, binding, input_required
 
 __all__ = ["Envelope", "ModernClient", "ModernServer", "read_envelope", "unsupported_version"]

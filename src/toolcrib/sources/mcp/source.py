@@ -23,24 +23,22 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...mcp.auth.access import Access
 from ...mcp.client.connection import Connection
-from ...mcp.client.feature_listing import list_offer
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import Client, Era
 from ...mcp.client.http import HttpLink
-from ...mcp.client.messages import LinkLost
 from ...mcp.client.results import of_error, of_reply, of_spilled
 from ...mcp.client.server_requests import RELAYED, Relay
-from ...mcp.client.session import RawListing, Session, needing_tasks
+from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.sse import SseLink
 from ...mcp.client.stdio import StdioLink
-from ...mcp.client.transport import Link, Reply
+from ...mcp.client.transport import Link, LinkLost, Reply
 from ...mcp.headers import header_paths, parameter_headers
 from ...mcp.jsonrpc import RpcError
 from ...mcp.stdio import SpooledMessage
+from ...system.child_processes import shared_reaper
 from ...system.file_watch import POLL_SECONDS
-from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ...telemetry.hops import hop
 from ..source import Listing, Publish
@@ -351,10 +349,11 @@ class McpSource:
             words = f" (stderr: {connection.last_words})" if connection.last_words else ""
             barred = connection.barred
             if barred is not None:
-                self._become("needs_login", f"{barred.message}. {barred.hint}")
+                self._become("needs_login", f"{barred.message}. {barred.hint}", outage=barred.message, hint=barred.hint)
                 problem = Problem(source=self.name, code="needs_login", message=barred.message, hint=barred.hint)
             else:
-                self._become("stale" if listed else "failed", connection.reason + words)
+                outage, hint = connection.outage, connection.remedy
+                self._become("stale" if listed else "failed", connection.reason + words, outage=outage, hint=hint)
                 problem = Problem(source=self.name, code="unavailable", message=connection.reason)
             with contextlib.suppress(ValueError):
                 self._publish(_with_problem(self._listing, problem))
@@ -362,9 +361,10 @@ class McpSource:
         elif self._state.state not in ("cached", "stale", "failed", "needs_login"):
             self._become("connecting")
 
-    def _become(self, state: Any, detail: str = "") -> None:
+    def _become(self, state: Any, detail: str = "", *, outage: str = "", hint: str = "") -> None:
+        tools = len(self._listing.tools)
         self._state = SourceState(
-            source=self.name, kind="mcp", state=state, tools=len(self._listing.tools), detail=detail
+            source=self.name, kind="mcp", state=state, tools=tools, detail=detail, outage=outage, hint=hint
         )
 
 

@@ -24,9 +24,8 @@ from ...core.sanitize import Icons, clean_schema, clean_text, cut
 from ...core.schema import compile_schema
 from ...core.server_features import NO_FEATURES, ServerFeatures
 from ...core.tool import Annotations, Execution, Tool
-from ...mcp.client.feature_listing import build_offer
 from ...mcp.client.handshake import Era, Hint
-from ...mcp.client.session import RawListing
+from ...mcp.client.session import RawListing, build_offer
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.headers import header_paths
 from ...mcp.jsonrpc import mapping

@@ -103,7 +103,17 @@ class OpenApiSource:
     def state(self) -> SourceState:
         """Present state; with `cached` and `stale` the listing is from disk, of the last readable description."""
         tools = len(self._open.api.tools) if self._open else 0
-        return SourceState(source=self._name, kind="openapi", state=self._state, tools=tools, detail=self._detail)
+        outage = f"{self._name} is down: {self._detail}" if self._state == "failed" else ""
+        hint = "`toolcrib doctor` examines it." if outage else ""
+        return SourceState(
+            source=self._name,
+            kind="openapi",
+            state=self._state,
+            tools=tools,
+            detail=self._detail,
+            outage=outage,
+            hint=hint,
+        )
 
     async def open(self, publish: Publish) -> None:
         """Begin to read the description; the listing is published when it is known."""

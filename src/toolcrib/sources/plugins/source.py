@@ -83,7 +83,16 @@ class PluginSource:
     @property
     def state(self) -> SourceState:
         """Present state; `detail` has the reason if the plugin is not exposed."""
-        return SourceState(source=self.name, kind="plugin", state=self._state, tools=self._count, detail=self._error)
+        outage = f"{self.name} is not available: {self._error}" if self._state == "failed" else ""
+        return SourceState(
+            source=self.name,
+            kind="plugin",
+            state=self._state,
+            tools=self._count,
+            detail=self._error,
+            outage=outage,
+            hint="`toolcrib plugins` shows it." if outage else "",
+        )
 
     async def open(self, publish: Publish) -> None:
         """Begin; returns at once."""

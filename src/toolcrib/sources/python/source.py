@@ -26,7 +26,7 @@ from ...core.tool import (
 )
 from ...core.versions import read_migrations, retiring, stacked
 from ...errors import ToolFailure, UsageError
-from ...system.threads import Threads
+from ...system.tasks import Threads
 from ..function_run import Body, body_of, is_stream
 from ..source import Amendment, Listing, Publish
 from .declaration import Declaration, FoundFunction, ToolOptions, declaration_of, find

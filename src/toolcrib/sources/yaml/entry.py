@@ -521,7 +521,7 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         ),
         availability=Availability(contexts=fields.texts("contexts")),
         guidance=Guidance(examples=_examples(fields, schema), policy=_policy(fields, warnings)),
-        capability=_capability(fields, schema),
+        capability=_capability(fields, schema, implementation),
         traits=_traits(fields, implementation),
     )
 
@@ -553,13 +553,15 @@ def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str,
     return traits if is_told or not isinstance(implementation, Endpoint) else (*traits, "untrusted")
 
 
-def _capability(fields: Fields, schema: Mapping[str, Any]) -> Capability:
+def _capability(fields: Fields, schema: Mapping[str, Any], implementation: Implementation | None) -> Capability:
     metadata = dict(fields.mapping("metadata"))
     metadata.pop("description", None)
     stable = metadata.pop("cache_stable", False) is True
     for key in ("state_category", "invocation_hint"):
         if key in fields:
             metadata[key] = fields.text(key)
+    if isinstance(implementation, Endpoint):
+        metadata.setdefault("invocation_hint", "programmatic")  # seed 004: a request to a configured endpoint
     return Capability(
         type=cast("CapabilityType", fields.choice("type", _TYPES, "TOOL")),
         subtype=fields.text("subtype"),

@@ -23,7 +23,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...results.normalize import to_result
-from ...system.threads import Threads
+from ...system.tasks import Threads
 from ..function_run import body_of
 from .entry import Code
 

@@ -21,8 +21,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...results.normalize import to_result
-from ...system.child_env import clean_environment
-from ...system.reaper import shared_reaper
+from ...system.child_processes import clean_environment, shared_reaper
 from .entry import Command
 from .template import Template, as_text
 

@@ -27,10 +27,9 @@ from ...core.tool import Tool
 from ...core.versions import stacked
 from ...errors import ConfigError, ToolFailure
 from ...results.redact import Redactor
+from ...system.child_processes import shared_reaper
 from ...system.file_watch import stamps, watch
-from ...system.reaper import shared_reaper
-from ...system.tasks import Background
-from ...system.threads import Threads
+from ...system.tasks import Background, Threads
 from ..skill_folder import answer, read_skill
 from ..source import Listing, Publish
 from .document import CallableEntry, CallTool, CatalogListing, YamlOptions, read_catalog

@@ -52,3 +52,15 @@ def test_a_leaf_name_finds_the_whole_one() -> None:
 
 def test_a_name_that_shares_nothing_gets_no_offer() -> None:
     assert nearest("zzzz", ["git_log", "git_status"]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "near"),
+    [
+        ("file", ["view_profile", "regenerate_profile", "write_file", "readFile"], ["readFile", "write_file"]),
+        ("delegate", ["delete_note", "delete_template", "deletePrompt"], []),
+        ("wbe", ["web", "git"], ["web"]),
+    ],
+)
+def test_a_name_that_only_shares_letters_is_not_offered(name: str, names: list[str], near: list[str]) -> None:
+    assert nearest(name, names) == near

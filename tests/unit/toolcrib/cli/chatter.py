@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from toolcrib.cli.keyboard import Pressed
+from toolcrib.cli.prompts import Pressed
 from toolcrib.config import Settings, load
 from toolcrib.testing.models import ScriptedModel
 from toolcrib_agent import Agent

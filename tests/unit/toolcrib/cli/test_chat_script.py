@@ -11,7 +11,7 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
 from toolcrib.testing.models import Reply, ScriptedModel, calls
-from toolcrib_agent.chat.print_mode import EXITS, Format, run_script, with_context
+from toolcrib_agent.chat.command import EXITS, Format, run_script, with_context
 from toolcrib_agent.chat.setup import ChatOptions
 from unit.toolcrib.cli.chatter import Chatter
 from unit.toolcrib.cli.conftest import User

@@ -14,8 +14,8 @@ from rich.text import Text
 from toolcrib.core.context import Output
 from toolcrib.core.result import ToolResult
 from toolcrib_agent.chat.call_view import between, call_line, changes_of, colored
+from toolcrib_agent.chat.loop import MarkdownStream, TurnView
 from toolcrib_agent.chat.screen import Screen, Tail, console_for
-from toolcrib_agent.chat.turn_view import MarkdownStream, TurnView
 from toolcrib_agent.events import (
     CallBegun,
     CallEnded,

@@ -12,8 +12,8 @@ import pytest
 from toolcrib.config import Settings, load
 from toolcrib.crib import Toolcrib
 from toolcrib.workspace.disk import DiskWorkspace
+from toolcrib.workspace.paths import Guard
 from toolcrib.workspace.pending_changes import PendingWorkspace
-from toolcrib.workspace.protected_names import Guard
 from toolcrib.workspace.shadow import shadow_of
 from unit.toolcrib.cli.conftest import User
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.core.call import Call, Changes, Options
 from toolcrib.core.session import SessionState
-from toolcrib.disclosure.selection.state import SelectionState
+from toolcrib.disclosure.selection.requirements import SelectionState
 
 CALL = Call(id="c", name="n", arguments={}, session=SessionState(key="s"))
 

@@ -362,6 +362,8 @@ def test_older_drafts_are_read_as_what_they_are_and_unknown_ones_as_the_newest()
         ),
         ({"properties": {"a": {"pattern": "^z", "examples": ["zed"]}}, "required": ["a"]}, {"a": "zed"}),
         ({"properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {"a": "text"}),
+        ({"properties": {"a": {"type": "array", "items": {"type": "string"}}}, "required": ["a"]}, {"a": ["text"]}),
+        ({"properties": {"a": {"type": "array", "items": {"pattern": "^z"}}}, "required": ["a"]}, {"a": []}),
         ({"examples": [{"a": 1}], "properties": {"a": {"type": "integer"}}}, {"a": 1}),
         ({"type": "object"}, {}),
     ],

@@ -1,4 +1,7 @@
-"""Opening and mounting wait for sources; a call waits for its own source alone, and a search names the others."""
+"""Opening and mounting wait for sources; a call waits for its own source alone, and a search names the others.
+
+Sources that are down are reported where a search or a call concerns them.
+"""
 
 from __future__ import annotations
 
@@ -364,6 +367,92 @@ async def test_a_search_says_which_sources_are_starting(
     is_named: Callable[[ToolResult], bool] = lambda result: "starting" in result.text.lower()  # noqa: E731
     assert (is_named(before), "slow" in before.text, is_named(after)) == (True, True, False)
     assert (error(before), error(after)) == (None, None)
+
+
+# Servers that are down
+
+
+DOCTOR = "`toolcrib doctor` examines it; use another tool meanwhile."
+
+
+async def down(tmp_path: Path, meta_tool: str, arguments: dict[str, Any], profile: str = "adaptive") -> ToolResult:
+    """The answer of a meta-tool, or of a tool, beside two servers that are down."""
+    settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
+    async with server(FakeBackend()) as url, Toolcrib(settings) as crib:
+        await crib.mount(servers(old=url))
+    async with Toolcrib(settings) as crib:
+        await crib.mount(servers(**{"old": url, "new-forge": url}))
+        await crib.tools.mount_source(ScriptedSource("quick", {"fetch_weather": ran}))
+        await crib.tools.wait_ready(PATIENCE, fresh=True)
+        async with crib.session(profile=profile) as session:
+            return await session.call(meta_tool, arguments)
+
+
+@pytest.mark.parametrize("name", ["old__echo", "old__not_listed", "new-forge__echo", "new_forge.echo"])
+async def test_a_call_of_a_tool_of_a_server_that_is_down_says_so(name: str, tmp_path: Path) -> None:
+    result = await down(tmp_path, "call_tool", {"name": name, "arguments": {"text": "hi"}})
+    source = "old" if name.startswith("old") else "new-forge"
+    assert result.error is not None
+    assert (result.error.code, result.error.hint) == ("unavailable", DOCTOR)
+    assert result.error.message.startswith(f"{source} is down: ")
+
+
+async def test_a_name_that_no_server_that_is_down_can_have_is_not_found(tmp_path: Path) -> None:
+    result = await down(tmp_path, "call_tool", {"name": "quick__echo", "arguments": {}})
+    assert code(result) == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "last"),
+    [
+        ("echo", "old is down: ", "Not available, so their tools are not found: new-forge."),
+        ("what new forge has", "new-forge is down: ", ""),
+        ("zzz qqq", "new-forge is down: ", ""),
+        ("fetch weather", "quick__fetch_weather", "Not available, so their tools are not found: new-forge."),
+    ],
+)
+async def test_a_search_that_concerns_a_server_that_is_down_reports_it_first(
+    query: str, first: str, last: str, tmp_path: Path
+) -> None:
+    lines = (await down(tmp_path, "search_tools", {"query": query})).text.splitlines()
+    assert lines[0].startswith(first)
+    assert lines[0].endswith(DOCTOR) == first.endswith(" is down: ")
+    assert (lines[-1] == last) if last else not any(line.startswith("Not available") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("profile", "meta_tool", "arguments"),
+    [
+        ("tiered", "browse_tools", {}),
+        ("introspection", "list_tools", {}),
+        ("introspection", "get_tool_schemas", {"names": ["new-forge__echo"]}),
+        ("gateway", "tool_help", {"path": "root"}),
+    ],
+)
+async def test_a_list_of_a_seeds_profile_names_the_servers_that_are_down_and_the_remedy(
+    profile: str, meta_tool: str, arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    text = (await down(tmp_path, meta_tool, arguments, profile)).text
+    assert "new-forge is down: " in text
+    assert "toolcrib doctor" in text
+
+
+async def test_a_description_of_a_tool_of_a_server_that_is_down_says_so(tmp_path: Path) -> None:
+    result = await down(tmp_path, "describe_tools", {"names": ["new-forge__echo"]})
+    assert result.text.startswith("new-forge__echo: new-forge is down: ")
+
+
+async def test_a_server_that_is_down_and_out_of_scope_is_not_named(tmp_path: Path) -> None:
+    settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
+    async with server(FakeBackend()) as url:
+        pass
+    async with Toolcrib(settings) as crib:
+        await crib.mount(servers(gone=url))
+        await crib.tools.mount_source(ScriptedSource("quick", {"echo": ran}))
+        async with crib.session(allowed_tools=["quick__echo"]) as session:
+            found = await session.call("search_tools", {"query": "gone"})
+            called = await session.call("call_tool", {"name": "gone__echo", "arguments": {}})
+    assert ("gone is down" in found.text, code(called)) == (False, "not_found")
 
 
 # Over MCP

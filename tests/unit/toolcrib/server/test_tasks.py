@@ -237,8 +237,9 @@ async def test_a_tool_that_fails_completes_with_an_error_and_one_that_wants_inpu
 @pytest.mark.slow
 async def test_a_cancelled_task_stops_its_tool_and_cancelling_again_is_acknowledged(shop: Shop) -> None:
     task = (await shop.begin())["taskId"]
-    first = (await shop.ask("tasks/cancel", taskId=task))["result"]
     with anyio.fail_after(PATIENCE):
+        await shop.bench.begun.wait()
+        first = (await shop.ask("tasks/cancel", taskId=task))["result"]
         await shop.bench.stopped.wait()
     shown = (await shop.ask("tasks/get", taskId=task))["result"]
     again = (await shop.ask("tasks/cancel", taskId=task))["result"]

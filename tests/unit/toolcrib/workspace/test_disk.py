@@ -13,7 +13,7 @@ from toolcrib.core.workspace import Entry, Written
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.workspace.batch import Change, Conflict, apply
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib.workspace.protected_names import Guard
+from toolcrib.workspace.paths import Guard
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from rig import PATIENCE
 from rig.swapping import swapping
 from toolcrib.errors import ToolFailure
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib.workspace.open_below import open_beneath
+from toolcrib.workspace.safe_paths import open_beneath
 
 SECRET = b"outside: nobody may read this"
 READS = 3_000

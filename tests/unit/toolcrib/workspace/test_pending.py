@@ -17,9 +17,8 @@ from toolcrib.core.file_changes import MAX_PENDING
 from toolcrib.errors import ToolFailure
 from toolcrib.store.store import Store
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib.workspace.merge import merged
 from toolcrib.workspace.pending_changes import PendingWorkspace
-from toolcrib.workspace.review import accept, diff, reject
+from toolcrib.workspace.review import accept, diff, merged, reject
 
 
 @pytest.fixture

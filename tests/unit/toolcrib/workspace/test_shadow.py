@@ -10,7 +10,7 @@ import pytest
 
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib.workspace.protected_names import Guard
+from toolcrib.workspace.paths import Guard
 from toolcrib.workspace.shadow import Shadow, shadow_of, shadows_of
 
 pytestmark = pytest.mark.process

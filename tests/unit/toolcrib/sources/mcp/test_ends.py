@@ -15,7 +15,7 @@ from peers.opened import open_source
 from rig import PATIENCE
 from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.mcp.client.stdio import Child
-from toolcrib.system.reaper import Reaper, shared_reaper
+from toolcrib.system.child_processes import Reaper, shared_reaper
 
 pytestmark = pytest.mark.process
 

@@ -116,7 +116,12 @@ async def test_without_a_login_the_source_says_which_command_to_run_and_asks_nob
     async with opened(peer, access_to(peer, logins), tmp_path) as source:
         said = "server 'peer' needs a login: it has no login yet"
         assert source.source.state == SourceState(
-            source="peer", kind="mcp", state="needs_login", detail=f"{said}. Run `toolcrib login peer`."
+            source="peer",
+            kind="mcp",
+            state="needs_login",
+            detail=f"{said}. Run `toolcrib login peer`.",
+            outage=said,
+            hint="Run `toolcrib login peer`.",
         )
         assert source.listings[-1].problems == (
             Problem(source="peer", code="needs_login", message=said, hint="Run `toolcrib login peer`."),

@@ -8,7 +8,7 @@ import pytest
 from toolcrib.core.sanitize import Icons
 from toolcrib.core.server_features import ServerFeatures
 from toolcrib.errors import ToolFailure
-from toolcrib.mcp.client.feature_listing import RawOffer, build_offer, list_offer
+from toolcrib.mcp.client.session import RawOffer, build_offer, list_offer
 from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.mcp.jsonrpc import METHOD_NOT_FOUND, RpcError
 

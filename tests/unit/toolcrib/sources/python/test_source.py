@@ -22,7 +22,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.sources.python import PythonSource, tool
 from toolcrib.sources.source import Listing
-from toolcrib.system.threads import Threads
+from toolcrib.system.tasks import Threads
 from toolcrib.testing import RecordingPeer
 
 
@@ -443,7 +443,7 @@ async def test_threads_are_used_again() -> None:
 @pytest.mark.process
 def test_the_process_ends_though_a_function_hangs() -> None:
     script = (
-        "import anyio, threading\nfrom toolcrib.system.threads import Threads\n"
+        "import anyio, threading\nfrom toolcrib.system.tasks import Threads\n"
         "async def main():\n    with anyio.move_on_after(0.05):\n        await Threads().run(threading.Event().wait)\n"
         "    print('left')\nanyio.run(main)\n"
     )
@@ -463,6 +463,26 @@ async def test_a_failure_for_the_model_is_handed_on() -> None:
         await call(refuse)
 
     assert (failure.value.message, failure.value.hint) == ("no such file", "list the folder first")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (TimeoutError("slow"), "timeout"),
+        (PermissionError(13, "no"), "denied"),
+        (FileNotFoundError(2, "gone", "x.txt"), "not_found"),
+        (ConnectionResetError("peer left"), "unavailable"),
+        (OSError("disk"), "tool_error"),
+    ],
+)
+async def test_a_failure_of_the_standard_library_keeps_its_kind(error: Exception, code: str) -> None:
+    def fails() -> None:
+        raise error
+
+    with pytest.raises(ToolFailure) as failure:
+        await call(fails)
+
+    assert failure.value.code == code
 
 
 @pytest.mark.parametrize("error", [KeyError("k"), SystemExit("bye"), ValueError("x" * 900)])
