@@ -29,6 +29,7 @@ from ..config.client_permissions import (
     remove_mode,
     rename_opencode_keys,
     rename_settings,
+    switch_off,
     trusted_servers,
     write_mode,
 )
@@ -36,7 +37,8 @@ from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_
 from ..config.connections import NAME, connection_of, connections, entries, rewrite
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
-from ..config.loading import config_files, here, specs_of
+from ..config.directories import Trust
+from ..config.loading import config_files, here, own_file, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..core.tool import Tool
 from ..crib import Toolcrib
@@ -45,7 +47,7 @@ from ..errors import ConfigError, ToolcribError, UsageError
 from ..server.backend import CribBackend
 from ..sources.mcp.tool_list import ListingCache
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .clients import candidates, chosen_clients, identity
+from .clients import candidates, chosen_clients, identity, is_shared, portable_value
 from .last_seen import remember
 from .open_crib import opened
 from .options import AsJson, run
@@ -120,6 +122,7 @@ def connect(
             guard=guard or approvals,
             desk=approvals,
             project=project,
+            shared=project and is_shared(file),
         )
         changes.append(_connect(client, file, places, way, named_profile=profile, program=program))
 
@@ -130,7 +133,7 @@ def connect(
         _each(chosen, one)
     finally:
         if dry_run:
-            _preview(changes, program, config_files(places.directories, places.project)[0], as_json=as_json)
+            _preview(changes, program, places, as_json=as_json)
         else:
             _report(changes, places, as_json=as_json)
     if approvals and not dry_run:
@@ -156,7 +159,8 @@ def disconnect(
         else:
             outcome = undo(client, file, state=state, keep_changes=keep_changes)
             is_project = file == client.project_file(places)
-            remove_mode(config_files(places.directories, places.project)[0], mode_of(client, project=is_project))
+            for own in config_files(places.directories, places.project):
+                _remove_mode(own, mode_of(client, project=is_project), places)
         text = {"restored": "is as it was", "deleted": "is gone again", "removed": "no longer has Toolcrib"}[outcome]
         out(f"{client.title}: {file} {text}")
 
@@ -172,6 +176,15 @@ def disconnect(
                 if connection_of(state, file) is not None or (client.name == _CLAUDE and has_hook(file))
             ]
     _each(chosen, one)
+
+
+def _remove_mode(own: Path, mode: str, places: Places) -> None:
+    """Take the mode out of one of our files; one that was confirmed stays so."""
+    trust = Trust(places.directories)
+    before = disk.read(own) if own.is_file() else b""
+    remove_mode(own, mode)
+    if before and trust.covers(own, before) and (after := disk.read(own)) != before:
+        trust.confirm([(own, after)])
 
 
 def command_line(
@@ -263,6 +276,12 @@ class _Way:
     guard: bool
     desk: bool
     project: bool
+    shared: bool
+    """The file is the project's, and tracked by git: it names no path of this machine, and neither does our file."""
+
+    def own_file(self, places: Places) -> Path:
+        """Return our configuration file that gets servers and rules. Raises `UsageError` for an unconfirmed one."""
+        return own_file(places.directories, places.project, project=self.shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,15 +354,11 @@ def _connect(
             raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")
         program.refresh(there[NAME])
         return _Change(client=client, file=file, way=way, is_new=False)
-    discovery = discover(places, [client])
-    for problem in discovery.problems:
-        if way.replace and problem.hint == RULES:  # it is carried over below
-            continue
-        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
-    found = [server for server in discovery.servers if server.file == file]
+    found = _found_servers(client, file, places, way)
     movable = [server for server in found if server.scope != "local"] if way.replace else []
-    path = program.path
-    names = _plan_move(movable, places) if program.dry_run else _move(client, movable, places)
+    own = way.own_file(places)
+    path = NAME if way.shared else program.path
+    names = _plan_move(movable, own) if program.dry_run else _move(client, movable, own, places)
     settings = load((), {"guard": "on" if way.guard else "off"})
     has_call_tool = "call" in load_profile(way.profile).verbs
     carried = _carry_over(
@@ -369,11 +384,12 @@ def _connect(
     )
     listed = _listed_before(settings, names)
     if program.dry_run:
-        others = [file for file, _ in _rewritten_settings(client, places, names, way, listed, allow=has_call_tool)]
-        return replace(change, rewritten=tuple(others))
+        others = _rewritten_settings(client, places, names, way, listed, allow=has_call_tool)
+        return replace(change, rewritten=tuple(file for file, _, _ in others))
     name = mode_of(client, project=way.project) if carried.mode else ""
     if name:
-        write_mode(config_files(places.directories, places.project)[0], name, carried.mode)
+        write_mode(own, name, carried.mode)
+        _confirm(own, way, places)
     command, args = command_line(path, way.profile, guard=way.guard, desk=way.desk, mode=name)
 
     def rename(text: str) -> str:
@@ -383,9 +399,22 @@ def _connect(
     entry = {**client.entry(command, args), **carried.extras}
     write_connection(client, file, entry, moved=tuple(names), names=names, also=rename, state=state)
     others = _rewritten_settings(client, places, names, way, listed, allow=has_call_tool)
-    for settings_file, text in others:
-        rewrite(client.name, settings_file, lambda _, text=text: text, names=names, state=state)
-    return replace(change, rewritten=tuple(settings_file for settings_file, _ in others))
+    for settings_file, text, off in others:
+        rewrite(client.name, settings_file, lambda _, text=text: text, moved=off, names=names, state=state)
+    return replace(change, rewritten=tuple(settings_file for settings_file, _, _ in others))
+
+
+def _found_servers(client: Client, file: Path, places: Places, way: _Way) -> list[FoundServer]:
+    """Return the servers in the client's `file`, and report what of them has no effect here."""
+    discovery = discover(places, [client])
+    for problem in discovery.problems:
+        if way.replace and problem.hint == RULES:  # it is carried over
+            continue
+        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+    found = [server for server in discovery.servers if server.file == file]
+    if not way.shared:
+        return found
+    return [replace(server, value=portable_value(server.value, str(places.project))) for server in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,7 +449,7 @@ def _carry_over(
     base = settings.policy.modes[settings.policy.mode]
     allows_all = {base.read, base.write, base.destructive} == {"allow"} and not base.plan
     trusted = trusted_servers(entries, names)
-    behind = {*read_servers(config_files(places.directories, places.project)[0]), *names.values()}
+    behind = {*read_servers(way.own_file(places)), *names.values()}
     _, lost = carried_mode(kept, names)
     is_trusted = behind <= {names[name] for name in trusted} and not lost and (way.guard or allows_all)
     extras = entry_extras(entries, names, whole=is_trusted, listed=_listed_before(settings, names), allow=allow)
@@ -458,21 +487,35 @@ def _rewritten_settings(
     listed: Mapping[str, Sequence[str]],
     *,
     allow: bool,
-) -> list[tuple[Path, str]]:
-    """Return the settings files that change, with the permissions of moved servers under their new names.
+) -> list[tuple[Path, str, Sequence[str]]]:
+    """Return the settings files that change, their new text, and the servers of the project that it switches off.
 
-    `allow`: `call_tool` asks here, so it is allowed there; of a project in the local file, not in the one that git
-    tracks.
+    Permissions of moved servers get their new names. `allow`: `call_tool` asks here, so it is allowed there; of a
+    project in the local file, not in the one that git tracks.
     """
     settings = client_files(client, places, project=way.project)
     personal = settings[1:] if way.project else settings[:1]
-    changed: list[tuple[Path, str]] = []
+    off = _behind_us(client, places) if way.replace and not way.project else []
+    changed: list[tuple[Path, str, Sequence[str]]] = []
     for file in settings:
         before, adds = _text_of(file), allow and file in personal
+        after = before
         if before or adds:
             after = rename_settings(client, before, names, listed=listed, allow=adds, file=str(file))
-            changed += [(file, after)] if after != before else []
+        switched = off if file == settings[-1] else []
+        after = switch_off(after, switched, str(file)) if switched else after
+        changed += [(file, after, switched)] if after != before else []
     return changed
+
+
+def _behind_us(client: Client, places: Places) -> list[str]:
+    """Return the servers of the project's `.mcp.json` that are behind Toolcrib, too."""
+    file = client.project_file(places) if client.name == _CLAUDE else None
+    if file is None or not file.is_file():
+        return []
+    found = [server for server in discover(places, [client]).servers if server.file == file]
+    known = {identity(value) for value in read_servers(config_files(places.directories, places.project)[0]).values()}
+    return [server.name for server in found if identity(server.value) in known]
 
 
 def _text_of(file: Path) -> str:
@@ -481,7 +524,7 @@ def _text_of(file: Path) -> str:
     return disk.decode(content, str(file))
 
 
-def _preview(changes: Sequence[_Change], program: _Program, own_file: Path, *, as_json: bool) -> None:
+def _preview(changes: Sequence[_Change], program: _Program, places: Places, *, as_json: bool) -> None:
     """Print what `connect` would do; no server is started and no file is written."""
     new = [change for change in changes if change.is_new]
     copied = bool(new) and not program.entry.is_lasting
@@ -495,7 +538,7 @@ def _preview(changes: Sequence[_Change], program: _Program, own_file: Path, *, a
                 "guard": "on" if change.way.guard else "off",
                 "moved": change.moved,
                 "kept": [server.name for server in change.before if server.name not in change.moved],
-                "command": program.path,
+                "command": NAME if change.way.shared else program.path,
                 "copies_environment": copied,
                 **change.carried_to_json(),
             }
@@ -513,24 +556,27 @@ def _preview(changes: Sequence[_Change], program: _Program, own_file: Path, *, a
             f"{change.client.title}: would put Toolcrib into {change.file}, profile {change.way.profile}, "
             f"guard {guard}{instead}"
         )
-        _tell_rest(change, own_file)
+        _tell_rest(change, change.way.own_file(places))
     if any(change.moved for change in new):
         out("a server that does not answer then stays in its client")
-    if new:
+    own_entries = [change for change in new if not change.way.shared]
+    if own_entries:
         out(f"the entry would start {program.path}")
-    if copied:
+    if len(own_entries) < len(new):
+        out(f"the entry in a file that git tracks would start `{NAME}`, which has to be on the path")
+    if copied and own_entries:
         why = "is a cache" if program.entry.kind == "temporary" else "belongs to a clone, which may move"
         out(f"this environment ({sys.prefix}) {why}: it would be copied there")
 
 
-def _tell_rest(change: _Change, own_file: Path) -> None:
+def _tell_rest(change: _Change, own: Path) -> None:
     """Print what `connect` would change beside the entry: rules and servers in our file, the client's other files."""
     title = change.client.title
     if change.moved:
-        out(f"{title}: {own_file} would have its servers")
+        out(f"{title}: {own} would have its servers")
     rules = [f"{effect} {text}" for effect, texts in change.rules.items() for text in texts]
     if rules:
-        out(f"{title}: {own_file} would have its rules, in mode {mode_of(change.client, project=change.way.project)}:")
+        out(f"{title}: {own} would have its rules, in mode {mode_of(change.client, project=change.way.project)}:")
     for rule in rules:
         out(f"  {rule}")
     for file in change.rewritten:
@@ -589,7 +635,7 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
     way = changes[0].way
     settings = load((), {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"})
     found = [server for change in changes for server in change.before]
-    rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
+    rows = candidates(found, read_servers(way.own_file(places)))
     ours = [row for row in rows if row.known]
     others, _ = specs_of([row.found.entry(row.name) for row in rows if not row.known])
     if not settings.policy.guard:
@@ -661,6 +707,7 @@ def _connect_desk(
 ) -> None:
     """Put our hook into Claude Code's settings and say what else there is to do."""
     file = hook_file(places, project=project)
+    file = file.with_name("settings.local.json") if project and is_shared(file) else file
     options = ["--unanswered", unanswered] if unanswered != "deny" else []
     done = connect_hook(file, program, options, state=places.directories.state)
     tell(f"Claude Code: Toolcrib's hook is in {file}{'' if done else ' already'}")
@@ -674,20 +721,27 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
     return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]
 
 
-def _move(client: Client, found: Sequence[FoundServer], places: Places) -> dict[str, str]:
-    """Make sure that the servers `found` are in our configuration, reviewed as they are now.
+def _confirm(own: Path, way: _Way, places: Places) -> None:
+    """Confirm the project's file of ours: the user has just changed it, and had confirmed the rest."""
+    if way.shared:
+        Trust(places.directories).confirm([(own, disk.read(own))])
+
+
+def _move(client: Client, found: Sequence[FoundServer], target: Path, places: Places) -> dict[str, str]:
+    """Make sure that the servers `found` are in our file `target`, reviewed as they are now.
 
     Return the names here of those that may leave the client, by their names there: a new one that does not answer stays
     in the client, where it works or fails as before, and a note says what there is to do.
     """
-    target = config_files(places.directories, places.project)[0]
     rows = candidates(found, read_servers(target))
     new = [row for row in rows if not row.known]
     specs, problems = specs_of([row.found.entry(row.name) for row in new])
     probes = probe(load(), specs, wait=_WAIT, accept=True)
     answering = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
     if answering:
-        add_servers(target, {row.name: row.found.value for row in answering})
+        written = add_servers(target, {row.name: row.found.value for row in answering})
+        if target != config_files(places.directories, places.project)[0]:
+            Trust(places.directories).confirm([(target, written)])
         note(f"{len(answering)} servers of {client.title} are in {target} now")
     reasons = {problem.source: problem.message for problem in problems}
     for row in new:
@@ -698,9 +752,9 @@ def _move(client: Client, found: Sequence[FoundServer], places: Places) -> dict[
     return {place.name: row.name for row in rows if row.known or row in answering for place in row.places}
 
 
-def _plan_move(found: Sequence[FoundServer], places: Places) -> dict[str, str]:
-    """Return the names here that servers would have if all of them answered."""
-    rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
+def _plan_move(found: Sequence[FoundServer], target: Path) -> dict[str, str]:
+    """Return the names in our file `target` that servers would have if all of them answered."""
+    rows = candidates(found, read_servers(target))
     return {place.name: row.name for row in rows for place in row.places}
 
 

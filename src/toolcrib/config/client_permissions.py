@@ -54,6 +54,7 @@ __all__ = [
     "rename_cursor_list",
     "rename_opencode_keys",
     "rename_settings",
+    "switch_off",
     "trusted_servers",
     "write_mode",
 ]
@@ -70,6 +71,8 @@ _ALL: Final = "*"
 _CURSOR_LIST: Final = "mcpAllowlist"
 _CURSOR_TOKEN: Final = re.compile(r"Mcp\(\s*([^:,()]+?)\s*(?:[:,]\s*([^()]*?)\s*)?\)")
 """`Mcp(server:tool)` of Cursor's command line."""
+_OFF: Final = "disabledMcpjsonServers"
+"""Servers of the project's `.mcp.json` that Claude Code does not start for this user."""
 _AUTO_APPROVE: Final = "chat.tools.global.autoApprove"
 """Switch of VS Code: no tool is asked about. What its dialogs were answered is in its own storage, no file to read."""
 
@@ -362,6 +365,20 @@ def rename_settings(
     return rename_claude_rules(text, names, allow=[CALL_TOOL] if allow else [], file=file)
 
 
+def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
+    """Return personal settings of Claude Code in which `servers` of the project's `.mcp.json` are switched off."""
+    node = parse_json(text, file).find((_OFF,)) if text.strip() else None
+    if node is None:
+        return insert_json(text, (), _OFF, list(servers), file)
+    if node.kind != "sequence":
+        raise ConfigError("a list of servers was expected", file=f"{file}:{node.line}", key=_OFF)
+    known, after, place = [item.plain() for item in node.items], text, node.start + 1
+    for server in [one for one in servers if one not in known]:
+        node = parse_json(after, file).find((_OFF,)) or node
+        after = after[:place] + list_item_text(after, node, server) + after[place:]
+    return check_edit(text, after, (_OFF,), file, lambda content: parse_json(content).plain())
+
+
 def rename_cursor_list(
     text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: bool = False, file: str = ""
 ) -> str:
@@ -431,6 +448,9 @@ def disconnect_settings(
         return outcome
     if done is None:
         raise ConfigError("Toolcrib has not changed this file", file=str(file))
+    if not file.exists():
+        forget(state, file)
+        return "removed"
     text = files.decode(files.read(file, limit=files.FOREIGN_MAX_BYTES), str(file))
     original = _original_cursor_list if client == "cursor" else _original_names
     files.write(file, original(text, done, str(file)).encode())
@@ -464,7 +484,19 @@ def _original_names(text: str, done: Connection, file: str) -> str:
     ours = [item for item in listed.items if item.plain() == CALL_TOOL] if listed is not None else []
     if listed is not None and ours:
         after = without_item(after, listed, ours[0])
-    return check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
+    after = check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
+    kept = _texts(_data(done.content, Path(file)).get(_OFF))
+    while (listed := parse_json(after, file).find((_OFF,))) is not None:
+        item = next((one for one in listed.items if one.plain() in done.moved and one.plain() not in kept), None)
+        if item is None:
+            break
+        after = without_item(after, listed, item)
+    return check_edit(text, after, (_OFF,), file, lambda content: _without_rules(parse_json(content).plain()))
+
+
+def _without_rules(settings: Any) -> Any:
+    """Return settings of Claude Code without the permissions, which were compared before."""
+    return {key: value for key, value in settings.items() if key != "permissions"}
 
 
 def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:

@@ -140,6 +140,12 @@ def _copilot_entry(command: str, args: list[str]) -> dict[str, Any]:
     return {"type": "local", "command": command, "args": args, "tools": ["*"]}
 
 
+def _cline(places: Places) -> tuple[Path, ...]:
+    """Return the file of its command line, which its extensions of editors do not share."""
+    named = places.environ.get("CLINE_MCP_SETTINGS_PATH")
+    return (Path(named or places.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"),)
+
+
 def _zed(places: Places) -> tuple[Path, ...]:
     """Its own folder on macOS, too; `XDG_CONFIG_HOME` counts on Linux only."""
     if places.platform == "win32":
@@ -271,6 +277,11 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=lambda places: (places.home / ".warp" / ".mcp.json",),
             project=(".warp/.mcp.json",),
         ),
+        Client(
+            name="cline",
+            title="Cline",
+            user=_cline,
+        ),
     )
 }
 """Every client, by the name that `toolcrib connect` takes."""
@@ -291,6 +302,7 @@ CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "junie": (".junie/mcp/mcp.json",),
     "amp": ("amp/settings.json", "amp/settings.jsonc"),
     "warp": (".warp/.mcp.json",),
+    "cline": ("cline_mcp_settings.json",),
 }
 """Endings of JSON paths by which a named file is recognised as a client's."""
 
