@@ -34,7 +34,7 @@ JSON_READERS = {
     "src/toolcrib/mcp/client/transport.py": "mends an answer that the intake refused, and gives it to the intake again",
     "src/toolcrib/mcp/client/spooled_result.py": "one string or number at a time",
     "src/toolcrib/config/files.py": "one string or number at a time",
-    "src/toolcrib/results/limit.py": "a result that was read or written before",
+    "src/toolcrib/results/excerpts.py": "a result that was read or written before",
     "src/toolcrib/cli/hook.py": "starts at every use of a tool: the standard library only",
     "src/toolcrib/claude_code/hook_messages.py": "the same",
     "src/toolcrib/daemon/rendezvous.py": "the same, for the shim",

@@ -18,7 +18,7 @@ from scenarios.office import FILES, RECORDS
 from scenarios.player import PHRASES
 from scenarios.scoring import patched
 from scenarios.world import World, guests, open_world
-from toolcrib.crib.plans import SUBMIT
+from toolcrib.crib.policy import SUBMIT
 from toolcrib.errors import ConfigError
 from toolcrib_agent.tools import ASK, DELEGATE, SPAWN
 

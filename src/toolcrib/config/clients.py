@@ -88,6 +88,10 @@ class Client:
     form of Claude Code for the others."""
     entry: Callable[[str, list[str]], dict[str, Any]] = field(default=_stdio, repr=False)
     """Makes the entry that starts a command with arguments."""
+    permissions: tuple[str, ...] = ()
+    """Settings whose permissions `connect --replace` carries over, beside the keys of an entry."""
+    notes: tuple[str, ...] = ()
+    """Restrictions and differences, for the client's page of the documents."""
 
     @property
     def profile(self) -> str:
@@ -169,6 +173,23 @@ CLIENTS: Final[Mapping[str, Client]] = {
             project=(".mcp.json",),
             defers=True,
             entry=_typed,
+            permissions=(
+                "`permissions` of `~/.claude/settings.json` (`allow`, `ask`, `deny`, `defaultMode`)",
+                "`ask` and `deny` of the project's `.claude/settings.local.json`",
+                "with `--project` the project's `.claude/settings.json`",
+            ),
+            notes=(
+                "`CLAUDE_CONFIG_DIR` moves its files.",
+                "A file that git tracks (`.mcp.json`, `.claude/settings.json`) is changed with `--project` only.",
+                (
+                    "To leave every question to Toolcrib, allow all of it: `mcp__toolcrib` in `permissions.allow`, or "
+                    "`--allowedTools=mcp__toolcrib`."
+                ),
+                (
+                    "Toolcrib can also decide about its own tools: "
+                    "[Put Claude Code's own tools under your rules](../how-to/claude-code-tools.md)."
+                ),
+            ),
         ),
         Client(
             name="claude-desktop",
@@ -180,6 +201,15 @@ CLIENTS: Final[Mapping[str, Client]] = {
             title="Cursor",
             user=lambda places: (places.home / ".cursor" / "mcp.json",),
             project=(".cursor/mcp.json",),
+            permissions=(
+                "`mcpAllowlist` of `~/.cursor/permissions.json`; with `--project` also of the project's",
+                "`Mcp(SERVER:TOOL)` in `permissions` of `~/.cursor/cli-config.json`; of the project's `cli.json` the `deny`",
+            ),
+            notes=(
+                "The allow list in Cursor's own settings is in no documented file: the client asks about those tools anew. "
+                "`connect` makes no `permissions.json`, because one would replace that list.",
+                "`cli-config.json` is not changed: Cursor's command line asks about moved tools anew, its denies hold.",
+            ),
         ),
         Client(
             name="windsurf",
@@ -191,6 +221,8 @@ CLIENTS: Final[Mapping[str, Client]] = {
             title="Gemini CLI",
             user=lambda places: (places.home / ".gemini" / "settings.json",),
             project=(".gemini/settings.json",),
+            permissions=("the lists `mcp.allowed` and `mcp.excluded`",),
+            notes=("With a list `mcp.allowed`, `connect` adds Toolcrib to it.",),
         ),
         Client(
             name="vscode",
@@ -199,6 +231,11 @@ CLIENTS: Final[Mapping[str, Client]] = {
             project=(".vscode/mcp.json",),
             path=("servers",),
             entry=_typed,
+            permissions=("`chat.tools.global.autoApprove` of the user's `settings.json`",),
+            notes=(
+                "`${input:ID}` has no value outside VS Code: such a server stays until `toolcrib secret set ID`.",
+                "Answers of its dialogs are in its own storage, which is not a documented file: it asks anew.",
+            ),
         ),
         Client(
             name="codex",
@@ -209,6 +246,18 @@ CLIENTS: Final[Mapping[str, Client]] = {
             path=("mcp_servers",),
             defers=True,
             entry=_codex_entry,
+            notes=(
+                "`CODEX_HOME` moves its file.",
+                (
+                    "It asks about tools that may change something before Toolcrib sees them, and `codex exec` refuses "
+                    'them: `default_tools_approval_mode = "approve"` in the entry leaves the question to Toolcrib.'
+                ),
+                (
+                    "It passes few variables to a server. The entry lists the directories of XDG in `env_vars`; add "
+                    "the variables that your own configuration names."
+                ),
+                "It waits only a moment for a server to start: a model that searches at once may have to search twice.",
+            ),
         ),
         Client(
             name="opencode",
@@ -218,6 +267,8 @@ CLIENTS: Final[Mapping[str, Client]] = {
             path=("mcp",),
             names="{server}_{tool}",
             entry=_opencode,
+            permissions=("`permission` and `tools` of its file",),
+            notes=("Its own permissions come before those of Toolcrib.",),
         ),
         Client(
             name="goose",
@@ -227,6 +278,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             path=("extensions",),
             names="{server}__{tool}",
             entry=_goose,
+            permissions=("`GOOSE_MODE`",),
         ),
         Client(
             name="mcporter",
@@ -281,6 +333,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             name="cline",
             title="Cline",
             user=_cline,
+            notes=("`CLINE_MCP_SETTINGS_PATH` moves its file. The editor extensions keep a file of their own.",),
         ),
     )
 }

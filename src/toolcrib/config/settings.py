@@ -25,7 +25,7 @@ from ..policy.asking.settings import ApprovalSettings
 from ..policy.settings import PolicySettings
 from ..results.artifacts import Keeping
 from ..sources.settings import SourceSettings
-from ..store.retention import Retention
+from ..store.store import Retention
 from ..telemetry.sdk import TelemetryOptions
 from .directories import Directories
 from .sections import ChatSettings, HttpSettings, ShellSpec, StoreSpec, WorkspaceSpec
@@ -147,6 +147,8 @@ def _file_keys() -> Mapping[str, FileKey]:
     for one in fields(Settings):
         if one.name in GROUPS:
             for name, inner in GROUPS[one.name].model_fields.items():
+                if info_of(inner).in_code:
+                    continue
                 annotation = get_type_hints(GROUPS[one.name], include_extras=True)[name]
                 keys[name] = FileKey(annotation, info_of(inner), inner.get_default(call_default_factory=True))
         elif "key" in one.metadata:
