@@ -203,11 +203,13 @@ CLIENTS: Final[Mapping[str, Client]] = {
             project=(".cursor/mcp.json",),
             permissions=(
                 "`mcpAllowlist` of `~/.cursor/permissions.json`; with `--project` also of the project's",
-                "`Mcp(SERVER:TOOL)` in `permissions` of `~/.cursor/cli-config.json`; of the project's `cli.json` the `deny`",
+                "`Mcp(SERVER:TOOL)` in `~/.cursor/cli-config.json`; of the project's `.cursor/cli.json` the `deny`",
             ),
             notes=(
-                "The allow list in Cursor's own settings is in no documented file: the client asks about those tools anew. "
-                "`connect` makes no `permissions.json`, because one would replace that list.",
+                (
+                    "The allow list in Cursor's own settings is in no documented file: the client asks about those tools "
+                    "anew. `connect` makes no `permissions.json`, because one would replace that list."
+                ),
                 "`cli-config.json` is not changed: Cursor's command line asks about moved tools anew, its denies hold.",
             ),
         ),
