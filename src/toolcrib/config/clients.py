@@ -207,7 +207,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             ),
             notes=(
                 (
-                    "The allow list in Cursor's own settings is in no documented file: the client asks about those tools "
+                    "The allow list in Cursor's own settings is in no documented file: it asks about those tools "
                     "anew. `connect` makes no `permissions.json`, because one would replace that list."
                 ),
                 "`cli-config.json` is not changed: Cursor's command line asks about moved tools anew, its denies hold.",
