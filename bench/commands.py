@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = ROOT / "tests" / "peers" / "plain_server.py"
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
-SERVERS, RUNS, LIMIT_MS, PATIENCE = 24, 2, 150, 60.0
+SERVERS, RUNS, LIMIT_MS, PATIENCE = 24, 3, 150, 60.0
 ROLES = ("write", "fetch", "echo", "resource")
 COMMANDS: Sequence[Sequence[str]] = (
     (),
@@ -112,7 +112,7 @@ def main() -> int:
         f"server{number:02}": {**entry, "args": [str(SERVER), ROLES[number % len(ROLES)]]} for number in range(SERVERS)
     }
     config.write_text(json.dumps({"servers": servers}))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "TOOLCRIB_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "TOOLCRIB_", "PYTHON"))}
     environment = {**kept, "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder / "run"), "TOOLCRIB_COMMAND": TOOLCRIB}
     (folder / "run").mkdir(mode=0o700)
     missed = 0

@@ -267,8 +267,8 @@ def test_a_call_to_a_server_that_is_not_there_says_why(user: User) -> None:
     dead = user.types("call", *servers, "dead__run")
     later = user.types("show", *servers, "later__run")
 
-    assert (dead.exit_code, later.exit_code) == (3, 3)
-    assert "dead: cannot run: the command '/nonexistent' was not found" in dead.stderr
+    assert (dead.exit_code, later.exit_code) == (CODES["unavailable"].exit, CODES["not_found"].exit)
+    assert "dead is down: cannot run: the command '/nonexistent' was not found" in dead.stderr
     assert "the environment variable NOPE is not set" in later.stderr
 
 
