@@ -17,6 +17,8 @@ from ..config import files as disk
 from ..config.claude_files import connect_hook, has_hook, hook_file
 from ..config.client_entries import RULES
 from ..config.client_permissions import (
+    META_TOOLS,
+    READS,
     allow_in_gemini,
     carried_mode,
     client_files,
@@ -38,8 +40,9 @@ from ..config.connections import NAME, connection_of, connections, entries, rewr
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
 from ..config.directories import Trust
-from ..config.loading import config_files, here, own_file, specs_of
+from ..config.loading import config_files, here, load_gateway, own_file, specs_of
 from ..config.own_file import add_servers, read_servers
+from ..core.json import loads
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
@@ -66,6 +69,11 @@ _WAIT: Final = 20.0
 _Names = Annotated[list[str] | None, typer.Argument(metavar="CLIENT …", help=f"Any of {', '.join(CLIENTS)}.")]
 _GUARD_OFF: Final = ("--guard", "off")
 """Options of an entry behind a client that guards its user itself."""
+_MORE_TOKENS: Final = 100
+_MORE_PART: Final = 0.02
+"""Tokens and part by which definitions may cost more: names are longer by ours."""
+_OWN_KINDS: Final = frozenset({"jobs", "plan", "resources", "verbs"})
+"""Kinds of sources that no client could have itself."""
 _NOTHING_ELSE: Final[Mapping[str, Any]] = {
     "openapi": (),
     "catalogs": (),
@@ -96,6 +104,9 @@ def connect(
     command: Annotated[
         str | None, typer.Option("--command", help="The program that the entry starts, instead of this Toolcrib.")
     ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Also where the client's first request gets longer by it.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be changed, change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -104,10 +115,11 @@ def connect(
     Calls run as they ran before: the client goes on asking its user what it asks about a tool by its name, Toolcrib
     asks about what runs through `call_tool` and what your rules say. What the client's own settings allow, ask and deny
     of the servers that `--replace` moves is carried over, and gets its new names there. `--guard` makes Toolcrib ask as
-    `toolcrib serve` does, and so does `--approvals`. Clients that hold definitions back
-    themselves get the profile `flat`, the others `adaptive`. The rest of the file stays as it is;
-    `toolcrib disconnect` puts back every byte. From a clone, or under `uvx`, the entry starts a copy of this
-    environment in your data folder, which stays when this one goes; to connect again brings the copy up to date.
+    `toolcrib serve` does, and so does `--approvals`. A client whose first request
+    would get longer than the same servers make it without Toolcrib stays as it was, unless you say `--anyway`. The rest
+    of the file stays as it is; `toolcrib disconnect` puts back every byte. From a clone, or under `uvx`, the entry
+    starts a copy of this environment in your data folder, which stays when this one goes; to connect again brings the
+    copy up to date.
     """
     places = here()
     if profile is not None:
@@ -129,13 +141,22 @@ def connect(
     chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
     if approvals and [client.name for client, _ in chosen] != [_CLAUDE]:
         raise UsageError("--approvals is for Claude Code: `toolcrib connect claude --approvals`")
+    worse: list[_Change] = []
+    costs: Mapping[str, _Cost] = {}
     try:
         _each(chosen, one)
     finally:
         if dry_run:
             _preview(changes, program, places, as_json=as_json)
         else:
-            _report(changes, places, as_json=as_json)
+            costs = _costs([change for change in changes if change.is_new], places)
+            worse = [] if anyway else [change for change in changes if _is_worse(change, costs)]
+            for change in worse:
+                for file in (*change.rewritten, change.file):
+                    _put_back(change.client, file, places, keep_changes=False)
+            _report([change for change in changes if change not in worse], costs, places, as_json=as_json)
+    if worse:
+        raise UsageError("; ".join(_refusal(change, costs[change.client.name]) for change in worse))
     if approvals and not dry_run:
         path = program.path
         _connect_desk(path, places, project=project, unanswered=unanswered, tell=note if as_json else out)
@@ -154,13 +175,7 @@ def disconnect(
     state = places.directories.state
 
     def one(client: Client, file: Path) -> None:
-        if is_settings_file(client.name, file):
-            outcome = disconnect_settings(file, state=state, keep_changes=keep_changes, client=client.name)
-        else:
-            outcome = undo(client, file, state=state, keep_changes=keep_changes)
-            is_project = file == client.project_file(places)
-            for own in config_files(places.directories, places.project):
-                _remove_mode(own, mode_of(client, project=is_project), places)
+        outcome = _put_back(client, file, places, keep_changes=keep_changes)
         text = {"restored": "is as it was", "deleted": "is gone again", "removed": "no longer has Toolcrib"}[outcome]
         out(f"{client.title}: {file} {text}")
 
@@ -185,6 +200,18 @@ def _remove_mode(own: Path, mode: str, places: Places) -> None:
     remove_mode(own, mode)
     if before and trust.covers(own, before) and (after := disk.read(own)) != before:
         trust.confirm([(own, after)])
+
+
+def _put_back(client: Client, file: Path, places: Places, *, keep_changes: bool) -> str:
+    """Put one file of a client back, and take its mode out of our configuration; return what was done."""
+    state = places.directories.state
+    if is_settings_file(client.name, file):
+        return disconnect_settings(file, state=state, keep_changes=keep_changes, client=client.name)
+    outcome = undo(client, file, state=state, keep_changes=keep_changes)
+    is_project = file == client.project_file(places)
+    for own in config_files(places.directories, places.project):
+        _remove_mode(own, mode_of(client, project=is_project), places)
+    return outcome
 
 
 def command_line(
@@ -329,6 +356,8 @@ class _Cost:
 
     before: int
     after: int
+    direct: int
+    """Of the servers that can be reached after, if the client had all of them itself."""
     silent: tuple[str, ...]
     """Servers that listed nothing in time, and are in neither figure."""
 
@@ -383,8 +412,9 @@ def _connect(
         permissions=carried.extras,
     )
     listed = _listed_before(settings, names)
+    verbs = (*META_TOOLS, *([READS] if carried.allows_all else [])) if has_call_tool else ()
     if program.dry_run:
-        others = _rewritten_settings(client, places, names, way, listed, allow=has_call_tool)
+        others = _rewritten_settings(client, places, names, way, listed, allow=verbs)
         return replace(change, rewritten=tuple(file for file, _, _ in others))
     name = mode_of(client, project=way.project) if carried.mode else ""
     if name:
@@ -398,7 +428,7 @@ def _connect(
 
     entry = {**client.entry(command, args), **carried.extras}
     write_connection(client, file, entry, moved=tuple(names), names=names, also=rename, state=state)
-    others = _rewritten_settings(client, places, names, way, listed, allow=has_call_tool)
+    others = _rewritten_settings(client, places, names, way, listed, allow=verbs)
     for settings_file, text, off in others:
         rewrite(client.name, settings_file, lambda _, text=text: text, moved=off, names=names, state=state)
     return replace(change, rewritten=tuple(settings_file for settings_file, _, _ in others))
@@ -426,6 +456,8 @@ class _CarriedOver:
     """Keys of our entry in the client."""
     notes: tuple[str, ...]
     """What is not as it was, one sentence each."""
+    allows_all: bool
+    """Whether the client's settings allowed every tool of every server behind us."""
 
 
 def _carry_over(
@@ -447,11 +479,11 @@ def _carry_over(
     permissions = client_permissions(client, file, places, tuple(names), project=way.project)
     kept = [one for one in permissions if one.effect == "deny" or not way.guard]
     base = settings.policy.modes[settings.policy.mode]
-    allows_all = {base.read, base.write, base.destructive} == {"allow"} and not base.plan
+    asks_nothing = {base.read, base.write, base.destructive} == {"allow"} and not base.plan
     trusted = trusted_servers(entries, names)
     behind = {*read_servers(way.own_file(places)), *names.values()}
     _, lost = carried_mode(kept, names)
-    is_trusted = behind <= {names[name] for name in trusted} and not lost and (way.guard or allows_all)
+    is_trusted = behind <= {names[name] for name in trusted} and not lost and (way.guard or asks_nothing)
     extras = entry_extras(entries, names, whole=is_trusted, listed=_listed_before(settings, names), allow=allow)
     trusts_entry = is_whole(extras)
     mode, lost = carried_mode(kept, names, extends=settings.policy.mode, trusts_entry=trusts_entry and not way.guard)
@@ -468,7 +500,9 @@ def _carry_over(
                 f"it asks about tools of {', '.join(listed)}, which it trusted: one switch of its entry is for all "
                 "servers behind Toolcrib, and not all of them were trusted"
             )
-    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes))
+    wholly = {names.get(one.server) for one in permissions if (one.effect, one.tool) == ("allow", "*")}
+    allows_all = not way.guard and behind <= wholly and all(one.effect == "allow" for one in permissions)
+    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes), allows_all=allows_all)
 
 
 def _listed_before(settings: Settings, names: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
@@ -486,11 +520,11 @@ def _rewritten_settings(
     way: _Way,
     listed: Mapping[str, Sequence[str]],
     *,
-    allow: bool,
+    allow: Sequence[str],
 ) -> list[tuple[Path, str, Sequence[str]]]:
     """Return the settings files that change, their new text, and the servers of the project that it switches off.
 
-    Permissions of moved servers get their new names. `allow`: `call_tool` asks here, so it is allowed there; of a
+    Permissions of moved servers get their new names. `allow`: our meta-tools that ask here are allowed there; of a
     project in the local file, not in the one that git tracks.
     """
     settings = client_files(client, places, project=way.project)
@@ -498,7 +532,7 @@ def _rewritten_settings(
     off = _behind_us(client, places) if way.replace and not way.project else []
     changed: list[tuple[Path, str, Sequence[str]]] = []
     for file in settings:
-        before, adds = _text_of(file), allow and file in personal
+        before, adds = _text_of(file), allow if file in personal else ()
         after = before
         if before or adds:
             after = rename_settings(client, before, names, listed=listed, allow=adds, file=str(file))
@@ -569,6 +603,26 @@ def _preview(changes: Sequence[_Change], program: _Program, places: Places, *, a
         out(f"this environment ({sys.prefix}) {why}: it would be copied there")
 
 
+def _is_worse(change: _Change, costs: Mapping[str, _Cost]) -> bool:
+    """Whether the first request gets longer by more than longer names explain. A guarded entry has tools of its own."""
+    cost = costs.get(change.client.name)
+    if cost is None or change.way.guard:
+        return False
+    return cost.after > cost.direct + max(_MORE_TOKENS, _MORE_PART * cost.direct)
+
+
+def _refusal(change: _Change, cost: _Cost) -> str:
+    """Return why a client was left as it was, and what helps."""
+    counter = tokenizer()
+    figures = f"{counter.shown(cost.after)} tokens instead of {counter.shown(cost.direct)} ({counter.name})"
+    again = f"`toolcrib connect {change.client.name}"
+    move = f"{again} --replace` moves its servers behind Toolcrib, " if len(change.before) > len(change.moved) else ""
+    return (
+        f"{change.client.title} is as it was: the definitions of its first request would be {figures} for the same "
+        f"servers; {move}{again} --anyway` connects all the same"
+    )
+
+
 def _tell_rest(change: _Change, own: Path) -> None:
     """Print what `connect` would change beside the entry: rules and servers in our file, the client's other files."""
     title = change.client.title
@@ -585,9 +639,8 @@ def _tell_rest(change: _Change, own: Path) -> None:
         note(f"{title}: {line}")
 
 
-def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> None:
+def _report(changes: Sequence[_Change], costs: Mapping[str, _Cost], places: Places, *, as_json: bool) -> None:
     """Print what was done to each client, and what the definitions of its first request cost before and after."""
-    costs = _costs([change for change in changes if change.is_new], places)
     counter = tokenizer()
     paid = {
         str(change.file): {"tokens": costs[change.client.name].after, "exact": counter.exact}
@@ -633,7 +686,8 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
     if not changes:
         return {}
     way = changes[0].way
-    settings = load((), {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"})
+    overrides = {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"}
+    settings = load_gateway((), {**overrides, "profile": way.profile})
     found = [server for change in changes for server in change.before]
     rows = candidates(found, read_servers(way.own_file(places)))
     ours = [row for row in rows if row.known]
@@ -647,12 +701,26 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
         async with opened(settings, wait=_WAIT) as crib:
             served = {change.client.name: _served(crib, change, counter) for change in changes}
             lists |= {row.identity: _listed(crib, row.name) for row in ours}
+            shared = {row.name for row in ours}
+            added = {
+                change.client.name: sum(
+                    _tokens(change.client, state.source, listed.tools, counter) + counter.count(listed.instructions)
+                    for state in crib.tools.sources
+                    if state.kind not in _OWN_KINDS and state.source not in shared
+                    if (listed := _listed(crib, state.source)) is not None
+                )
+                for change in changes
+            }
         if others:
             async with opened(settings.with_values(servers=tuple(others), **_NOTHING_ELSE), wait=_WAIT) as crib:
                 there = {spec.name for spec in others}
                 rest = [row for row in rows if row.name in there]
                 lists |= {row.identity: _listed(crib, row.name) for row in rest}
-        return {change.client.name: _cost(change, served[change.client.name], lists, counter) for change in changes}
+        return {
+            name: replace(cost, direct=cost.before + added[name])
+            for change in changes
+            for name, cost in [(change.client.name, _cost(change, served[change.client.name], lists, counter))]
+        }
 
     return run(main)
 
@@ -670,7 +738,18 @@ def _served(crib: Toolcrib, change: _Change, counter: Tokenizer) -> int:
     """Return the tokens of what the new entry shows the client at first."""
     backend = WithApprove(crib) if change.way.desk else CribBackend(crib)
     session = backend.serve(crib.session(profile=change.way.profile, grows=False))
-    return _tokens(change.client, NAME, session.tools, counter) + counter.count(session.instructions)
+    shown: list[dict[str, Any]] = loads(session.listing)
+    tools = (
+        Tool(
+            name=tool["name"],
+            local_name=tool["name"],
+            source=NAME,
+            description=tool.get("description", ""),
+            input_schema=tool["inputSchema"],
+        )
+        for tool in shown
+    )
+    return _tokens(change.client, NAME, tools, counter) + counter.count(session.instructions)
 
 
 def _listed(crib: Toolcrib, source: str) -> _Listed | None:
@@ -694,7 +773,7 @@ def _cost(change: _Change, served: int, lists: Mapping[bytes, _Listed | None], c
         tokens = _tokens(change.client, server.name, listed.tools, counter) + counter.count(listed.instructions)
         before += tokens
         kept += 0 if server.name in change.moved and server.scope != "local" else tokens
-    return _Cost(before=before, after=served + kept, silent=tuple(silent))
+    return _Cost(before=before, after=served + kept, direct=before, silent=tuple(silent))
 
 
 def _tokens(client: Client, server: str, tools: Iterable[Tool], counter: Tokenizer) -> int:

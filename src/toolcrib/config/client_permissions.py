@@ -36,7 +36,8 @@ from .edits import check_edit, insert_json, remove_yaml, set_yaml
 from .files import parse_json
 
 __all__ = [
-    "CALL_TOOL",
+    "META_TOOLS",
+    "READS",
     "Names",
     "Permission",
     "allow_in_gemini",
@@ -59,8 +60,10 @@ __all__ = [
     "write_mode",
 ]
 
-CALL_TOOL: Final = f"mcp__{NAME}__call_tool"
-"""Our meta-tool in the settings of Claude Code: what it calls is asked about here."""
+META_TOOLS: Final = ("call_tool", "describe_tools", "read_artifact", "search_tools")
+"""Our meta-tools that a client need not ask about: what `call_tool` calls is asked about here, the others only show."""
+READS: Final = "call_tool_readonly"
+"""Our meta-tool about which the client's own prompt is the question."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("allow", "ask", "deny")
 _CODEX: Final[Mapping[str, Effect]] = {"approve": "allow", "prompt": "ask"}
 _CODEX_DEFAULT: Final = "default_tools_approval_mode"
@@ -353,16 +356,17 @@ def rename_settings(
     names: Names,
     *,
     listed: Mapping[str, Sequence[str]],
-    allow: bool = False,
+    allow: Sequence[str] = (),
     file: str = "",
 ) -> str:
     """Return one of `client_files` with the permissions of moved servers under their new names.
 
-    `allow` allows `call_tool`, about whose calls we ask. `listed` are the tools by our name of their server.
+    `allow` are our meta-tools that it is to allow: we ask about their calls. `listed` are the tools of each server,
+    by our name of it.
     """
     if client.name == "cursor":
         return rename_cursor_list(text, names, listed=listed, allow=allow, file=file)
-    return rename_claude_rules(text, names, allow=[CALL_TOOL] if allow else [], file=file)
+    return rename_claude_rules(text, names, allow=[f"mcp__{NAME}__{verb}" for verb in allow], file=file)
 
 
 def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
@@ -380,7 +384,7 @@ def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
 
 
 def rename_cursor_list(
-    text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: bool = False, file: str = ""
+    text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: Sequence[str] = (), file: str = ""
 ) -> str:
     """Return `permissions.json` of Cursor with the tools of moved servers under their new names.
 
@@ -395,9 +399,9 @@ def rename_cursor_list(
         new = [one for one in _cursor_names(value, names, listed) if one not in values]
         if new:
             after = after[: item.start] + ", ".join(map(json.dumps, new)) + after[item.end :]
-    if allow and f"{NAME}:call_tool" not in values:
-        place = node.start + 1
-        after = after[:place] + list_item_text(text, node, f"{NAME}:call_tool") + after[place:]
+    place = node.start + 1
+    for verb in [f"{NAME}:{verb}" for verb in allow if f"{NAME}:{verb}" not in values]:
+        after = after[:place] + list_item_text(text, node, verb) + after[place:]
     return check_edit(text, after, (_CURSOR_LIST,), file, lambda content: parse_json(content).plain())
 
 
@@ -479,11 +483,11 @@ def _original_names(text: str, done: Connection, file: str) -> str:
                     added = f"mcp__{_claude_name(server)}" + ("" if tool == _ALL else f"__{tool}")
                     old = old_by_new.get(str(rule), added)
                     after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
-    root = parse_json(after, file)
-    listed = root.find(("permissions", "allow"))
-    ours = [item for item in listed.items if item.plain() == CALL_TOOL] if listed is not None else []
-    if listed is not None and ours:
-        after = without_item(after, listed, ours[0])
+    for rule in (*META_TOOLS, READS):
+        listed = parse_json(after, file).find(("permissions", "allow"))
+        ours = [item for item in listed.items if item.plain() == f"mcp__{NAME}__{rule}"] if listed is not None else []
+        if listed is not None and ours:
+            after = without_item(after, listed, ours[0])
     after = check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
     kept = _texts(_data(done.content, Path(file)).get(_OFF))
     while (listed := parse_json(after, file).find((_OFF,))) is not None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from toolcrib.catalog.names import qualify
 from toolcrib.config import Directories, bare
 from toolcrib.config.client_permissions import (
-    CALL_TOOL,
     Permission,
     allow_in_gemini,
     carried_mode,
@@ -43,6 +42,7 @@ from toolcrib.policy.modes import ModeSettings, resolve_modes
 from toolcrib.policy.rules import Layers
 from toolcrib.testing import ScriptedSource
 
+CALL_TOOL = "mcp__toolcrib__call_tool"
 NAMES = {"db": "db-cursor"}
 RUN = {"command": "db"}
 
@@ -452,7 +452,7 @@ def test_the_list_of_cursor_gets_the_new_names_and_its_old_ones_back(tmp_path: P
         rewrite(
             "cursor",
             file,
-            lambda text: rename_settings(CLIENTS["cursor"], text, NAMES, listed=listed, allow=True),
+            lambda text: rename_settings(CLIENTS["cursor"], text, NAMES, listed=listed, allow=["call_tool"]),
             names=NAMES,
             state=state,
         )
@@ -473,7 +473,9 @@ def test_the_list_of_cursor_gets_the_new_names_and_its_old_ones_back(tmp_path: P
         "mcpAllowlist": ["db:look", "db:*", "other:*", "*:wipe"],
         "terminalAllowlist": ["hg"],
     }
-    assert rename_settings(CLIENTS["cursor"], "{}", NAMES, listed={}, allow=True) == "{}", "a list would hide another"
+    assert rename_settings(CLIENTS["cursor"], "{}", NAMES, listed={}, allow=["call_tool"]) == "{}", (
+        "a list would hide another"
+    )
 
 
 def test_a_switch_of_vs_code_that_approves_everything_is_carried_over(tmp_path: Path) -> None:
