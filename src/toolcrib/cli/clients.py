@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, cast
 
 from ..config.clients import CLIENTS, Client, FoundServer
 from ..core.json import canonical
 from ..errors import UsageError
 
-__all__ = ["Candidate", "candidates", "chosen_clients", "identity"]
+__all__ = ["Candidate", "candidates", "chosen_clients", "identity", "is_shared", "portable_value"]
+
+_GIT_SECONDS: Final = 10.0
 
 _NO_IDENTITY: Final = frozenset({"description", "disabled", "enabled", "timeout"})
 """Keys that make no other server of one that is otherwise the same."""
@@ -59,6 +63,34 @@ def chosen_clients(names: Iterable[str] | None) -> list[Client]:
     if unknown:
         raise UsageError(f"there is no client {unknown[0]!r}; there are {', '.join(CLIENTS)}")
     return [CLIENTS[name] for name in names] if names else list(CLIENTS.values())
+
+
+def is_shared(file: Path) -> bool:
+    """Whether git tracks `file`, or will: it is in a work tree and not ignored. Without git every file of one is."""
+    folder = next((folder for folder in file.parents if folder.is_dir()), file.parent)
+    if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
+        return False
+    try:
+        ignored = subprocess.run(
+            ["git", "-C", str(folder), "check-ignore", "-q", "--", str(file)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return True
+    return ignored.returncode != 0
+
+
+def portable_value(value: Any, folder: str) -> Any:
+    """Return the entry of a server with paths relative to `folder`, where it runs by default: no machine's path."""
+    if isinstance(value, str):
+        return "." if value == folder else value.replace(f"{folder}/", "./")
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, Any]", value).items()
+        return {key: portable_value(one, folder) for key, one in entries if not (key == "cwd" and one == folder)}
+    return [portable_value(one, folder) for one in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def identity(value: Mapping[str, Any]) -> bytes:

@@ -14,7 +14,7 @@ from ..claude_code.approve_tool import WithApprove
 from ..claude_code.hook_messages import Unanswered
 from ..config import Settings, load
 from ..config import files as disk
-from ..config.claude_files import claude_files, connect_hook, hook_file, is_connected
+from ..config.claude_files import connect_hook, has_hook, hook_file
 from ..config.client_entries import RULES
 from ..config.client_permissions import (
     META_TOOLS,
@@ -25,11 +25,13 @@ from ..config.client_permissions import (
     client_permissions,
     disconnect_settings,
     entry_extras,
+    is_settings_file,
     is_whole,
     mode_of,
     remove_mode,
-    rename_claude_rules,
     rename_opencode_keys,
+    rename_settings,
+    switch_off,
     trusted_servers,
     write_mode,
 )
@@ -37,7 +39,8 @@ from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_
 from ..config.connections import NAME, connection_of, connections, entries, rewrite
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
-from ..config.loading import config_files, here, load_gateway, specs_of
+from ..config.directories import Trust
+from ..config.loading import config_files, here, load_gateway, own_file, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..core.json import loads
 from ..core.tool import Tool
@@ -47,7 +50,7 @@ from ..errors import ConfigError, ToolcribError, UsageError
 from ..server.backend import CribBackend
 from ..sources.mcp.tool_list import ListingCache
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .clients import candidates, chosen_clients, identity
+from .clients import candidates, chosen_clients, identity, is_shared, portable_value
 from .last_seen import remember
 from .open_crib import opened
 from .options import AsJson, run
@@ -131,6 +134,7 @@ def connect(
             guard=guard or approvals,
             desk=approvals,
             project=project,
+            shared=project and is_shared(file),
         )
         changes.append(_connect(client, file, places, way, named_profile=profile, program=program))
 
@@ -143,7 +147,7 @@ def connect(
         _each(chosen, one)
     finally:
         if dry_run:
-            _preview(changes, program, config_files(places.directories, places.project)[0], as_json=as_json)
+            _preview(changes, program, places, as_json=as_json)
         else:
             costs = _costs([change for change in changes if change.is_new], places)
             worse = [] if anyway else [change for change in changes if _is_worse(change, costs)]
@@ -179,20 +183,34 @@ def disconnect(
         chosen = [(CLIENTS[done.client], Path(done.file)) for done in connections(state) if done.client in CLIENTS]
     else:
         chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "disconnect")
-        if any(client.name == _CLAUDE for client, _ in chosen):
-            beside = client_files(CLIENTS[_CLAUDE], places, project=project)
-            chosen += [(CLIENTS[_CLAUDE], file) for file in beside if is_connected(file, state)]
+        for client in dict.fromkeys(client for client, _ in chosen):
+            beside = client_files(client, places, project=project)
+            chosen += [
+                (client, file)
+                for file in beside
+                if connection_of(state, file) is not None or (client.name == _CLAUDE and has_hook(file))
+            ]
     _each(chosen, one)
+
+
+def _remove_mode(own: Path, mode: str, places: Places) -> None:
+    """Take the mode out of one of our files; one that was confirmed stays so."""
+    trust = Trust(places.directories)
+    before = disk.read(own) if own.is_file() else b""
+    remove_mode(own, mode)
+    if before and trust.covers(own, before) and (after := disk.read(own)) != before:
+        trust.confirm([(own, after)])
 
 
 def _put_back(client: Client, file: Path, places: Places, *, keep_changes: bool) -> str:
     """Put one file of a client back, and take its mode out of our configuration; return what was done."""
     state = places.directories.state
-    if client.name == _CLAUDE and file.name in {settings.name for settings in claude_files(places)}:
-        return disconnect_settings(file, state=state, keep_changes=keep_changes)
+    if is_settings_file(client.name, file):
+        return disconnect_settings(file, state=state, keep_changes=keep_changes, client=client.name)
     outcome = undo(client, file, state=state, keep_changes=keep_changes)
     is_project = file == client.project_file(places)
-    remove_mode(config_files(places.directories, places.project)[0], mode_of(client, project=is_project))
+    for own in config_files(places.directories, places.project):
+        _remove_mode(own, mode_of(client, project=is_project), places)
     return outcome
 
 
@@ -285,6 +303,12 @@ class _Way:
     guard: bool
     desk: bool
     project: bool
+    shared: bool
+    """The file is the project's, and tracked by git: it names no path of this machine, and neither does our file."""
+
+    def own_file(self, places: Places) -> Path:
+        """Return our configuration file that gets servers and rules. Raises `UsageError` for an unconfirmed one."""
+        return own_file(places.directories, places.project, project=self.shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,15 +383,11 @@ def _connect(
             raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")
         program.refresh(there[NAME])
         return _Change(client=client, file=file, way=way, is_new=False)
-    discovery = discover(places, [client])
-    for problem in discovery.problems:
-        if way.replace and problem.hint == RULES:  # it is carried over below
-            continue
-        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
-    found = [server for server in discovery.servers if server.file == file]
+    found = _found_servers(client, file, places, way)
     movable = [server for server in found if server.scope != "local"] if way.replace else []
-    path = program.path
-    names = _plan_move(movable, places) if program.dry_run else _move(client, movable, places)
+    own = way.own_file(places)
+    path = NAME if way.shared else program.path
+    names = _plan_move(movable, own) if program.dry_run else _move(client, movable, own, places)
     settings = load((), {"guard": "on" if way.guard else "off"})
     has_call_tool = "call" in load_profile(way.profile).verbs
     carried = _carry_over(
@@ -391,14 +411,15 @@ def _connect(
         notes=carried.notes,
         permissions=carried.extras,
     )
-    verbs = (*META_TOOLS, *([READS] if carried.allows_all else []))
-    allow = [f"mcp__{NAME}__{verb}" for verb in verbs] if has_call_tool else []
+    listed = _listed_before(settings, names)
+    verbs = (*META_TOOLS, *([READS] if carried.allows_all else [])) if has_call_tool else ()
     if program.dry_run:
-        others = [file for file, _ in _rewritten_settings(client, places, names, way, allow=allow)]
-        return replace(change, rewritten=tuple(others))
+        others = _rewritten_settings(client, places, names, way, listed, allow=verbs)
+        return replace(change, rewritten=tuple(file for file, _, _ in others))
     name = mode_of(client, project=way.project) if carried.mode else ""
     if name:
-        write_mode(config_files(places.directories, places.project)[0], name, carried.mode)
+        write_mode(own, name, carried.mode)
+        _confirm(own, way, places)
     command, args = command_line(path, way.profile, guard=way.guard, desk=way.desk, mode=name)
 
     def rename(text: str) -> str:
@@ -407,10 +428,23 @@ def _connect(
 
     entry = {**client.entry(command, args), **carried.extras}
     write_connection(client, file, entry, moved=tuple(names), names=names, also=rename, state=state)
-    others = _rewritten_settings(client, places, names, way, allow=allow)
-    for settings_file, text in others:
-        rewrite(client.name, settings_file, lambda _, text=text: text, names=names, state=state)
-    return replace(change, rewritten=tuple(settings_file for settings_file, _ in others))
+    others = _rewritten_settings(client, places, names, way, listed, allow=verbs)
+    for settings_file, text, off in others:
+        rewrite(client.name, settings_file, lambda _, text=text: text, moved=off, names=names, state=state)
+    return replace(change, rewritten=tuple(settings_file for settings_file, _, _ in others))
+
+
+def _found_servers(client: Client, file: Path, places: Places, way: _Way) -> list[FoundServer]:
+    """Return the servers in the client's `file`, and report what of them has no effect here."""
+    discovery = discover(places, [client])
+    for problem in discovery.problems:
+        if way.replace and problem.hint == RULES:  # it is carried over
+            continue
+        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+    found = [server for server in discovery.servers if server.file == file]
+    if not way.shared:
+        return found
+    return [replace(server, value=portable_value(server.value, str(places.project))) for server in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,11 +479,11 @@ def _carry_over(
     permissions = client_permissions(client, file, places, tuple(names), project=way.project)
     kept = [one for one in permissions if one.effect == "deny" or not way.guard]
     base = settings.policy.modes[settings.policy.mode]
-    allows_all = {base.read, base.write, base.destructive} == {"allow"} and not base.plan
+    asks_nothing = {base.read, base.write, base.destructive} == {"allow"} and not base.plan
     trusted = trusted_servers(entries, names)
-    behind = {*read_servers(config_files(places.directories, places.project)[0]), *names.values()}
+    behind = {*read_servers(way.own_file(places)), *names.values()}
     _, lost = carried_mode(kept, names)
-    is_trusted = behind <= {names[name] for name in trusted} and not lost and (way.guard or allows_all)
+    is_trusted = behind <= {names[name] for name in trusted} and not lost and (way.guard or asks_nothing)
     extras = entry_extras(entries, names, whole=is_trusted, listed=_listed_before(settings, names), allow=allow)
     trusts_entry = is_whole(extras)
     mode, lost = carried_mode(kept, names, extends=settings.policy.mode, trusts_entry=trusts_entry and not way.guard)
@@ -480,21 +514,42 @@ def _listed_before(settings: Settings, names: Mapping[str, str]) -> Mapping[str,
 
 
 def _rewritten_settings(
-    client: Client, places: Places, names: Mapping[str, str], way: _Way, *, allow: Sequence[str]
-) -> list[tuple[Path, str]]:
-    """Return the settings files that change, with the permissions of moved servers under their new names.
+    client: Client,
+    places: Places,
+    names: Mapping[str, str],
+    way: _Way,
+    listed: Mapping[str, Sequence[str]],
+    *,
+    allow: Sequence[str],
+) -> list[tuple[Path, str, Sequence[str]]]:
+    """Return the settings files that change, their new text, and the servers of the project that it switches off.
 
-    `allow` asks here: it is allowed there. Of a project the local file gets it, not the one that git tracks.
+    Permissions of moved servers get their new names. `allow`: our meta-tools that ask here are allowed there; of a
+    project in the local file, not in the one that git tracks.
     """
-    changed: list[tuple[Path, str]] = []
     settings = client_files(client, places, project=way.project)
+    personal = settings[1:] if way.project else settings[:1]
+    off = _behind_us(client, places) if way.replace and not way.project else []
+    changed: list[tuple[Path, str, Sequence[str]]] = []
     for file in settings:
-        added: Sequence[str] = allow if file == settings[1 if way.project else 0] else ()
-        before = _text_of(file)
-        after = rename_claude_rules(before, names, allow=added, file=str(file)) if before or added else before
-        if after != before:
-            changed.append((file, after))
+        before, adds = _text_of(file), allow if file in personal else ()
+        after = before
+        if before or adds:
+            after = rename_settings(client, before, names, listed=listed, allow=adds, file=str(file))
+        switched = off if file == settings[-1] else []
+        after = switch_off(after, switched, str(file)) if switched else after
+        changed += [(file, after, switched)] if after != before else []
     return changed
+
+
+def _behind_us(client: Client, places: Places) -> list[str]:
+    """Return the servers of the project's `.mcp.json` that are behind Toolcrib, too."""
+    file = client.project_file(places) if client.name == _CLAUDE else None
+    if file is None or not file.is_file():
+        return []
+    found = [server for server in discover(places, [client]).servers if server.file == file]
+    known = {identity(value) for value in read_servers(config_files(places.directories, places.project)[0]).values()}
+    return [server.name for server in found if identity(server.value) in known]
 
 
 def _text_of(file: Path) -> str:
@@ -503,7 +558,7 @@ def _text_of(file: Path) -> str:
     return disk.decode(content, str(file))
 
 
-def _preview(changes: Sequence[_Change], program: _Program, own_file: Path, *, as_json: bool) -> None:
+def _preview(changes: Sequence[_Change], program: _Program, places: Places, *, as_json: bool) -> None:
     """Print what `connect` would do; no server is started and no file is written."""
     new = [change for change in changes if change.is_new]
     copied = bool(new) and not program.entry.is_lasting
@@ -517,7 +572,7 @@ def _preview(changes: Sequence[_Change], program: _Program, own_file: Path, *, a
                 "guard": "on" if change.way.guard else "off",
                 "moved": change.moved,
                 "kept": [server.name for server in change.before if server.name not in change.moved],
-                "command": program.path,
+                "command": NAME if change.way.shared else program.path,
                 "copies_environment": copied,
                 **change.carried_to_json(),
             }
@@ -535,12 +590,15 @@ def _preview(changes: Sequence[_Change], program: _Program, own_file: Path, *, a
             f"{change.client.title}: would put Toolcrib into {change.file}, profile {change.way.profile}, "
             f"guard {guard}{instead}"
         )
-        _tell_rest(change, own_file)
+        _tell_rest(change, change.way.own_file(places))
     if any(change.moved for change in new):
         out("a server that does not answer then stays in its client")
-    if new:
+    own_entries = [change for change in new if not change.way.shared]
+    if own_entries:
         out(f"the entry would start {program.path}")
-    if copied:
+    if len(own_entries) < len(new):
+        out(f"the entry in a file that git tracks would start `{NAME}`, which has to be on the path")
+    if copied and own_entries:
         why = "is a cache" if program.entry.kind == "temporary" else "belongs to a clone, which may move"
         out(f"this environment ({sys.prefix}) {why}: it would be copied there")
 
@@ -565,14 +623,14 @@ def _refusal(change: _Change, cost: _Cost) -> str:
     )
 
 
-def _tell_rest(change: _Change, own_file: Path) -> None:
+def _tell_rest(change: _Change, own: Path) -> None:
     """Print what `connect` would change beside the entry: rules and servers in our file, the client's other files."""
     title = change.client.title
     if change.moved:
-        out(f"{title}: {own_file} would have its servers")
+        out(f"{title}: {own} would have its servers")
     rules = [f"{effect} {text}" for effect, texts in change.rules.items() for text in texts]
     if rules:
-        out(f"{title}: {own_file} would have its rules, in mode {mode_of(change.client, project=change.way.project)}:")
+        out(f"{title}: {own} would have its rules, in mode {mode_of(change.client, project=change.way.project)}:")
     for rule in rules:
         out(f"  {rule}")
     for file in change.rewritten:
@@ -631,7 +689,7 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
     overrides = {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"}
     settings = load_gateway((), {**overrides, "profile": way.profile})
     found = [server for change in changes for server in change.before]
-    rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
+    rows = candidates(found, read_servers(way.own_file(places)))
     ours = [row for row in rows if row.known]
     others, _ = specs_of([row.found.entry(row.name) for row in rows if not row.known])
     if not settings.policy.guard:
@@ -728,6 +786,7 @@ def _connect_desk(
 ) -> None:
     """Put our hook into Claude Code's settings and say what else there is to do."""
     file = hook_file(places, project=project)
+    file = file.with_name("settings.local.json") if project and is_shared(file) else file
     options = ["--unanswered", unanswered] if unanswered != "deny" else []
     done = connect_hook(file, program, options, state=places.directories.state)
     tell(f"Claude Code: Toolcrib's hook is in {file}{'' if done else ' already'}")
@@ -741,20 +800,27 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
     return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]
 
 
-def _move(client: Client, found: Sequence[FoundServer], places: Places) -> dict[str, str]:
-    """Make sure that the servers `found` are in our configuration, reviewed as they are now.
+def _confirm(own: Path, way: _Way, places: Places) -> None:
+    """Confirm the project's file of ours: the user has just changed it, and had confirmed the rest."""
+    if way.shared:
+        Trust(places.directories).confirm([(own, disk.read(own))])
+
+
+def _move(client: Client, found: Sequence[FoundServer], target: Path, places: Places) -> dict[str, str]:
+    """Make sure that the servers `found` are in our file `target`, reviewed as they are now.
 
     Return the names here of those that may leave the client, by their names there: a new one that does not answer stays
     in the client, where it works or fails as before, and a note says what there is to do.
     """
-    target = config_files(places.directories, places.project)[0]
     rows = candidates(found, read_servers(target))
     new = [row for row in rows if not row.known]
     specs, problems = specs_of([row.found.entry(row.name) for row in new])
     probes = probe(load(), specs, wait=_WAIT, accept=True)
     answering = [row for row in new if row.name in probes and probes[row.name].state == "ready"]
     if answering:
-        add_servers(target, {row.name: row.found.value for row in answering})
+        written = add_servers(target, {row.name: row.found.value for row in answering})
+        if target != config_files(places.directories, places.project)[0]:
+            Trust(places.directories).confirm([(target, written)])
         note(f"{len(answering)} servers of {client.title} are in {target} now")
     reasons = {problem.source: problem.message for problem in problems}
     for row in new:
@@ -765,9 +831,9 @@ def _move(client: Client, found: Sequence[FoundServer], places: Places) -> dict[
     return {place.name: row.name for row in rows if row.known or row in answering for place in row.places}
 
 
-def _plan_move(found: Sequence[FoundServer], places: Places) -> dict[str, str]:
-    """Return the names here that servers would have if all of them answered."""
-    rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
+def _plan_move(found: Sequence[FoundServer], target: Path) -> dict[str, str]:
+    """Return the names in our file `target` that servers would have if all of them answered."""
+    rows = candidates(found, read_servers(target))
     return {place.name: row.name for row in rows for place in row.places}
 
 

@@ -56,12 +56,12 @@ def only_for(settings: Settings, tool: str) -> Settings:
 async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> AsyncGenerator[Toolcrib]:
     """Open a crib and wait at most `wait` seconds until every server is known: listed, from disk too, or failed.
 
-    `fresh` also waits for those that are known from disk only.
+    `fresh` also waits for those that are known from disk only; else such a server starts when a call needs it.
     """
     logging.getLogger("toolcrib").addHandler(logging.NullHandler())
     unsettled = ("connecting", "cached") if fresh else ("connecting",)
     settings = replace(
-        settings.at_once(), jobs=settings.jobs.model_copy(update={"work": False})
+        settings.at_once().with_values(starts_on_use=not fresh), jobs=settings.jobs.model_copy(update={"work": False})
     )  # a command ends too soon to carry jobs
     async with Toolcrib(settings=settings) as crib:
         async with patience(lambda: _waiting_for(crib, unsettled)):

@@ -13,7 +13,7 @@ import typer
 
 from ..config import load
 from ..config.directories import PROJECT_FOLDER, Trust
-from ..config.loading import config_files, here
+from ..config.loading import here, own_file
 from ..config.openapi import api_spec
 from ..config.own_file import add_api, add_servers, read_apis, read_servers, remove_api, remove_server
 from ..config.servers import Entry, server_spec
@@ -214,10 +214,7 @@ def _refuse_known(name: str, target: Path) -> None:
 
 def _target(project: bool) -> Path:
     places = here()
-    own, *others = config_files(places.directories, places.project)
-    if not project:
-        return own
-    return others[0] if others else places.project / PROJECT_FOLDER / "config.yaml"
+    return own_file(places.directories, places.project, project=project)
 
 
 def _value(

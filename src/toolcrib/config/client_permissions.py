@@ -6,6 +6,8 @@
     Gemini CLI      `trust` in an entry, lists of servers `allowed` and `excluded` under `mcp`
     Cline, Kiro …   `autoApprove`, `autoApproveAll`; Roo: `alwaysAllow` in an entry
     Goose           `GOOSE_MODE`
+    Cursor          `mcpAllowlist` of its `permissions.json`; `Mcp(server:tool)` of its command line
+    VS Code         `chat.tools.global.autoApprove`
 
 An allow and an ask become rules about `call_tool`: about a tool that the client shows by its name it asks itself, and
 its own settings get the new name. A deny becomes a rule about the tool.
@@ -45,11 +47,15 @@ __all__ = [
     "disconnect_settings",
     "entry_extras",
     "entry_permissions",
+    "is_settings_file",
     "is_whole",
     "mode_of",
     "remove_mode",
     "rename_claude_rules",
+    "rename_cursor_list",
     "rename_opencode_keys",
+    "rename_settings",
+    "switch_off",
     "trusted_servers",
     "write_mode",
 ]
@@ -65,6 +71,13 @@ _ASKING_GOOSE: Final = ("approve", "smart_approve")
 _NEVER_ASKS: Final = frozenset({"goose", "mcporter", "opencode"})
 """Clients that run a tool unasked as long as their settings do not say otherwise."""
 _ALL: Final = "*"
+_CURSOR_LIST: Final = "mcpAllowlist"
+_CURSOR_TOKEN: Final = re.compile(r"Mcp\(\s*([^:,()]+?)\s*(?:[:,]\s*([^()]*?)\s*)?\)")
+"""`Mcp(server:tool)` of Cursor's command line."""
+_OFF: Final = "disabledMcpjsonServers"
+"""Servers of the project's `.mcp.json` that Claude Code does not start for this user."""
+_AUTO_APPROVE: Final = "chat.tools.global.autoApprove"
+"""Switch of VS Code: no tool is asked about. What its dialogs were answered is in its own storage, no file to read."""
 
 Names = Mapping[str, str]
 """Our name of each server that was moved, by the client's."""
@@ -163,10 +176,20 @@ def client_files(client: Client, places: Places, *, project: bool) -> list[Path]
 
     A project's shared file is one of them with `project` only.
     """
+    if client.name == "cursor":
+        return [(places.project if project else places.home) / ".cursor" / "permissions.json"]
     if client.name != "claude-code":
         return []
     user, shared, local = claude_files(places)
     return [shared, local] if project else [user, local]
+
+
+def is_settings_file(client: str, file: Path) -> bool:
+    """Whether `file` is one of `client_files`, and not the file of its servers."""
+    return file.name in {
+        "claude-code": ("settings.json", "settings.local.json"),
+        "cursor": ("permissions.json",),
+    }.get(client, ())
 
 
 def client_permissions(
@@ -183,26 +206,9 @@ def client_permissions(
     for server in servers:
         entry: Any = raw.get(server)
         found += entry_permissions(server, cast("Mapping[str, Any]", entry)) if isinstance(entry, Mapping) else []
-    asks = client.name not in _NEVER_ASKS
     data: Mapping[str, Any] = _data(content, file) if client.name in ("gemini", "goose", "opencode") else {}
-    if client.name == "goose":
-        asks = data.get("GOOSE_MODE") in _ASKING_GOOSE
-    if client.name == "opencode":
-        found += _of_opencode(data, servers)
-    if client.name == "gemini":
-        listed = _mapping(data.get("mcp"))
-        allowed, excluded = listed.get("allowed"), listed.get("excluded")
-        off = set(cast("list[str]", excluded) if isinstance(excluded, list) else ())
-        off |= set(servers) - set(cast("list[str]", allowed)) if isinstance(allowed, list) else set()
-        found += [Permission("deny", server, _ALL) for server in servers if server in off]
-    for settings in client_files(client, places, project=project):
-        if settings.is_file():
-            permissions = _data(files.read(settings, limit=files.FOREIGN_MAX_BYTES), settings).get("permissions")
-            given = _mapping(permissions)
-            holds = project or settings == claude_files(places)[0]
-            if holds and "defaultMode" in given:
-                asks = given["defaultMode"] != "bypassPermissions"
-            found += [one for one in _of_claude(given, servers) if holds or one.effect != "allow"]
+    more, asks = _beside_entries(client, data, places, servers, project=project)
+    found += more
     if client.name == "claude-code":  # its ask comes before its allow
         asked = {one.server for one in found if one.effect == "ask" and one.tool == _ALL}
         found = [one for one in found if one.effect != "allow" or one.server not in asked]
@@ -210,6 +216,50 @@ def client_permissions(
         ruled = {one.server for one in found if one.tool == _ALL}
         found += [Permission("allow", server, _ALL) for server in servers if server not in ruled]
     return list(dict.fromkeys(found))
+
+
+def _beside_entries(
+    client: Client, data: Mapping[str, Any], places: Places, servers: Sequence[str], *, project: bool
+) -> tuple[list[Permission], bool]:
+    """Return what the client's settings say beside the entries of servers, and whether it asks about the rest.
+
+    `data` is the content of the file that has the servers.
+    """
+    asks = client.name not in _NEVER_ASKS
+    if client.name == "goose":
+        return [], data.get("GOOSE_MODE") in _ASKING_GOOSE
+    if client.name == "opencode":
+        return _of_opencode(data, servers), asks
+    if client.name == "cursor":
+        return _of_cursor(places, servers, project=project), asks
+    if client.name == "vscode":
+        return [], _settings_of(places.application("Code") / "User" / "settings.json").get(_AUTO_APPROVE) is not True
+    if client.name == "gemini":
+        return _of_gemini(_mapping(data.get("mcp")), servers), asks
+    return _of_claude_files(client, places, servers, project=project) if client.name == "claude-code" else ([], asks)
+
+
+def _of_gemini(lists: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
+    """Return a deny of each server that Gemini CLI does not start."""
+    allowed, excluded = lists.get("allowed"), lists.get("excluded")
+    off = set(cast("list[str]", excluded) if isinstance(excluded, list) else ())
+    off |= set(servers) - set(cast("list[str]", allowed)) if isinstance(allowed, list) else set()
+    return [Permission("deny", server, _ALL) for server in servers if server in off]
+
+
+def _of_claude_files(
+    client: Client, places: Places, servers: Sequence[str], *, project: bool
+) -> tuple[list[Permission], bool]:
+    """Return what the settings files of Claude Code say, and whether it asks about the rest."""
+    found: list[Permission] = []
+    asks = True
+    for settings in client_files(client, places, project=project):
+        given = _mapping(_settings_of(settings).get("permissions"))
+        holds = project or settings == claude_files(places)[0]
+        if holds and "defaultMode" in given:
+            asks = given["defaultMode"] != "bypassPermissions"
+        found += [one for one in _of_claude(given, servers) if holds or one.effect != "allow"]
+    return found, asks
 
 
 def mode_of(client: Client, *, project: bool) -> str:
@@ -300,23 +350,115 @@ def rename_claude_rules(text: str, names: Names, *, allow: Sequence[str] = (), f
     return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda content: parse_json(content).plain())
 
 
+def rename_settings(
+    client: Client,
+    text: str,
+    names: Names,
+    *,
+    listed: Mapping[str, Sequence[str]],
+    allow: Sequence[str] = (),
+    file: str = "",
+) -> str:
+    """Return one of `client_files` with the permissions of moved servers under their new names.
+
+    `allow` are our meta-tools that it is to allow: we ask about their calls. `listed` are the tools of each server,
+    by our name of it.
+    """
+    if client.name == "cursor":
+        return rename_cursor_list(text, names, listed=listed, allow=allow, file=file)
+    return rename_claude_rules(text, names, allow=[f"mcp__{NAME}__{verb}" for verb in allow], file=file)
+
+
+def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
+    """Return personal settings of Claude Code in which `servers` of the project's `.mcp.json` are switched off."""
+    node = parse_json(text, file).find((_OFF,)) if text.strip() else None
+    if node is None:
+        return insert_json(text, (), _OFF, list(servers), file)
+    if node.kind != "sequence":
+        raise ConfigError("a list of servers was expected", file=f"{file}:{node.line}", key=_OFF)
+    known, after, place = [item.plain() for item in node.items], text, node.start + 1
+    for server in [one for one in servers if one not in known]:
+        node = parse_json(after, file).find((_OFF,)) or node
+        after = after[:place] + list_item_text(after, node, server) + after[place:]
+    return check_edit(text, after, (_OFF,), file, lambda content: parse_json(content).plain())
+
+
+def rename_cursor_list(
+    text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: Sequence[str] = (), file: str = ""
+) -> str:
+    """Return `permissions.json` of Cursor with the tools of moved servers under their new names.
+
+    A file without a list stays so: the list would take the place of the one in Cursor's settings.
+    """
+    node = parse_json(text, file).find((_CURSOR_LIST,)) if text.strip() else None
+    if node is None or node.kind != "sequence" or not node.items:
+        return text
+    after = text
+    values = [item.plain() for item in node.items]
+    for item, value in reversed([*zip(node.items, values, strict=True)]):
+        new = [one for one in _cursor_names(value, names, listed) if one not in values]
+        if new:
+            after = after[: item.start] + ", ".join(map(json.dumps, new)) + after[item.end :]
+    place = node.start + 1
+    for verb in [f"{NAME}:{verb}" for verb in allow if f"{NAME}:{verb}" not in values]:
+        after = after[:place] + list_item_text(text, node, verb) + after[place:]
+    return check_edit(text, after, (_CURSOR_LIST,), file, lambda content: parse_json(content).plain())
+
+
+def _cursor_names(value: Any, names: Names, listed: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the new entries for one of Cursor's list; none for one that is about no moved server alone."""
+    server, colon, tool = value.partition(":") if isinstance(value, str) else ("", "", "")
+    ours = names.get(server)
+    if ours is None or not colon:
+        return []
+    tools = listed.get(ours) or [_ALL] if tool == _ALL else [tool]
+    return [f"{NAME}:{_declared(ours, one)}" for one in tools]
+
+
+def _original_cursor_list(text: str, done: Connection, file: str) -> str:
+    """Return `permissions.json` with the entries of moved servers that it had, and without ours."""
+
+    def list_of(content: str) -> Node | None:
+        node = parse_json(content, file).find((_CURSOR_LIST,))
+        return node if node is not None and node.kind == "sequence" else None
+
+    after = text
+    while (node := list_of(after)) is not None:
+        ours = next((item for item in node.items if str(item.plain()).startswith(f"{NAME}:")), None)
+        if ours is None:
+            before = _texts(_data(done.content, Path(file)).get(_CURSOR_LIST))
+            for value in (one for one in reversed(before) if one.partition(":")[0] in done.names):
+                place = node.start + 1
+                after = after[:place] + list_item_text(after, node, value) + after[place:]
+                node = list_of(after) or node
+            break
+        after = without_item(after, node, ours)
+    return check_edit(text, after, (_CURSOR_LIST,), file, lambda content: parse_json(content).plain())
+
+
 def disconnect_settings(
-    file: Path, *, state: Path, keep_changes: bool = False
+    file: Path, *, state: Path, keep_changes: bool = False, client: str = "claude-code"
 ) -> Literal["restored", "deleted", "removed"]:
-    """Put settings of Claude Code back as they were before `rename_claude_rules` and our hook.
+    """Put settings of a client back as they were before `rename_settings` and our hook.
 
     A file that changed since raises `ChangedSince`, unless `keep_changes`: then rules get their old names, and what is
     ours is taken out.
     """
     done = connection_of(state, file)
-    if done is None or not keep_changes:
+    if client == "claude-code" and (done is None or not keep_changes):
         return disconnect_hook(file, state=state, keep_changes=keep_changes)
-    outcome = restore("claude-code", file, state=state, keep_changes=True)
+    outcome = restore(client, file, state=state, keep_changes=keep_changes)
     if outcome is not None:
         return outcome
-    current = files.read(file, limit=files.FOREIGN_MAX_BYTES)
-    files.write(file, _original_names(files.decode(current, str(file)), done, str(file)).encode())
-    if has_hook(file):
+    if done is None:
+        raise ConfigError("Toolcrib has not changed this file", file=str(file))
+    if not file.exists():
+        forget(state, file)
+        return "removed"
+    text = files.decode(files.read(file, limit=files.FOREIGN_MAX_BYTES), str(file))
+    original = _original_cursor_list if client == "cursor" else _original_names
+    files.write(file, original(text, done, str(file)).encode())
+    if client == "claude-code" and has_hook(file):
         return disconnect_hook(file, state=state, keep_changes=True)
     forget(state, file)
     return "removed"
@@ -354,7 +496,25 @@ def _original_names(text: str, done: Connection, file: str) -> str:
         node, had = parse_json(after, file).find(path), parse_json(_text_before(done, file), file).find(path)
         if node is not None and not node.plain() and had is None:
             after = remove_json(after, path[:-1], path[-1], file)
-    return check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
+    after = check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
+    return _switched_on(after, done, file)
+
+
+def _switched_on(text: str, done: Connection, file: str) -> str:
+    """Return settings of Claude Code in which the servers that were moved are not switched off any more."""
+    after = text
+    kept = _texts(_data(done.content, Path(file)).get(_OFF))
+    while (listed := parse_json(after, file).find((_OFF,))) is not None:
+        item = next((one for one in listed.items if one.plain() in done.moved and one.plain() not in kept), None)
+        if item is None:
+            break
+        after = without_item(after, listed, item)
+    return check_edit(text, after, (_OFF,), file, lambda content: _without_rules(parse_json(content).plain()))
+
+
+def _without_rules(settings: Any) -> Any:
+    """Return settings of Claude Code without the permissions, which were compared before."""
+    return {key: value for key, value in settings.items() if key != "permissions"}
 
 
 def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
@@ -387,12 +547,59 @@ def allow_in_gemini(text: str, file: str = "") -> str:
     return check_edit(text, after, ("mcp",), file, lambda content: parse_json(content).plain())
 
 
+def _settings_of(file: Path) -> Mapping[str, Any]:
+    """Return the content of a settings file, nothing for one that is not there. Raises `ConfigError`."""
+    return _data(files.read(file, limit=files.FOREIGN_MAX_BYTES), file) if file.is_file() else {}
+
+
+def _of_cursor(places: Places, servers: Sequence[str], *, project: bool) -> list[Permission]:
+    """Return what Cursor allows (`permissions.json`), and what its command line allows and denies.
+
+    Without `project` what one project allows is left out.
+    """
+    found: list[Permission] = []
+    files_of = [places.home / ".cursor" / "permissions.json"]
+    files_of += [places.project / ".cursor" / "permissions.json"] if project else []
+    for file in files_of:
+        for pattern in _texts(_settings_of(file).get(_CURSOR_LIST)):
+            server, colon, tool = pattern.partition(":")
+            found += [Permission("allow", name, tool) for name in servers if colon and server in (name, _ALL)]
+    of_command_line = [
+        (places.home / ".cursor" / "cli-config.json", True),
+        (places.project / ".cursor" / "cli.json", project),
+    ]
+    for file, holds in of_command_line:
+        permissions = _mapping(_settings_of(file).get("permissions"))
+        for effect in ("allow", "deny") if holds else ("deny",):
+            tokens = filter(None, map(_CURSOR_TOKEN.fullmatch, _texts(permissions.get(effect))))
+            found += [
+                Permission(effect, name, token[2] or _ALL)
+                for token in tokens
+                for name in servers
+                if token[1] in (name, _ALL)
+            ]
+    return found
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a list, none for what is no list."""
+    return [item for item in cast("list[Any]", value) if isinstance(item, str)] if isinstance(value, list) else []
+
+
 def _of_claude(permissions: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
     found: list[Permission] = []
     for effect in _EFFECTS:
         rules: Any = permissions.get(effect)
         texts = [rule for rule in cast("list[Any]", rules) if isinstance(rule, str)] if isinstance(rules, list) else []
-        found += [Permission(effect, *meant) for rule in texts if (meant := _meant(rule, servers))]
+        if effect == "allow":
+            found += [Permission(effect, *meant) for rule in texts if (meant := _meant(rule, servers))]
+            continue
+        for rule in texts:  # `mcp__*` and `mcp__*__delete_*` deny and ask, they allow nothing
+            for server in servers:
+                rests = _rests(rule, f"mcp__{_claude_name(server)}__") if "*" in rule.partition("(")[0] else []
+                found += [Permission(effect, server, rest) for rest in rests if rest]
+            if meant := _meant(rule, servers):
+                found.append(Permission(effect, *meant))
     return found
 
 

@@ -144,6 +144,12 @@ def _copilot_entry(command: str, args: list[str]) -> dict[str, Any]:
     return {"type": "local", "command": command, "args": args, "tools": ["*"]}
 
 
+def _cline(places: Places) -> tuple[Path, ...]:
+    """Return the file of its command line, which its extensions of editors do not share."""
+    named = places.environ.get("CLINE_MCP_SETTINGS_PATH")
+    return (Path(named or places.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"),)
+
+
 def _zed(places: Places) -> tuple[Path, ...]:
     """Its own folder on macOS, too; `XDG_CONFIG_HOME` counts on Linux only."""
     if places.platform == "win32":
@@ -194,6 +200,17 @@ CLIENTS: Final[Mapping[str, Client]] = {
             title="Cursor",
             user=lambda places: (places.home / ".cursor" / "mcp.json",),
             project=(".cursor/mcp.json",),
+            permissions=(
+                "`mcpAllowlist` of `~/.cursor/permissions.json`; with `--project` also of the project's",
+                "`Mcp(SERVER:TOOL)` in `~/.cursor/cli-config.json`; of the project's `.cursor/cli.json` the `deny`",
+            ),
+            notes=(
+                (
+                    "The allow list in Cursor's own settings is in no documented file: it asks about those tools "
+                    "anew. `connect` makes no `permissions.json`, because one would replace that list."
+                ),
+                "`cli-config.json` is not changed: Cursor's command line asks about moved tools anew, its denies hold.",
+            ),
         ),
         Client(
             name="windsurf",
@@ -215,7 +232,11 @@ CLIENTS: Final[Mapping[str, Client]] = {
             project=(".vscode/mcp.json",),
             path=("servers",),
             entry=_typed,
-            notes=("`${input:ID}` has no value outside VS Code: such a server stays until `toolcrib secret set ID`.",),
+            permissions=("`chat.tools.global.autoApprove` of the user's `settings.json`",),
+            notes=(
+                "`${input:ID}` has no value outside VS Code: such a server stays until `toolcrib secret set ID`.",
+                "Answers of its dialogs are in its own storage, which is not a documented file: it asks anew.",
+            ),
         ),
         Client(
             name="codex",
@@ -313,6 +334,12 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=lambda places: (places.home / ".warp" / ".mcp.json",),
             project=(".warp/.mcp.json",),
         ),
+        Client(
+            name="cline",
+            title="Cline",
+            user=_cline,
+            notes=("`CLINE_MCP_SETTINGS_PATH` moves its file. The editor extensions keep a file of their own.",),
+        ),
     )
 }
 """Every client, by the name that `toolcrib connect` takes."""
@@ -333,6 +360,7 @@ CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "junie": (".junie/mcp/mcp.json",),
     "amp": ("amp/settings.json", "amp/settings.jsonc"),
     "warp": (".warp/.mcp.json",),
+    "cline": ("cline_mcp_settings.json",),
 }
 """Endings of JSON paths by which a named file is recognised as a client's."""
 

@@ -19,7 +19,7 @@ from ..core.events import Problem
 from ..core.session import Limits
 from ..core.settings import secret_texts
 from ..disclosure.settings import SEED_PROFILES
-from ..errors import ConfigError, ConfigErrors
+from ..errors import ConfigError, ConfigErrors, UsageError
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
@@ -39,7 +39,17 @@ from .settings import Settings
 from .source_paths import placed, skills_spec
 from .validation import did_you_mean
 
-__all__ = ["bare", "config_files", "here", "load", "load_gateway", "project_root", "servers_in", "specs_of"]
+__all__ = [
+    "bare",
+    "config_files",
+    "here",
+    "load",
+    "load_gateway",
+    "own_file",
+    "project_root",
+    "servers_in",
+    "specs_of",
+]
 
 _Result = TypeVar("_Result")
 _SERVER_KEYS: Final = ("servers", "mcpServers")
@@ -190,6 +200,22 @@ def config_files(directories: Directories, cwd: Path) -> list[Path]:
     root = project_root(cwd, directories.home)
     project = [root / PROJECT_FOLDER / name for name in ("config.yaml", "local.yaml")] if root else []
     return [directories.config / "config.yaml", *project]
+
+
+def own_file(directories: Directories, cwd: Path, *, project: bool) -> Path:
+    """Return the file that commands change: the user's, or with `project` that of the project around `cwd`.
+
+    Raises `UsageError` for a project's file that the user has not confirmed: to change it would confirm all of it.
+    """
+    own, *others = config_files(directories, cwd)
+    if not project:
+        return own
+    file = others[0] if others else cwd / PROJECT_FOLDER / "config.yaml"
+    if file.is_file() and not Trust(directories).covers(file, disk.read(file)):
+        raise UsageError(
+            f"{file} came with the project, or changed, and is not confirmed: look at it, `toolcrib trust`"
+        )
+    return file
 
 
 def project_root(cwd: Path, home: Path) -> Path | None:

@@ -18,7 +18,6 @@ from ..core.events import Problem
 from ..core.settings import CLIENTS, Count, Flag, Port, Section, Text, Texts, a_list_of, expected, setting
 from ..errors import UsageError
 from ..net.guard import host_pattern, host_rule, private_host
-from ..store.store import is_url
 from ..telemetry.sdk import TelemetryOptions
 from .secrets import MIN_LENGTH, secret_values
 
@@ -54,6 +53,8 @@ _KEY_BYTES: Final = 32
 
 
 def _store_url(text: str) -> str:
+    from ..store.store import is_url  # it brings the databases and their encryption: few configurations name a store
+
     if not is_url(text):
         raise expected("a URL postgresql://user:password@host/database")
     return text

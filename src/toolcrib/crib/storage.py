@@ -9,20 +9,22 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config import Settings
 from ..config.directories import Directories
-from ..mcp.auth.access import Access
 from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
 from ..mcp.client.spec import ServerSpec
-from ..net.oauth.flow import Person
 from ..results.redact import Redactor
 from ..results.redacted_output import guard_logs
 from ..store.store import Store
 from ..store.vault import Vault
 from ..telemetry.otel import Telemetry
 from ..telemetry.sdk import TelemetryOptions, exporting
+
+if TYPE_CHECKING:
+    from ..mcp.auth.access import Access
+    from ..net.oauth.flow import Person
 
 __all__ = [
     "FOLDER",
@@ -138,6 +140,8 @@ class ServerLogins:
         """Return what lets us into the server; None for one that has no logins."""
         if spec.oauth is None or spec.transport == "stdio":
             return None
+        from ..mcp.auth.access import Access  # it brings the HTTP client: only for servers with logins
+
         return Access(spec.name, spec.url, spec.oauth, self._logins, person=self._person, learn=self._learn)
 
 

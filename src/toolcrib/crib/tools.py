@@ -338,6 +338,7 @@ class ToolRegistry:
                 spill_dir=self._folders.spill,
                 access=self._logins.access(spec),
                 reviewed=self._settings.policy.guard or self._locking.is_on,
+                starts_on_use=self._settings.sources.starts_on_use,
             )
             self._intake.identify(spec.name, spec.identity)
             outer = through(source)

@@ -136,6 +136,8 @@ class SourceSettings(Section):
     """Seconds that opening and mounting wait for sources that have neither listed nor failed; a cached list counts."""
     first_list_timeout: Wait = setting(5.0, why=LIMITING)
     """Seconds after the start of `serve` within which a client's list waits for servers that were never seen before."""
+    starts_on_use: Flag = setting(False, in_code=True)
+    """Whether a server whose list was cached within a day starts at its first call only: for commands that end soon."""
     no_prefix: Flag = setting(False, why="rules go by the names of tools, and it changes them")
     """Whether tools of a single server keep their names."""
     accept: Flag = setting(False, why=POLICY)

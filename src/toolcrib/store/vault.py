@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import Any, Final
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING, Any, Final
 
 from ..core.json import dumps, loads
 from ..errors import ToolFailure
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 __all__ = ["Vault"]
 
@@ -40,6 +40,8 @@ class Vault:
 
     def open(self, text: str, purpose: str) -> Any:
         """Return the sealed value. Raises `ToolFailure("storage")` for another key or purpose, or a changed text."""
+        from cryptography.exceptions import InvalidTag  # loaded with the cipher, as `_ready` does
+
         try:
             raw = base64.b64decode(text, validate=True)
             return loads(self._ready().decrypt(raw[:_NONCE], raw[_NONCE:], purpose.encode()))
@@ -52,6 +54,8 @@ class Vault:
 
     def _ready(self) -> AESGCM:
         if self._cipher is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to load, and few commands open a seal
+
             self._cipher = AESGCM(self._key or (_key_in(self._file) if self._file else os.urandom(_KEY)))
         return self._cipher
 

@@ -115,6 +115,8 @@ class Connection:
         self.last_words = ""
         """Its last output on stderr, for the operator only: it may hold anything."""
         self.on_phase: Callable[[], None] = _no_listener
+        self.on_wanted: Callable[[], None] = _no_listener
+        """Called when a session is needed and there is none."""
         self._name = name
         self._limits = limits
         self._client = client
@@ -140,6 +142,7 @@ class Connection:
             raise ToolFailure("unavailable", f"server {self._name!r} is closed")
         if self.barred is not None:
             raise self.barred
+        self.on_wanted()
         if self._breaker.open_for > 0:
             raise ToolFailure("unavailable", self.outage, hint=self.remedy)
         attempt = self._attempt

@@ -57,6 +57,9 @@ _GRACE: Final = 0.1
 _ATTEMPTS: Final = 3
 """Connections that one call may be sent on, when it is certain that it did not run on the ones before."""
 
+_RECENT: Final = 24 * 3600.0
+"""Seconds for which a cached list stands for the server in a command that ends soon."""
+
 _CONVERTERS: Final = 2
 """Large results that are turned into files at a time: each holds a few megabytes."""
 
@@ -74,12 +77,16 @@ class McpSource:
         limits: McpLimits | None = None,
         access: Access | None = None,
         reviewed: bool = True,
+        starts_on_use: bool = False,
     ) -> None:
         """`environment` is ours: a server started from it gets only the harmless part (PATH, HOME, LANG …).
 
         `access` logs in to a server over HTTP; it is closed with the source. Where definitions are not `reviewed`, a
         call of a tool whose definition changed since the caller saw it reaches the server, as it does in any client.
+        `starts_on_use`: a server whose list was cached lately is connected to when something needs it.
         """
+        self._starts_on_use = starts_on_use
+        self._is_started = False
         self._reviewed = reviewed
         self._spec = spec
         self._access = access
@@ -95,6 +102,7 @@ class McpSource:
             spec.name, self._limits, _client(spec), self._background, self._make_link, self._take_list
         )
         self._connection.on_phase = self._on_phase
+        self._connection.on_wanted = self._start
         self.features = RemoteFeatures(spec, self._connection, self._background, self._spilled)
         """Resources and prompts of the server."""
         self._publish: Publish = _ignore
@@ -129,7 +137,7 @@ class McpSource:
         return [f"program:{self._spec.command}", *arguments]
 
     async def open(self, publish: Publish) -> None:
-        """Publish the cached listing and connect in the background."""
+        """Publish the cached listing and connect in the background, now or when the server is used."""
         self._publish = publish
         await self._background.start()
         self._holds_reaper = self._spec.transport == "stdio"
@@ -140,6 +148,14 @@ class McpSource:
             self._connection.hint = cached.era
             self._publish_listing(cached.listing)
             self._become("cached")
+        if cached is None or not self._starts_on_use or not self._cache.is_recent(_RECENT):
+            self._start()
+
+    def _start(self) -> None:
+        """Begin to connect, once."""
+        if self._is_started:
+            return
+        self._is_started = True
         self._background.spawn(self._connection.run)
         self._background.spawn(self._keep_fresh)
         if self._access is not None:
@@ -147,6 +163,7 @@ class McpSource:
 
     async def ready(self) -> None:
         """Return when the first fresh list was published, or the first attempt to get one has failed."""
+        self._start()
         await self._ready.wait()
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
@@ -164,6 +181,7 @@ class McpSource:
 
     async def refresh(self) -> None:
         """List the server again; the outcome is published when it differs."""
+        self._start()
         self._changed.set()
 
     async def close(self) -> None:

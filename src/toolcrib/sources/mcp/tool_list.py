@@ -12,6 +12,7 @@ another version wrote or that is broken counts as none.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -263,6 +264,13 @@ class ListingCache:
     def path(self) -> Path | None:
         """The file, None where nothing is kept."""
         return self._path
+
+    def is_recent(self, seconds: float) -> bool:
+        """Whether the file was written within the last `seconds`."""
+        try:
+            return self._path is not None and time.time() - self._path.stat().st_mtime < seconds
+        except OSError:
+            return False
 
     def read(self) -> Cached | None:
         """Return the cached listing; None if missing or unusable."""

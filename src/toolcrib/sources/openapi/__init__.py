@@ -5,9 +5,7 @@ schemas as JSON Schema 2020-12 · `parameters` arguments of an operation · `con
 earlier conversions · `endpoints` operations by method and path, for readers · `request`, `auth` one call as
 HTTP · `response` its result and next page · `source` the API as a `Source`.
 
-Only `description` is imported here: a configuration needs `spec` only, and `source` brings the HTTP client with it.
+Nothing is imported here: a configuration needs `spec` only, and the others bring the HTTP client with them.
 """
 
-from .description import is_openapi
-
-__all__ = ["is_openapi"]
+__all__: list[str] = []

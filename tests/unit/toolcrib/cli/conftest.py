@@ -49,6 +49,7 @@ class User:
 
 _UNSET: Sequence[str] = (
     "CLAUDE_CONFIG_DIR",
+    "CLINE_MCP_SETTINGS_PATH",
     "CODEX_HOME",
     "COPILOT_HOME",
     "XDG_CACHE_HOME",

@@ -94,6 +94,22 @@ def test_a_server_is_added_as_it_will_run_whatever_folder_the_command_is_typed_i
     assert {"notes__fail", "ours__fail"} <= {tool["name"] for tool in user.reads("tools", "--wait", "0")}
 
 
+def test_a_server_whose_list_is_known_is_started_by_a_call_and_not_to_be_listed(user: User) -> None:
+    started = user.home / "started"
+    code = f"open({str(started)!r}, 'a').write('x'); exec(open({NOTES_SERVER!r}).read())"
+    user.reads("add", "notes", "--", sys.executable, "-c", code)
+    started.unlink()
+
+    listed = [tool["name"] for tool in user.reads("tools")]
+    found = user.reads("find", "search", "notes")[0]["name"]
+    before = started.exists()
+    called = user.types("call", "notes__search_notes", "query=a")
+
+    assert "notes__search_notes" in listed
+    assert (found, before) == ("notes__search_notes", False)
+    assert (called.exit_code, started.exists()) == (0, True)
+
+
 def test_a_tool_is_shown_by_its_name_or_its_servers_name_for_it(owner: User) -> None:
     shown = owner.reads("show", "notes/search_notes")
     text = owner.types("show", "notes__search_notes").stdout
@@ -251,8 +267,8 @@ def test_a_call_to_a_server_that_is_not_there_says_why(user: User) -> None:
     dead = user.types("call", *servers, "dead__run")
     later = user.types("show", *servers, "later__run")
 
-    assert (dead.exit_code, later.exit_code) == (3, 3)
-    assert "dead: cannot run: the command '/nonexistent' was not found" in dead.stderr
+    assert (dead.exit_code, later.exit_code) == (CODES["unavailable"].exit, CODES["not_found"].exit)
+    assert "dead is down: cannot run: the command '/nonexistent' was not found" in dead.stderr
     assert "the environment variable NOPE is not set" in later.stderr
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from rig import PATIENCE, ROOT, Hearing
+from toolcrib.config.files import parse_json
 from toolcrib.core.json import dumps
 from toolcrib.telemetry.tokens import tokenizer
 
@@ -342,6 +343,73 @@ def test_a_dry_run_names_every_rule_and_every_file_that_would_change_and_changes
     for part in ("  deny echo__shout", str(files[2]), str(user.config)):
         assert part in shown.stdout
     assert ([file.read_text() for file in files], user.config.exists()) == (before, False)
+
+
+@pytest.mark.process
+def test_a_file_that_git_tracks_names_no_path_of_this_machine_and_its_servers_move_into_the_project(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(user.project)
+    subprocess.run(["git", "init", "-q", str(user.project)], check=True)
+    server = user.has("project/echo.py", Path(PLAIN).read_text())
+    permissions = {"permissions": {"deny": ["mcp__echo__shout"]}}
+    files = [
+        user.has("project/.mcp.json", {"mcpServers": {"echo": {**plain("echo"), "args": [str(server), "echo"]}}}),
+        user.has("project/.claude/settings.json", permissions),
+    ]
+    before = [file.read_text() for file in files]
+
+    (row,) = user.reads("connect", "claude-code", "--project", "--replace")
+    ours = user.project / ".toolcrib" / "config.yaml"
+    texts = [*(file.read_text() for file in files), ours.read_text().replace(sys.executable, "python")]
+    entry = json.loads(texts[0])["mcpServers"]["toolcrib"]
+    tools = {tool["name"] for tool in user.reads("tools", "--wait", "20")}
+    undone = user.types("disconnect", "claude-code", "--project")
+
+    assert row["moved"] == ["echo"]
+    assert [str(user.home) in text for text in texts] == [False] * 3
+    assert (entry["command"], entry["args"][-2:]) == ("toolcrib", ["--mode", "connected-claude-code-project"])
+    assert "./echo.py" in texts[2]
+    assert "echo__say" in tools, "the project's file is confirmed"
+    assert (undone.exit_code, [file.read_text() for file in files]) == (0, before)
+    assert "modes" not in ours.read_text()
+
+
+def test_a_file_of_the_project_that_was_not_confirmed_is_not_changed(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(user.project)
+    foreign = user.has("project/.toolcrib/config.yaml", "servers: {evil: {command: evil}}\n")
+
+    result = user.types("add", "good", "--project", "--no-check", "--", "good")
+
+    assert (result.exit_code, "toolcrib trust" in result.stderr) == (2, True)
+    assert foreign.read_text() == "servers: {evil: {command: evil}}\n"
+
+
+@pytest.mark.process
+def test_a_server_of_the_project_that_is_behind_toolcrib_is_switched_off_in_personal_settings(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(user.project)
+    shared = user.has("project/.mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
+    user.has(".config/toolcrib/config.yaml", f"servers: {{a: {{command: x, cwd: {user.project}}}}}\n")
+    user.has(".claude.json", {"mcpServers": {}})
+    local = user.has("project/.claude/settings.local.json", '{"disabledMcpjsonServers": ["z"]} // mine\n')
+    before = [shared.read_text(), local.read_text()]
+
+    user.types("connect", "claude-code", "--replace")
+    during = [shared.read_text(), local.read_text()]
+    user.types("disconnect", "claude-code")
+    restored = [shared.read_text(), local.read_text()]
+    user.types("connect", "claude-code", "--replace")
+    local.write_text(local.read_text().replace("mine", "changed"))
+    undone = user.types("disconnect", "claude-code", "--keep-changes")
+
+    assert during[0] == before[0]
+    assert parse_json(during[1]).plain()["disabledMcpjsonServers"] == ["a", "z"]
+    assert restored == before
+    assert (undone.exit_code, local.read_text()) == (0, before[1].replace("mine", "changed"))
 
 
 @pytest.mark.parametrize("known", ["", "servers: {other: {command: y}}\n", "mode: cautious\n"])

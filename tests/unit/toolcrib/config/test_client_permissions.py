@@ -26,10 +26,12 @@ from toolcrib.config.client_permissions import (
     remove_mode,
     rename_claude_rules,
     rename_opencode_keys,
+    rename_settings,
     write_mode,
 )
 from toolcrib.config.clients import CLIENTS, Places
 from toolcrib.config.connections import ChangedSince, rewrite
+from toolcrib.config.files import parse_json
 from toolcrib.core.call import Call, Route
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Audience, SessionState
@@ -399,6 +401,95 @@ def claude(home: Path, file: str, **permissions: Any) -> list[Permission]:
     return client_permissions(
         CLIENTS["claude-code"], CLIENTS["claude-code"].user_file(where), where, ["db"], project=False
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [("mcp__*__wipe", "wipe"), ("mcp__*", "*"), ("mcp__d*__wi*", "wi*"), ("mcp__db__wi*", "wi*"), ("mcp__x*", "")],
+)
+def test_a_pattern_of_claude_code_denies_and_asks_about_tools_of_every_server_and_allows_none(
+    tmp_path: Path, rule: str, expected: str
+) -> None:
+    found = claude(tmp_path, ".claude/settings.json", deny=[rule])
+    allowed = claude(tmp_path, ".claude/settings.json", allow=["mcp__*__wipe"])
+
+    assert (Permission("deny", "db", expected) in found) is bool(expected)
+    assert allowed == []
+
+
+CURSOR = """{ // mine
+  "mcpAllowlist": ["db:look", "other:*", "db:*", "*:wipe"], "terminalAllowlist": ["git"]
+}
+"""
+
+
+def test_what_cursor_and_its_command_line_allow_and_deny_is_read(tmp_path: Path) -> None:
+    where, cursor = places(tmp_path), tmp_path / ".cursor"
+    (where.project / ".cursor").mkdir(parents=True)
+    cursor.mkdir()
+    (cursor / "mcp.json").write_text(servers())
+    (cursor / "permissions.json").write_text(CURSOR)
+    (cursor / "cli-config.json").write_text(
+        json.dumps({"permissions": {"allow": ["Shell(ls)", "Mcp(db:read)"], "deny": ["Mcp(db, drop)", "Mcp(*:burn)"]}})
+    )
+    (where.project / ".cursor" / "permissions.json").write_text('{"mcpAllowlist": ["db:shared"]}')
+
+    def found(*, project: bool) -> list[Permission]:
+        file = cursor / "mcp.json"
+        return client_permissions(CLIENTS["cursor"], file, where, ["db"], project=project)
+
+    everywhere = [("allow", "look"), ("allow", "*"), ("allow", "wipe")]
+    command_line = [("allow", "read"), ("deny", "drop"), ("deny", "burn")]
+    assert found(project=False) == [Permission(effect, "db", tool) for effect, tool in (*everywhere, *command_line)]
+    assert Permission("allow", "db", "shared") in found(project=True)
+
+
+def test_the_list_of_cursor_gets_the_new_names_and_its_old_ones_back(tmp_path: Path) -> None:
+    file, state, listed = tmp_path / "permissions.json", tmp_path / "state", {"db-cursor": ["look", "drop"]}
+    file.write_text(CURSOR)
+
+    def connect() -> str:
+        rewrite(
+            "cursor",
+            file,
+            lambda text: rename_settings(CLIENTS["cursor"], text, NAMES, listed=listed, allow=["call_tool"]),
+            names=NAMES,
+            state=state,
+        )
+        return file.read_text()
+
+    after = connect()
+    restored = disconnect_settings(file, state=state, client="cursor"), file.read_text()
+    connect()
+    file.write_text(file.read_text().replace("git", "hg"))
+    removed = disconnect_settings(file, state=state, client="cursor", keep_changes=True), file.read_text()
+
+    assert after == CURSOR.replace('"db:look"', '"toolcrib:call_tool", "toolcrib:db-cursor__look"').replace(
+        '"db:*"', '"toolcrib:db-cursor__look", "toolcrib:db-cursor__drop"'
+    )
+    assert restored == ("restored", CURSOR)
+    assert removed[0] == "removed"
+    assert parse_json(removed[1]).plain() == {
+        "mcpAllowlist": ["db:look", "db:*", "other:*", "*:wipe"],
+        "terminalAllowlist": ["hg"],
+    }
+    assert rename_settings(CLIENTS["cursor"], "{}", NAMES, listed={}, allow=["call_tool"]) == "{}", (
+        "a list would hide another"
+    )
+
+
+def test_a_switch_of_vs_code_that_approves_everything_is_carried_over(tmp_path: Path) -> None:
+    file = tmp_path / ".config/Code/User/mcp.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"servers": {"db": RUN}}))
+
+    def found() -> list[Permission]:
+        return client_permissions(CLIENTS["vscode"], file, places(tmp_path), ["db"], project=False)
+
+    before = found()
+    file.with_name("settings.json").write_text('{"chat.tools.global.autoApprove": true, }')
+
+    assert (before, found()) == ([], [Permission("allow", "db", "*")])
 
 
 def test_an_ask_of_claude_code_about_a_server_comes_before_an_allow_of_one_of_its_tools(tmp_path: Path) -> None:

@@ -199,6 +199,22 @@ SAMPLES = [
         sample="warp.json",
         servers={"a": {"command": "npx", "args": ["-y", "a"], "cwd": "/srv/a"}},
     ),
+    Sample(
+        client="cline",
+        file=".cline/data/settings/cline_mcp_settings.json",
+        sample="cline.json",
+        servers={
+            "local-server": {
+                "command": "node",
+                "args": ["/path/to/server.js"],
+                "env": {"API_KEY": "${API_KEY}"},
+                "disabled": False,
+                "timeout": 60,
+            },
+            "remote": {"type": "streamableHttp", "url": "https://h/mcp", "disabled": False},
+        },
+        notices=[("notice", "`autoApprove` (local-server) has no effect here")],
+    ),
 ]
 
 by_client = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.client)

@@ -74,7 +74,7 @@ async def test_while_the_breaker_is_open_calls_fail_at_once_and_say_when_it_is_t
 
     assert failure.code == "unavailable"
     assert "the command '/nonexistent/server' was not found" in failure.message
-    wait = re.search(r"tried again in (\d+) s", failure.message)
+    wait = re.search(r"tried again in (\d+) s", failure.hint)
     assert wait and HOUR - PATIENCE < int(wait[1]) <= HOUR
 
 

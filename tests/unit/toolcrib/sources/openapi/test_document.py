@@ -3,8 +3,7 @@
 import pytest
 
 from toolcrib.errors import UsageError
-from toolcrib.sources.openapi import is_openapi
-from toolcrib.sources.openapi.description import parse
+from toolcrib.sources.openapi.description import is_openapi, parse
 
 
 @pytest.mark.parametrize(
