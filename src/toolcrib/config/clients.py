@@ -222,8 +222,8 @@ CLIENTS: Final[Mapping[str, Client]] = {
             title="Gemini CLI",
             user=lambda places: (places.home / ".gemini" / "settings.json",),
             project=(".gemini/settings.json",),
-            permissions=("the lists `mcp.allowed` and `mcp.excluded`",),
-            notes=("With a list `mcp.allowed`, `connect` adds Toolcrib to it.",),
+            permissions=("the lists `allowed` and `excluded` of `mcp`",),
+            notes=("With a list `allowed` in `mcp`, `connect` adds Toolcrib to it.",),
         ),
         Client(
             name="vscode",
