@@ -278,7 +278,7 @@ class OpenCode(Modelled):
 
     def write(self, home: Home, entries: Mapping[str, Json]) -> None:
         options = {"baseURL": f"{home.model.url}/v1", "apiKey": "mock"}
-        mock = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
+        mock: Json = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
         _write(self.file(home), json.dumps({"mcp": entries, "provider": {"mock": mock}, "autoupdate": False}))
 
     def command(self, home: Home) -> Command:
@@ -357,7 +357,7 @@ class Typed(Subject):
         text = output(self.listing(home, server), home.env, home.project, alone=True)
         start = min((text.find(mark) for mark in "[{" if mark in text), default=0)
         found: Any = json.loads(text[start:])
-        return found["tools"] if isinstance(found, dict) else found
+        return cast("list[Json]", found["tools"] if isinstance(found, dict) else found)
 
     def _wished(self, home: Home, wish: Wish, listed: Mapping[str, Sequence[Json]]) -> Command:
         names = {server: {str(tool["name"]) for tool in tools} for server, tools in listed.items()}
@@ -635,7 +635,7 @@ def _without_servers(subject: Subject, home: Home) -> frozenset[str]:
     if not isinstance(subject, Modelled):
         return frozenset()
     subject.configure(home, {})
-    return frozenset().union(*subject.calls(home, ()).shown)
+    return frozenset[str]().union(*subject.calls(home, ()).shown)
 
 
 def _tokens(run: Run, none: frozenset[str]) -> int:

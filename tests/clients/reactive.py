@@ -15,7 +15,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from toolcrib.core.json import dumps
 
@@ -194,7 +194,8 @@ def _event_line(event: Json) -> str:
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(str(part.get("text", "")) for part in content or () if isinstance(part, dict))
+    parts = cast("list[Json]", content or [])
+    return "\n".join(str(part.get("text", "")) for part in parts)
 
 
 # Anthropic's messages
@@ -237,7 +238,7 @@ def _since_last(are_searches: Sequence[bool]) -> int:
 
 def _message_events(block: Json, delta: Json, reason: str) -> Iterator[Json]:
     usage = {"input_tokens": 1, "output_tokens": 1}
-    message = {"id": "m", "type": "message", "role": "assistant", "model": "mock", "content": [], "usage": usage}
+    message: Json = {"id": "m", "type": "message", "role": "assistant", "model": "mock", "content": [], "usage": usage}
     yield {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None}}
     yield {"type": "content_block_start", "index": 0, "content_block": block}
     yield {"type": "content_block_delta", "index": 0, "delta": delta}
@@ -253,7 +254,7 @@ def _say_message(text: str) -> Iterator[Json]:
 def _ask_message(id: str, name: str, arguments: Any) -> Iterator[Json]:
     query = f"select:{arguments}" if str(arguments).startswith("mcp__") else arguments
     given = arguments if name else {"query": query, "max_results": 5}
-    block = {"type": "tool_use", "id": f"toolu_{id}", "name": name or "ToolSearch", "input": {}}
+    block: Json = {"type": "tool_use", "id": f"toolu_{id}", "name": name or "ToolSearch", "input": {}}
     return _message_events(block, {"type": "input_json_delta", "partial_json": json.dumps(given)}, "tool_use")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +120,7 @@ class Pipeline:
             shortcuts=False,
         )
 
-    def run(self, call: Call) -> Awaitable[ToolResult]:
+    def run(self, call: Call) -> Coroutine[Any, Any, ToolResult]:
         """Return the result of `call`. Raises only when the caller is cancelled."""
         watch = self._telemetry.watch(call)
         return self._run(call) if watch is None else self._watched(call, watch)

@@ -59,7 +59,7 @@ async def having(*tools: Tool, **settings: Any) -> AsyncGenerator[Toolcrib]:
         yield crib
 
 
-def shed(count: int = 40) -> tuple[Tool, ...]:
+def shed(count: int = 60) -> tuple[Tool, ...]:
     return tuple(
         a_tool(f"{('cut', 'glue', 'paint')[number % 3]}_part_{number}", f"shed{number % 3}", f"wood{number % 4}")
         for number in range(count)

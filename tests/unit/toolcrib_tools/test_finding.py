@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from toolcrib.core.context import Signal
 from toolcrib.plugin import Context, ToolFailure
-from toolcrib_tools import search
 from toolcrib_tools._workspace.patterns import IgnoreRules, parse_glob
 from toolcrib_tools.files import find_and_replace, glob_files, list_directory
-from toolcrib_tools.search import search_files
+from toolcrib_tools.search import grep, search_files
 
 from .conftest import PROGRAMS
 
@@ -191,7 +190,7 @@ async def test_guarded_files_are_not_found_and_do_not_stop_the_search(folder: Pa
 
     assert (await glob_files("*", ctx, hidden=True)).split() == ["zz/a.txt"]
     assert (await search_files("*.pem", ctx)).startswith("[nothing below '.' is called like '*.pem'; ")
-    assert (await search("KEY", ctx, hidden=True)).splitlines()[0] == "zz/a.txt:1:KEY"
+    assert (await grep("KEY", ctx, hidden=True)).splitlines()[0] == "zz/a.txt:1:KEY"
 
 
 async def test_the_newest_files_come_first_when_that_is_wanted(folder: Path, ctx: Context) -> None:
@@ -223,27 +222,27 @@ async def test_a_file_is_found_by_a_part_of_its_name_the_best_first(folder: Path
 async def test_matching_lines_are_shown_with_path_and_number(folder: Path, ctx: Context, engine: str) -> None:
     plant(folder, {"a.py": "one\ntwo\n# two three\n", "sub/b.txt": b"TWO\r\ntwo\r\n", "c.bin": b"two\0", ".h": "two"})
 
-    assert (await search("two", ctx)).splitlines() == ["a.py:2:two", "a.py:3:# two three", "sub/b.txt:2:two"]
-    assert (await search("^two$", ctx, case_insensitive=True)).splitlines() == [
+    assert (await grep("two", ctx)).splitlines() == ["a.py:2:two", "a.py:3:# two three", "sub/b.txt:2:two"]
+    assert (await grep("^two$", ctx, case_insensitive=True)).splitlines() == [
         *("a.py:2:two", "sub/b.txt:1:TWO", "sub/b.txt:2:two"),
     ]
-    assert (await search("two", ctx, output="count")).splitlines() == [
+    assert (await grep("two", ctx, output="count")).splitlines() == [
         *("a.py:2", "sub/b.txt:1", "[3 matching lines in 2 files]"),
     ]
-    assert await search("two", ctx, output="files_with_matches", glob="*.txt") == "sub/b.txt"
-    assert await search("two", ctx, type="python", max_results=1) == (
+    assert await grep("two", ctx, output="files_with_matches", glob="*.txt") == "sub/b.txt"
+    assert await grep("two", ctx, type="python", max_results=1) == (
         "a.py:2:two\n[1 of at least 2 matching lines shown: narrow it with path, glob or type]"
     )
-    assert await search("two", ctx, path="sub") == "sub/b.txt:2:two"
-    assert await search("two", ctx, path="a.py") == "a.py:2:two\na.py:3:# two three"
-    assert await search("two", ctx, path=".h") == ".h:1:two"
-    assert await search(".", ctx, path="sub", literal=True) == "[nothing in 'sub' matches '.']"
+    assert await grep("two", ctx, path="sub") == "sub/b.txt:2:two"
+    assert await grep("two", ctx, path="a.py") == "a.py:2:two\na.py:3:# two three"
+    assert await grep("two", ctx, path=".h") == ".h:1:two"
+    assert await grep(".", ctx, path="sub", literal=True) == "[nothing in 'sub' matches '.']"
 
 
 async def test_lines_around_a_match_are_shown_once(folder: Path, ctx: Context, engine: str) -> None:
     plant(folder, {"a.txt": "1\n2 x\n3\n4\n5 x\n6\n7\n8\n9\n10 x", "b.txt": "x\n"})
 
-    assert (await search("x", ctx, context=1)).splitlines() == [
+    assert (await grep("x", ctx, context=1)).splitlines() == [
         *("a.txt-1-1", "a.txt:2:2 x", "a.txt-3-3", "a.txt-4-4", "a.txt:5:5 x", "a.txt-6-6", "--"),
         *("a.txt-9-9", "a.txt:10:10 x", "--", "b.txt:1:x"),
     ]
@@ -251,14 +250,14 @@ async def test_lines_around_a_match_are_shown_once(folder: Path, ctx: Context, e
 
 async def test_what_is_found_fits_the_result_in_whole_lines(folder: Path, ctx: Context, engine: str) -> None:
     plant(folder, {"a.txt": "".join(f"{number} needle {'x' * 60}\n" for number in range(1_000))})
-    shown = await search("needle", replace(ctx, result_bytes=6_000), max_results=500)
+    shown = await grep("needle", replace(ctx, result_bytes=6_000), max_results=500)
     *lines, note = shown.splitlines()
     plant(folder, {"min.js": "y" * 100_000 + "needle" + "z" * 100_000})
 
     assert len(shown.encode()) <= 6_000
     assert {len(line.partition(":")[2].partition(" needle ")[2]) for line in lines} == {60}
     assert note.startswith(f"[{len(lines)} of at least 1000 matching lines shown")
-    (line,) = (await search("needle", ctx, path="min.js")).splitlines()
+    (line,) = (await grep("needle", ctx, path="min.js")).splitlines()
     assert len(line) < 600
     assert line.startswith("min.js:1:…yyy")
     assert line.endswith("zzz… [cut: 200006 bytes]")
@@ -268,7 +267,7 @@ async def test_what_is_found_fits_the_result_in_whole_lines(folder: Path, ctx: C
 async def test_context_that_does_not_fit_leaves_the_match(folder: Path, ctx: Context) -> None:
     plant(folder, {"a.txt": "".join(f"{'x' * 400}\n" for _ in range(40)) + "needle\n"})
 
-    shown = await search("needle", replace(ctx, result_bytes=2_000), context=20)
+    shown = await grep("needle", replace(ctx, result_bytes=2_000), context=20)
 
     assert shown == "a.txt:41:needle"
 
@@ -295,7 +294,7 @@ async def test_a_pattern_means_the_same_with_and_without_ripgrep(
 ) -> None:
     plant(folder, {"u.txt": "un café\na@b\n\nx 42 -- a{,2}\n"})
 
-    assert (await search(pattern, ctx)).splitlines() == found
+    assert (await grep(pattern, ctx)).splitlines() == found
 
 
 async def test_both_engines_find_the_same_in_any_tree(
@@ -322,7 +321,7 @@ async def test_both_engines_find_the_same_in_any_tree(
     for name, path in (("ripgrep", str(PROGRAMS)), ("python", str(folder))):
         monkeypatch.setenv("PATH", path)
         wide = replace(ctx, result_bytes=1_000_000)
-        found[name] = [await search(ctx=wide, **arguments) for arguments in asked]  # pyright: ignore[reportArgumentType]
+        found[name] = [await grep(ctx=wide, **arguments) for arguments in asked]  # pyright: ignore[reportArgumentType]
 
     assert found["ripgrep"] == found["python"]
     assert sum(text.count("\n") for text in found["python"]) > 500
@@ -336,13 +335,13 @@ async def test_what_may_not_be_read_is_not_searched(folder: Path, ctx: Context, 
     os.link(tmp_path / "outside.txt", folder / "hard.txt")
     os.mkfifo(folder / "pipe.txt")
 
-    shown = await search("SECRET", ctx, hidden=True)
+    shown = await grep("SECRET", ctx, hidden=True)
 
     lines = shown.splitlines()
     assert (lines[0], len(lines), shown.count("SECRET")) == ("a.txt:1:SECRET at home", 2, 1)
     assert lines[1] == "[not searched, as too large: big.txt; not searched, as not for tools: 2 files]"
     with pytest.raises(ToolFailure):
-        await search("SECRET", ctx, path=".env")
+        await grep("SECRET", ctx, path=".env")
 
 
 async def test_hostile_names_are_no_options_and_no_commands(folder: Path, ctx: Context, engine: str) -> None:
@@ -350,11 +349,11 @@ async def test_hostile_names_are_no_options_and_no_commands(folder: Path, ctx: C
     plant(folder, dict.fromkeys(names, "needle"))
     (folder / os.fsdecode(b"\xff\xfe")).write_text("needle")
 
-    shown = (await search("needle", ctx)).splitlines()
+    shown = (await grep("needle", ctx)).splitlines()
 
     assert shown == [f"{name}:1:needle" for name in sorted(names) if "\n" not in name]
-    assert await search("--pre=sh", ctx) == "[nothing in '.' matches '--pre=sh']"
-    assert await search("needle", ctx, path="--pre=sh") == "--pre=sh:1:needle"
+    assert await grep("--pre=sh", ctx) == "[nothing in '.' matches '--pre=sh']"
+    assert await grep("needle", ctx, path="--pre=sh") == "--pre=sh:1:needle"
 
 
 async def test_a_hostile_configuration_of_ripgrep_changes_nothing(
@@ -366,7 +365,7 @@ async def test_a_hostile_configuration_of_ripgrep_changes_nothing(
     monkeypatch.setenv("PATH", str(PROGRAMS))
     plant(folder, {"a.txt": "needle\n"})
 
-    assert await search("needle", ctx) == "a.txt:1:needle"
+    assert await grep("needle", ctx) == "a.txt:1:needle"
     assert not (tmp_path / "ran").exists()
 
 
@@ -384,7 +383,7 @@ async def test_what_ripgrep_finds_elsewhere_is_not_shown(
 
     assert await glob_files("*.txt", ctx) == "a.txt"
     assert await search_files("txt", ctx) == "a.txt"
-    assert await search("needle", ctx, output="files_with_matches") == (
+    assert await grep("needle", ctx, output="files_with_matches") == (
         "a.txt\n[not searched, as not for tools: 2 files]"
     )
 
@@ -394,7 +393,7 @@ async def test_a_large_file_is_searched_when_it_is_named(folder: Path, ctx: Cont
         file.writelines([b"x" * 99 + b"\n"] * 900_000)
         file.write(b"the needle\n")
 
-    assert await search("needle", ctx, path="big.log") == "big.log:900001:the needle"
+    assert await grep("needle", ctx, path="big.log") == "big.log:900001:the needle"
 
 
 @pytest.mark.parametrize(
@@ -410,7 +409,7 @@ async def test_a_large_file_is_searched_when_it_is_named(folder: Path, ctx: Cont
 )
 async def test_what_cannot_be_searched_is_told(ctx: Context, arguments: dict[str, str], message: str) -> None:
     with pytest.raises(ToolFailure) as failure:
-        await search(ctx=ctx, **arguments)  # pyright: ignore[reportArgumentType]
+        await grep(ctx=ctx, **arguments)  # pyright: ignore[reportArgumentType]
 
     assert failure.value.message.startswith(message)
 
@@ -419,7 +418,7 @@ async def test_a_search_that_is_no_longer_wanted_ends(folder: Path, ctx: Context
     plant(folder, {"a.txt": "needle\n" * 10})
     late = replace(ctx, signal=Signal(deadline=0))
 
-    for call in (search("needle", late), find_and_replace("needle", "pin", late)):
+    for call in (grep("needle", late), find_and_replace("needle", "pin", late)):
         with pytest.raises(ToolFailure) as failure:
             await call
         assert failure.value.code == "timeout"
@@ -428,20 +427,20 @@ async def test_a_search_that_is_no_longer_wanted_ends(folder: Path, ctx: Context
 
 async def test_a_pattern_of_too_many_steps_is_refused(ctx: Context) -> None:
     with pytest.raises(ToolFailure, match=r"the pattern repeats too much|too large"):
-        await search(r"\pL{1000}", ctx)
+        await grep(r"\pL{1000}", ctx)
 
 
 async def test_a_pattern_never_reaches_over_a_line(folder: Path, ctx: Context, engine: str) -> None:
     """What would look ahead to the end of the file at every line would take for ever."""
     plant(folder, {"a.txt": "line\n" * 400_000 + "y\n"})
 
-    assert await search("[^x]*y", ctx) == "a.txt:400001:y"
-    assert await search(r"e\sl", ctx) == r"[nothing in '.' matches 'e\\sl']"
-    assert (await search("(?s)e.*y|^$", ctx)).startswith("[nothing in ")
+    assert await grep("[^x]*y", ctx) == "a.txt:400001:y"
+    assert await grep(r"e\sl", ctx) == r"[nothing in '.' matches 'e\\sl']"
+    assert (await grep("(?s)e.*y|^$", ctx)).startswith("[nothing in ")
 
 
 async def test_a_pattern_and_a_text_made_to_hurt_end(folder: Path, ctx: Context, engine: str) -> None:
     plant(folder, {"a.txt": "a" * 1_000_000 + "!\n"})
 
-    assert await search(r"(a*)*(a|a?)+$", ctx) != ""
-    assert await search(r"^(([a-z])+.)+[A-Z]([a-z])+$", ctx) == "[nothing in '.' matches '^(([a-z])+.)+[A-Z]([a-z])+$']"
+    assert await grep(r"(a*)*(a|a?)+$", ctx) != ""
+    assert await grep(r"^(([a-z])+.)+[A-Z]([a-z])+$", ctx) == "[nothing in '.' matches '^(([a-z])+.)+[A-Z]([a-z])+$']"

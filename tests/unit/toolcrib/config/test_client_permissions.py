@@ -33,6 +33,7 @@ from toolcrib.config.clients import CLIENTS, Places
 from toolcrib.config.connections import ChangedSince, rewrite
 from toolcrib.config.files import parse_json
 from toolcrib.core.call import Call, Route
+from toolcrib.core.permission import Effect
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Audience, SessionState
 from toolcrib.core.tool import Annotations, Tool
@@ -438,8 +439,8 @@ def test_what_cursor_and_its_command_line_allow_and_deny_is_read(tmp_path: Path)
         file = cursor / "mcp.json"
         return client_permissions(CLIENTS["cursor"], file, where, ["db"], project=project)
 
-    everywhere = [("allow", "look"), ("allow", "*"), ("allow", "wipe")]
-    command_line = [("allow", "read"), ("deny", "drop"), ("deny", "burn")]
+    everywhere: list[tuple[Effect, str]] = [("allow", "look"), ("allow", "*"), ("allow", "wipe")]
+    command_line: list[tuple[Effect, str]] = [("allow", "read"), ("deny", "drop"), ("deny", "burn")]
     assert found(project=False) == [Permission(effect, "db", tool) for effect, tool in (*everywhere, *command_line)]
     assert Permission("allow", "db", "shared") in found(project=True)
 

@@ -9,6 +9,7 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config.loading import bare, load_gateway
 from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ConfigError
 from toolcrib.testing import ScriptedSource
@@ -19,7 +20,8 @@ def categories(crib: Toolcrib) -> set[str]:
 
 
 def server(name: str, *tools: str) -> ScriptedSource:
-    async def body(*_: object) -> None: ...
+    async def body(*_: object) -> ToolResult:
+        return ToolResult()
 
     listed = [Tool(name=tool, local_name=tool, source=name, origin="mcp") for tool in tools]
     return ScriptedSource(name, dict.fromkeys(tools, body), listed=listed)

@@ -17,7 +17,8 @@ NEEDS = "the setting tools.lamp.key"
 
 
 def _lacks_key(setting: Callable[[str], Any]) -> str:
-    return "" if (setting("lamp") or {}).get("key") else NEEDS
+    lamp: dict[str, str] = setting("lamp") or {}
+    return "" if lamp.get("key") else NEEDS
 
 
 @tool(category="lamps", op="x.lamp.dim", kind="write", lacks=_lacks_key)

@@ -183,7 +183,8 @@ async def taken(spending: Spending, tokens: int = 0) -> str:
         tool=Tool(name="look", source="x", local_name="look"),
     )
     try:
-        call = await spending.take(call)
+        outcome = spending.take(call)
+        call = outcome if isinstance(outcome, Call) else await outcome
     except ToolFailure as failure:
         return failure.code
     grant: Any = object()
