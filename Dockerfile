@@ -1,4 +1,4 @@
-# `make image` builds it: `toolcrib serve --http` on port 8737 as a user without privileges (docs/install.md).
+# `make image` builds it: `toolcrib serve --http` on port 8737 as a user without privileges (docs/how-to/install.md).
 ARG PYTHON=3.11
 FROM python:${PYTHON}-slim AS build
 ARG EXTRAS=code,durable,otel,postgres,samples,tokens,web,workflows

@@ -49,7 +49,7 @@ eval: .venv/ready-to-test
 DIST ?= dist
 IMAGE ?= toolcrib
 ENGINE ?= $(or $(shell command -v docker || command -v podman),docker)
-wheel: .venv/ready-to-run # for `uvx --from`, `uv tool install`, `pipx install`, `pip install --find-links` (docs/install.md)
+wheel: .venv/ready-to-run # for `uvx --from`, `uv tool install`, `pipx install`, `pip install --find-links` (docs/how-to/install.md)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir '$(DIST)' .
 	@ls '$(DIST)'/toolcrib-*.whl
 image:

@@ -34,7 +34,7 @@ JSON_READERS = {
     "src/toolcrib/mcp/client/transport.py": "mends an answer that the intake refused, and gives it to the intake again",
     "src/toolcrib/mcp/client/spooled_result.py": "one string or number at a time",
     "src/toolcrib/config/files.py": "one string or number at a time",
-    "src/toolcrib/results/limit.py": "a result that was read or written before",
+    "src/toolcrib/results/excerpts.py": "a result that was read or written before",
     "src/toolcrib/cli/hook.py": "starts at every use of a tool: the standard library only",
     "src/toolcrib/claude_code/hook_messages.py": "the same",
     "src/toolcrib/daemon/rendezvous.py": "the same, for the shim",
@@ -137,7 +137,7 @@ def test_json_is_parsed_by_the_intake_or_in_a_listed_module() -> None:
 def test_dotted_names_in_the_source_are_of_modules_and_members_that_exist() -> None:
     """Backticked `package.module.name`, from a package of `toolcrib` on."""
     known = _known_names()
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
     settings = set(re.findall(r"^\| `([a-z_.]+)`(?: \*)? \|", page, flags=re.MULTILINE))
     packages = {path.name for path in (ROOT / "src" / "toolcrib").iterdir() if path.is_dir()}
     stale = [

@@ -30,7 +30,7 @@ from .core.session import LOCAL
 from .core.workspace import Entry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
-from .sources.plugins.plugin import Plugin, Services, installed
+from .sources.plugins import Plugin, Services, installed
 from .sources.python.declaration import find, tool
 from .workspace.git import harmless as harmless_git
 

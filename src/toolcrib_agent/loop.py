@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -295,6 +296,9 @@ _BLANK: Final = "[Your answer was empty. Give your answer to the user in words, 
 _LAST: Final = (
     "[{reason}. Tools can no longer be called. Answer the user now with what you have, and say what is missing.]"
 )
+_STEP: Final = re.compile(r"^\s*\d+[.)]\s+\S", re.MULTILINE)
+_STEPS: Final = 2
+"""Numbered lines of an answer that is a plan, in a mode that wants one; with fewer it is a question or a remark."""
 _IN_VAIN: Final = frozenset(
     {"budget_exceeded", "disabled", "invalid_arguments", "not_found", "not_in_scope", "not_loaded"}
 )
@@ -408,7 +412,11 @@ class Run:
             calls = calls_of(response)
             end = self._end_of(response) if not calls else None
             if end is not None:
-                return end
+                reply = await self._offer_plan(end)
+                if not reply:
+                    return end
+                self._conversation.say(reply)
+                continue
             if not calls:
                 self._conversation.say(_BLANK)
                 continue
@@ -419,6 +427,20 @@ class Run:
                 return _End(stopped="limit", reason="the tool calls of this task are used up")
             if self._is_in_vain(results):
                 return _End(stopped="fruitless", reason=f"no tool call could run for {self._fruitless} rounds")
+
+    async def _offer_plan(self, end: _End) -> str:
+        """Have a plan that was written as an answer approved, as `submit_plan` does; return what the model reads then.
+
+        Empty for any other answer, and after a refusal without a comment.
+        """
+        session = self._setup.session
+        if end.stopped != "answered" or not session.state.scope.planning or len(_STEP.findall(end.text)) < _STEPS:
+            return ""
+        result = await session.approve_plan(end.text)
+        if result.error is None:
+            return f"[{result.text}]"
+        comment = result.error.details.get("comment")
+        return f"[The plan is not approved. Change it: {comment}]" if comment else ""
 
     def _end_of(self, response: ModelResponse) -> _End | None:
         """Return how a response without calls ends the run; None for a blank one, which is asked for again."""

@@ -23,7 +23,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
-from toolcrib.crib.plans import end_planning
+from toolcrib.crib.policy import end_planning
 from toolcrib.errors import ToolFailure
 
 from .events import AgentEvent, Answered, Asked, Clarified, Clarifying, OfAgent, Outcome

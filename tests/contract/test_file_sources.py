@@ -14,7 +14,7 @@ import pytest
 
 from rig import PATIENCE, eventually
 from toolcrib.core.context import Context
-from toolcrib.sources.skills.skill_roots import SkillRoot
+from toolcrib.sources.skills.skill_scan import SkillRoot
 from toolcrib.sources.skills.source import SkillsOptions, SkillsSource
 from toolcrib.sources.source import Listing, Source
 from toolcrib.sources.yaml.document import YamlOptions

@@ -34,14 +34,12 @@ from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.plugin import Plugin, Services
 from toolcrib.policy.taint import Taint
-from toolcrib.registration.definitions import BadDefinition, read_definition
-from toolcrib.registration.source import Registered, RestSource
+from toolcrib.registration.definitions import BadDefinition, Registered, RestSource, read_definition
 from toolcrib.sources.combinators import filtered, prefixed, renamed
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
-from toolcrib.sources.plugins.plugin import given
-from toolcrib.sources.plugins.source import PluginSource
+from toolcrib.sources.plugins import PluginSource, given
 from toolcrib.sources.python.source import PythonSource
 from toolcrib.sources.source import Listing, Source
 from toolcrib.sources.yaml.document import YamlOptions

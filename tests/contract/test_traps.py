@@ -61,7 +61,7 @@ async def test_every_verb_that_a_prompt_or_an_answer_names_can_be_called(profile
 
 @per_profile
 async def test_what_a_document_says_of_a_profile_names_only_verbs_that_it_has(profile: str) -> None:
-    page = ROOT / "docs" / "profiles" / f"{profile}.md"
+    page = ROOT / "docs" / "reference" / "profiles" / f"{profile}.md"
     if profile == "adaptive":  # the default: the guides are its page
         return
     async with opened() as (crib, _):

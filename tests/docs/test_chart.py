@@ -13,6 +13,7 @@ import yaml
 from docs.documents import README, newcomer
 from rig import ROOT
 
+CHART = ROOT / "docs" / "images" / "compare.svg"
 CATALOG = ROOT / "tests" / "seeds" / "tiered.yaml"
 
 
@@ -30,6 +31,6 @@ def test_the_chart_of_the_readme_is_drawn_from_the_catalog_that_it_names(tmp_pat
         timeout=120,
     )
 
-    assert (done.returncode, drawn.read_text("utf-8")) == (0, (ROOT / "docs" / "compare.svg").read_text("utf-8"))
+    assert (done.returncode, drawn.read_text("utf-8")) == (0, CHART.read_text("utf-8"))
     (said,) = re.findall(r"For the (\d+) tools of seed 000", README.read_text("utf-8"))
     assert int(said) == len(yaml.safe_load(CATALOG.read_text("utf-8"))["capabilities"])

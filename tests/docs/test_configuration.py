@@ -13,7 +13,7 @@ from toolcrib.config import load
 from toolcrib.config.keys import KEYS
 from toolcrib.config.reference import rewritten
 
-PAGE = ROOT / "docs" / "configuration.md"
+PAGE = ROOT / "docs" / "reference" / "configuration.md"
 SHOWN = [block for block in blocks("yaml") if block.file == PAGE]
 VARIABLES = ("HOOK_SECRET", "PASSWORD", "SECRET", "TOKEN")
 
@@ -27,7 +27,7 @@ def test_every_key_has_its_section_and_no_section_is_of_a_key_that_is_none() -> 
 def test_the_table_of_all_keys_is_the_one_that_the_models_generate() -> None:
     page = PAGE.read_text("utf-8")
 
-    assert page == rewritten(page), "run `python -m toolcrib.config.reference docs/configuration.md`"
+    assert page == rewritten(page), "run `python -m toolcrib.config.reference docs/reference/configuration.md`"
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=str)

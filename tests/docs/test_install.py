@@ -1,4 +1,4 @@
-"""What `docs/install.md` promises: a wheel that runs in an empty environment, and entries that outlive a clone."""
+"""`docs/how-to/install.md`: a wheel that runs in an empty environment, and entries that outlive a clone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The YAML of docs/logins.md is taken as it stands there."""
+"""The YAML of docs/how-to/logins.md is taken as it stands there."""
 
 from __future__ import annotations
 

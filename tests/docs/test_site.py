@@ -35,7 +35,7 @@ def test_the_site_builds_without_a_warning_and_its_reference_has_every_public_na
     )
     assert built.returncode == 0, built.stdout + built.stderr
 
-    page = (ROOT / ".cache" / "site" / "api.html").read_text("utf-8")
+    page = (ROOT / ".cache" / "site" / "reference" / "api.html").read_text("utf-8")
     anchors = set(re.findall(r' id="([^"]+)"', page))
     names = {f"{module}.{name}" for module in PUBLIC for name in import_module(module).__all__}
     assert names - anchors == set()

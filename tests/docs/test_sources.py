@@ -1,4 +1,4 @@
-"""The YAML of docs/sources.md is taken as it stands there, and what it describes runs."""
+"""The YAML of docs/how-to/sources.md is taken as it stands there, and what it describes runs."""
 
 from __future__ import annotations
 

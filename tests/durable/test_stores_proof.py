@@ -12,8 +12,7 @@ from durable.places import DONE, Place, everywhere, make_call, shared
 from rig import eventually
 from toolcrib.store.calls import verify_lines
 from toolcrib.store.chain import COLUMNS, Head, Verification
-from toolcrib.store.retention import Retention
-from toolcrib.store.store import Store
+from toolcrib.store.store import Retention, Store
 
 # Tampering
 

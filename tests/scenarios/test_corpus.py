@@ -18,7 +18,7 @@ from scenarios.office import FILES, RECORDS
 from scenarios.player import PHRASES
 from scenarios.scoring import patched
 from scenarios.world import World, guests, open_world
-from toolcrib.crib.plans import SUBMIT
+from toolcrib.crib.policy import SUBMIT
 from toolcrib.errors import ConfigError
 from toolcrib_agent.tools import ASK, DELEGATE, SPAWN
 
@@ -140,7 +140,7 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_case_that_the_document_shows_is_one_of_the_corpus() -> None:
-    page = (ROOT / "docs" / "eval.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "evaluate.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     given = yaml.safe_load(shown)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.catalog.skill_groups import SkillGroups
-from toolcrib.sources.skills.skill_roots import SkillRoot
+from toolcrib.sources.skills.skill_scan import SkillRoot
 from toolcrib.sources.skills.source import SkillsOptions, SkillsSource
 
 __all__ = ["GROUPS", "SKILLS", "skills_of", "write_skill"]

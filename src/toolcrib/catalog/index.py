@@ -21,13 +21,11 @@ from hashlib import blake2b
 from pathlib import Path
 
 from ..errors import UsageError
-from .ranking.entry import Entry, Hit
-from .ranking.fields import document
 from .ranking.postings import Frozen, Postings, Stored, load, save
 from .ranking.query import plan
 from .ranking.score import Corpus, Near, Wishes, rank
 from .ranking.sources import Sources
-from .ranking.text import squash
+from .ranking.terms import Entry, Hit, document, squash
 
 __all__ = ["Entry", "Hit", "Index"]
 

@@ -18,6 +18,7 @@ from ..core.json import dumps
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Tool
 from ..crib import Session, Toolcrib
+from ..disclosure.meta_tools import RESERVED
 from ..errors import ToolFailure
 from ..mcp.server.calls import ToolCall
 from ..server.backend import CribBackend, CribSession
@@ -116,7 +117,7 @@ class _ApprovingSession(CribSession):
             return ToolResult.of_failure(failure)
         if tool == f"{_OURS}{APPROVE}":
             return _answer({"behavior": "deny", "message": NOT_FOR_MODELS})
-        if is_ours(tool):
+        if is_ours(tool) and self._has(tool.removeprefix(_OURS)):
             return _answer({"behavior": "allow", "updatedInput": given})
         use = ClaudeUse(
             tool=tool,
@@ -127,6 +128,11 @@ class _ApprovingSession(CribSession):
             principal=self.session.state.principal,
         )
         return _answer(_words(await gate_of(self._crib).decide(use)))
+
+    def _has(self, name: str) -> bool:
+        """Whether this server has the tool: another one, named `toolcrib_x`, has names that begin as ours do."""
+        is_shown = name in RESERVED or any(tool.name == name for tool in self.tools)
+        return is_shown or self.session.scene.find(name) is not None
 
 
 def _asked(arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

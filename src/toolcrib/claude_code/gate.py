@@ -27,7 +27,7 @@ from ..core.result import ToolResult
 from ..core.session import LOCAL
 from ..core.tool import Annotations, Tool
 from ..crib.options import SessionOptions
-from ..crib.plans import end_planning
+from ..crib.policy import end_planning
 from ..crib.session import Session, SessionParts
 from ..crib.toolcrib import Toolcrib
 from ..errors import ToolFailure
@@ -173,7 +173,7 @@ def gate_of(crib: Toolcrib) -> ClaudeCodeGate:
     if gate is None:
         tools = _ClaudeTools()
         crib.tools.mount_layer(CLAUDE, tools, tools.layer)
-        gate = _GATES[crib] = ClaudeCodeGate(crib.parts.session, tools)
+        gate = _GATES[crib] = ClaudeCodeGate(crib.parts, tools)
     return gate
 
 

@@ -208,7 +208,7 @@ class _Program:
         try:
             return str(make_environment(self._places))
         except UsageError as error:
-            install = "`uv tool install`, `pipx install` or `pip install` installs Toolcrib for good (docs/install.md)"
+            install = "install Toolcrib with `uv tool`, `pipx` or `pip` (docs/how-to/install.md)"
             if self.entry.kind == "temporary":
                 raise UsageError(f"{error}; this one is temporary, so an entry cannot name it: {install}") from error
             note(f"{error}; the entry works as long as {self.entry.path} stays where it is: {install}")

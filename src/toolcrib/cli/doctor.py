@@ -16,8 +16,8 @@ import typer
 
 from ..config import Settings, load
 from ..config.loading import config_files, here
-from ..crib.sandbox import find
 from ..crib.storage import open_store, place_of
+from ..crib.workspaces import find
 from ..disclosure.profiles import load as load_profile
 from ..errors import CODES, ToolcribError
 from ..mcp.client.spec import ServerSpec

@@ -16,7 +16,8 @@ from ..core.result import ToolResult
 from ..crib.jobs import jobs_at
 from ..crib.storage import has_store, open_store
 from ..errors import CODES, ToolFailure, UsageError
-from ..jobs.durable import DurableJobs, job_of
+from ..jobs.attempts import job_of
+from ..jobs.durable import DurableJobs
 from ..jobs.job import Job, Status
 from ..store.store import Store
 from .actions import action_group

@@ -1,6 +1,6 @@
-"""The reference of all keys, as the table of `docs/configuration.md`, from the settings models.
+"""The reference of all keys, as the table of `docs/reference/configuration.md`, from the settings models.
 
-`python -m toolcrib.config.reference docs/configuration.md` writes it anew.
+`python -m toolcrib.config.reference docs/reference/configuration.md` writes it anew.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ..policy.asking.settings import ApprovalSettings
 from ..policy.settings import PolicySettings
 from ..results.artifacts import Keeping
 from ..sources.settings import SourceSettings
-from ..store.retention import Retention
+from ..store.store import Retention
 from ..telemetry.sdk import TelemetryOptions
 from .directories import Directories
 from .sections import ChatSettings, HttpSettings, ShellSpec, StoreSpec, WorkspaceSpec

@@ -14,8 +14,7 @@ from typing import Any, Final
 from ..errors import ConfigError
 from ..sources.settings import CatalogSpec, PluginSettings, SkillsSpec
 from ..sources.skill_folder import skill_file
-from ..sources.skills.manifest import manifest_of
-from ..sources.skills.skill_roots import SkillRoot, find_folders, project_roots, user_roots
+from ..sources.skills.skill_scan import SkillRoot, find_folders, manifest_of, project_roots, user_roots
 from . import files
 from .directories import PROJECT_FOLDER
 from .keys import CatalogEntry, SkillSettings

@@ -33,6 +33,7 @@ from .session import SessionState
 from .tool import Kind, Tool
 
 __all__ = [
+    "NESTED",
     "Call",
     "Changes",
     "Client",
@@ -45,6 +46,8 @@ __all__ = [
     "effective_arguments",
 ]
 
+NESTED: Final = "batch"
+"""Origin of a call whose tool the caller of another call named among its arguments: a batch, a started job."""
 _NO_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({})
 _VALIDATORS: Final = ValidatorCache()
 """By the digest of a tool's definition, so that every crib of a process may share it."""
@@ -215,7 +218,7 @@ class Call:
     """As the caller sent them; after `validate`, a dict that the schema accepts: effective (`core.call`)."""
     session: SessionState
     origin: str = "library"
-    """The way in: library, mcp, cli."""
+    """The way in: library, mcp, cli; of a call inside another one `NESTED`, or the kind of the tool that makes it."""
     parent: str = ""
     """The id of the call that made this one: a batch, a pipeline, a sub-agent."""
     first: str = ""

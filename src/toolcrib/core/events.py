@@ -1,11 +1,13 @@
-"""Events sent to listeners: small frozen facts, without behaviour."""
+"""Events and their listeners: small frozen facts, and callbacks called in order."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Generic, Literal, TypeVar
 
-__all__ = ["CallFinished", "CatalogChanged", "Event", "Problem", "SourceState"]
+__all__ = ["CallFinished", "CatalogChanged", "Event", "Listeners", "Problem", "SourceState"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +73,43 @@ class CallFinished:
 
 
 Event = CallFinished | CatalogChanged | Problem | SourceState
+
+
+_logger: Final = logging.getLogger(__name__)
+
+_Event = TypeVar("_Event")
+
+
+class Listeners(Generic[_Event]):
+    """The subscribers of one kind of event. Used from the crib's event loop."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._callbacks: dict[object, Callable[[_Event], None]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._callbacks)
+
+    def add(self, callback: Callable[[_Event], None]) -> Callable[[], None]:
+        """Call `callback` with every event from now on; returns what ends it."""
+        token = object()
+        self._callbacks[token] = callback
+
+        def end() -> None:
+            self._callbacks.pop(token, None)
+
+        return end
+
+    def tell_of(self, made: Callable[[], _Event]) -> None:
+        """Send the event that `made` returns, created only if there are listeners. Never raises."""
+        if self._callbacks:
+            self.tell(made())
+
+    def tell(self, event: _Event) -> None:
+        """Tell everybody. Never raises."""
+        for callback in tuple(self._callbacks.values()):
+            try:
+                callback(event)
+            except Exception:
+                _logger.exception("a subscriber failed on %s", type(event).__name__)

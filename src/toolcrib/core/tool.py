@@ -250,6 +250,8 @@ class Tool:
     name: str
     source: str
     local_name: str
+    original_name: str = ""
+    """The source's own name where a combinator gave it another one: a deny or an ask of it holds for this tool."""
     description: str = ""
     title: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
@@ -394,6 +396,7 @@ class Tool:
             self.availability.contexts,
             self.execution.streaming,
             self.execution.background_after,
+            *(("original_name", self.original_name) if self.original_name else ()),
             *(("traits", self.traits) if self.traits else ()),
             *(("needs", self.availability.needs) if self.availability.needs else ()),
             *(("version_info", self.version_info.to_json()) if self.version_info.is_told else ()),

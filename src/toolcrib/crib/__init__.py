@@ -3,8 +3,7 @@
 from .approvals import PendingApproval, defer_approval, pending_approval
 from .options import CallOptions, SessionOptions
 from .session import Session
-from .sync import run
-from .toolcrib import Toolcrib
+from .toolcrib import Toolcrib, run
 
 __all__ = [
     "CallOptions",

@@ -1,60 +1,37 @@
-"""Approvals of a crib: the service that lists and answers them, the channels that ask, and deferred calls."""
+"""Approvals of a crib: the service that lists and answers them, and deferred calls."""
 
 from __future__ import annotations
 
 import logging
-import stat
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
-from anyio import to_thread
 
-from ..config import Settings
-from ..core.call import Call, complete_arguments
+from ..core.call import complete_arguments
 from ..core.permission import OPEN, Answer, Approval, ApprovalPending, ApprovalState, Question
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
 from ..core.tool import Tool
 from ..errors import ToolFailure
-from ..jobs.job import Jobs
-from ..policy.approval import Approvals, Ways, settlement_of
+from ..policy.approval import settlement_of
 from ..policy.asking.answers import Board, remember
-from ..policy.asking.questions import diff_of, refused
-from ..policy.decision import Policy
-from ..results.redact import Redactor
+from ..policy.asking.questions import refused
 from ..store.approvals import ApprovalRows
-from ..store.store import Store
-from ..system.tasks import Background
-from .desktop_notifications import DesktopNotifier
-from .saved_calls import SavedCalls
+from .calls import SavedCalls
 from .session_table import SessionTable
 from .views import Views
 
-__all__ = [
-    "DISK_ORIGIN",
-    "ApprovalChannels",
-    "ApprovalService",
-    "DeferredCalls",
-    "PendingApproval",
-    "defer_approval",
-    "pending_approval",
-]
+__all__ = ["LOOK_AGAIN", "ApprovalService", "DeferredCalls", "PendingApproval", "defer_approval", "pending_approval"]
 
-DISK_ORIGIN: Final = "claude"
-"""Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
 _LOG: Final = logging.getLogger(__name__)
-_LOOK_AGAIN: Final = 0.5
+LOOK_AGAIN: Final = 0.5
 """Seconds between two looks into the store for what other processes have asked or answered (seed 003)."""
 _NEWS: Final = 1000
 """Approvals that one watcher may be behind."""
 _SEEN: Final = 10_000
 """Approvals that a watcher knows to have seen."""
-_FILE_BYTES: Final = 256 * 1024
-"""Of a file that is read to show what a call would change in it."""
 
 
 class ApprovalService:
@@ -129,7 +106,7 @@ class ApprovalService:
                 for approval in await self._changed(principal, seen, told):
                     yield approval
                 told = list[str]()
-                with anyio.move_on_after(_LOOK_AGAIN):
+                with anyio.move_on_after(LOOK_AGAIN):
                     told.append((await receive.receive()).id)
         finally:
             stop()
@@ -162,207 +139,12 @@ class ApprovalService:
             raise ToolFailure("invalid_arguments", f"{tool.name} does not take that: {listed}", details=details)
 
 
-class ApprovalChannels:
-    """Asks for approvals over the configured channels, and runs approved calls whose callers left."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        policy: Policy,
-        redactor: Redactor,
-        board: Board,
-        saved_calls: SavedCalls,
-        jobs: Jobs,
-        *,
-        is_shared: bool,
-        memory_by_default: bool = False,
-    ) -> None:
-        """Open nothing. `board` notifies of approvals that this process asks for or settles.
-
-        `is_shared`: other processes, such as `toolcrib approvals`, can open the store. With `memory_by_default` the
-        store is in memory for want of a setting: the first approval that is meant to outlive the process logs that.
-        """
-        self._warns_of_memory = memory_by_default
-        self._settings = settings.approvals
-        self._timeout = settings.approvals.timeout
-        self._wait = settings.policy.approval_wait
-        self._is_shared = is_shared
-        self._desktop = DesktopNotifier(settings.environment) if self._settings.notify and is_shared else None
-        self._store = store
-        self._policy = policy
-        self._redactor = redactor
-        self._board = board
-        self._tasks = Background()
-        self._late = _LateRuns(store.approvals, saved_calls, jobs, board)
-
-    def asker(self, stack: AsyncExitStack) -> Approvals:
-        """Return what asks, for the approve step; what it opens is closed with `stack`."""
-        ways = Ways(
-            settings=self._settings,
-            timeout=self._timeout,
-            wait=self._wait,
-            is_shared=self._is_shared,
-            notify=self._notify,
-            board=self._board,
-            redact=self._redactor.value,
-            outlives=self._warn_of_memory,
-            diff=_diff,
-        )
-        if self._settings.webhook is not None:
-            from .approval_webhook import WebhookChannel  # it brings the HTTP client, which only webhooks need
-
-            hook = WebhookChannel(self._settings.webhook)
-            stack.push_async_callback(hook.aclose)
-
-            def tell(settled: Approval) -> None:
-                self._tasks.spawn(lambda: hook.tell(settled))
-
-            ways = replace(ways, channels=(hook,), settled=tell)
-        return Approvals(self._policy, self._store.approvals, ways)
-
-    def _warn_of_memory(self, id: str) -> None:
-        if self._warns_of_memory:
-            self._warns_of_memory = False
-            _LOG.warning(
-                "approval %s waits for an answer in memory and ends with this process, as all records of this crib do: "
-                "give it a store, Toolcrib(store='toolcrib.db') or a configuration file, or say Toolcrib(memory=True)",
-                id,
-            )
-
-    def _notify(self, asked: Approval) -> None:
-        """Announce a held call on the desktop, beside everything else."""
-        desktop = self._desktop
-        if desktop is not None:
-            self._tasks.spawn(lambda: desktop.show(asked))
-
-    async def open(self, stack: AsyncExitStack) -> None:
-        """Begin to notify channels of settled questions, and to run what is approved for callers that left."""
-        await self._tasks.start()
-        stack.push_async_callback(self._tasks.stop)
-        if self._settings.when_gone == "run":
-            await self._late.start()
-            stack.push_async_callback(self._late.stop)
-
-
-class _LateRuns:
-    """Makes the calls that were approved after their callers had left, once each, as jobs of their principals."""
-
-    def __init__(self, rows: ApprovalRows, saved_calls: SavedCalls, jobs: Jobs, board: Board) -> None:
-        self._rows = rows
-        self._saved_calls = saved_calls
-        self._jobs = jobs
-        self._board = board
-        self._tasks = Background()
-        self._news = anyio.Event()
-        self._told: set[str] = set()
-        """What could not be had, and was logged: who has the key that it was sealed with runs the call."""
-        self._unwatch: Callable[[], None] = lambda: None
-
-    async def start(self) -> None:
-        """Begin to look."""
-        self._unwatch = self._board.watch(lambda approval: self._news.set())
-        await self._tasks.start()
-        self._tasks.spawn(self._look)
-
-    async def stop(self) -> None:
-        """Look no more. A call that was handed over goes on as a job."""
-        self._unwatch()
-        await self._tasks.stop()
-
-    async def _look(self) -> None:
-        rows = self._rows
-        while True:
-            self._news = anyio.Event()
-            try:
-                for id in await rows.waiting():
-                    await self._run(id)
-            except ToolFailure as failure:  # the store cannot be had now
-                _LOG.warning("approved calls wait: %s", failure)
-            with anyio.move_on_after(_LOOK_AGAIN):
-                await self._news.wait()
-
-    async def _run(self, id: str) -> None:
-        """Make one call, if it is still to be made and no other process has taken it."""
-        rows = self._rows
-        try:
-            saved = await rows.claim(id)
-        except ToolFailure as failure:
-            if id not in self._told:
-                _LOG.warning("approval %s is left to others: %s", id, failure)
-            self._told.add(id)
-            return
-        if saved is None:
-            return
-        result = await self._saved_calls.make(saved, approval=id, background=True)
-        job = str(result.meta.get("job", ""))
-        if not job:
-            await rows.finished(id, result)
-            return
-        await rows.started(id, job)
-        self._tasks.spawn(lambda: self._collect(id, job, saved.session.principal))
-
-    async def _collect(self, id: str, job: str, principal: str) -> None:
-        """Keep the result of the job under the approval."""
-        await self._rows.finished(id, await self._jobs.result(job, principal))
-
-
 def _offer(put: Callable[[Approval], None], approval: Approval) -> None:
     """Wake a watcher; one that is far behind finds in the store what it was not told."""
     try:
         put(approval)
     except anyio.WouldBlock:
         return
-
-
-async def _diff(call: Call) -> str:
-    """Return what a call would change in the files of its session."""
-    workspace = call.session.files.workspace
-    if workspace is None and call.origin != DISK_ORIGIN:
-        return ""
-
-    async def read(path: str) -> str | None:
-        if workspace is None:
-            return await _text_on_disk(call.session.files.cwd / path, _FILE_BYTES)
-        try:
-            if await workspace.stat(path) is None:
-                return None
-            return (await workspace.read(path, limit=_FILE_BYTES)).decode()
-        except ToolFailure as failure:
-            raise ValueError(failure.message) from failure
-        except UnicodeDecodeError:
-            raise ValueError("it is no text") from None
-
-    try:
-        return await diff_of(call.target, call.arguments, read)
-    except Exception:  # noqa: BLE001 - without a diff the arguments still say what will run
-        _LOG.exception("no diff could be made for call %s", call.id)
-        return ""
-
-
-async def _text_on_disk(path: Path, limit: int) -> str | None:
-    """Return the text of a file that a client is about to change, None for one that is not there.
-
-    Raises `ValueError` for what is no text, no plain file, larger than `limit` bytes, or cannot be read.
-    """
-
-    def read() -> str | None:
-        try:
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-                raise ValueError("no plain file, or too large to compare")
-            return path.read_bytes().decode()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ValueError(error.strerror or "it cannot be read") from None
-        except UnicodeDecodeError:
-            raise ValueError("it is no text") from None
-
-    return await to_thread.run_sync(read)
-
-
-"""Seconds between two looks at a call that somebody else makes (seed 003)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,7 +250,7 @@ class DeferredCalls:
             if now.ran:
                 message = f"{approval.tool} had begun when its process died; its effects are unknown"
                 raise ToolFailure("outcome_unknown", message, hint="look before you call it again")
-            await anyio.sleep(_LOOK_AGAIN)
+            await anyio.sleep(LOOK_AGAIN)
 
     async def _make(self, approval: Approval, saved: SavedCall) -> ToolResult:
         self._learn(approval, saved.arguments)

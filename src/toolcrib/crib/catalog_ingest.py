@@ -19,7 +19,7 @@ from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_
 from ..catalog.preflight import text_findings
 from ..catalog.registry import Registry
 from ..catalog.resources import FeatureRegistry
-from ..core.events import CatalogChanged, Problem
+from ..core.events import CatalogChanged, Listeners, Problem
 from ..core.sanitize import escape
 from ..core.server_features import NO_FEATURES
 from ..core.tool import Tool
@@ -28,7 +28,6 @@ from ..sources.source import Amendment, Listing
 from ..store.definitions import Pin
 from ..store.store import Store
 from ..system.tasks import Background
-from .listeners import Listeners
 
 __all__ = ["Intake", "Locking", "WithFiles"]
 
@@ -160,7 +159,8 @@ class Intake:
         self._withholds = guarded or locking.is_on
         self._unreviewed: dict[str, frozenset[str]] = {}
         """By source the tools that are used without a review."""
-        self._locking = locking
+        self.locking = locking
+        """What the lock says."""
         self._registry = registry
         self._store = store
         self._pins: dict[str, dict[str, bytes]] = {}
@@ -205,8 +205,8 @@ class Intake:
         outcome = self._review(source, listing.tools, accept=accept, trusted=trusted)
         self._note_unreviewed(source, outcome)
         vouched = tuple(tool for tool in outcome.tools if tool.local_name not in self._unreviewed[source])
-        is_new = not trusted and not self._locking.is_on and bool(vouched) and self._pinned_as(source) not in self._pins
-        kept_elsewhere = trusted or self._locking.is_on
+        is_new = not trusted and not self.locking.is_on and bool(vouched) and self._pinned_as(source) not in self._pins
+        kept_elsewhere = trusted or self.locking.is_on
         reviewed = vouched if is_new and not kept_elsewhere else outcome.accepted
         if reviewed:
             self._store.pins.note(self._pin(source, reviewed, by="--accept" if accept else "reviewed before"))
@@ -245,8 +245,8 @@ class Intake:
 
         Raises `UsageError` for a source that has listed nothing.
         """
-        if self._locking.is_on:
-            raise UsageError(f"what is reviewed stands in {self._locking.file}; `toolcrib lock` writes it anew")
+        if self.locking.is_on:
+            raise UsageError(f"what is reviewed stands in {self.locking.file}; `toolcrib lock` writes it anew")
         listing = self._listings.get(source)
         if listing is None:
             listed = ", ".join(self._listings) or "none"
@@ -272,8 +272,8 @@ class Intake:
 
         Where `source` was configured otherwise when it was reviewed, that review is what is compared with.
         """
-        if self._locking.is_on:
-            locked = self._locking.reviewed(source)
+        if self.locking.is_on:
+            locked = self.locking.reviewed(source)
             listed = ((tool.local_name, seen_of(tool)) for tool in self.listed(source) if tool.local_name in locked)
             return {name: text for name, seen in listed if (text := difference(locked[name], seen))}
         pins = await self._store.pins.all()
@@ -314,7 +314,7 @@ class Intake:
     async def _follow(self) -> None:
         """Take what is accepted elsewhere: `toolcrib accept` in another terminal reaches a crib that runs."""
         seen = await self._store.pins.stamp()
-        while not self._locking.is_on:
+        while not self.locking.is_on:
             await anyio.sleep(_LOOK_AGAIN)
             waiting = {problem.source for problem in self._registry.catalog.withheld.values()} & self._judged
             waiting |= {source for source, tools in self._unreviewed.items() if tools}
@@ -342,7 +342,7 @@ class Intake:
         if trusted:
             return Review(tools=tuple(tools), withheld={}, accepted=())
         listed = tuple(tools)
-        if (locked := self._locking.pins(source)) is not None:
+        if (locked := self.locking.pins(source)) is not None:
             return review(source, listed, locked, accept=False, how="`toolcrib lock` takes it as reviewed")
         pins = self._pins.get(self._pinned_as(source))
         if pins is None:
@@ -435,7 +435,7 @@ class Intake:
         )
 
     def _is_known(self, source: str) -> bool:
-        return not self._locking.is_on and self._pinned_as(source) in self._pins
+        return not self.locking.is_on and self._pinned_as(source) in self._pins
 
     def _shelve(self, changed: bool) -> None:
         """Tell that there is something else to read; the catalog may be as it was."""

@@ -24,10 +24,9 @@ from ..dispatch.steps.resolve import Resolve, Surroundings
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..sources.source import Source
-from .needs import held_back
 from .session import Session
 from .tools import ToolRegistry
-from .views import Views
+from .views import Views, held_back
 
 __all__ = ["Explainer", "Stop", "Why"]
 

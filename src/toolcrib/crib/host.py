@@ -1,11 +1,15 @@
-"""The services that a crib gives its tools: records, web, API descriptions, sandbox, configuration; see `core.host`."""
+"""Services that a crib gives its tools (`core.host`): records, web, APIs, sandbox, insight, configuration.
+
+A changed configuration key is written into the user's own file, or into the last one that was named when the crib was
+started. It holds from the next start on. A file of a project is never changed: other users may trust it.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -16,146 +20,145 @@ import anyio
 
 from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.index import Entry, Index
-from ..config import Settings
+from ..config import Settings, files, load
+from ..config.directories import PROJECT_FOLDER
+from ..config.key_access import CHANGEABLE, MODEL, fixed_by, shown, steps_of, value_of
+from ..config.keys import check
+from ..config.own_file import set_key
 from ..core.context import Context
-from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Record, Records, Web
-from ..core.json import dumps
+from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Records, Setting, Web
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL
 from ..core.tool import Tool
-from ..errors import ToolFailure, UsageError
+from ..errors import ConfigError, ToolFailure, UsageError
 from ..jobs.job import Jobs
 from ..net.guard import Guard, NetFailure
-from ..results.redact import Redactor
-from ..store.records import MOST_RECORDS, RecordRows, SearchText
 from ..store.store import Store
 from ..system.tasks import Background
-from .configuration import Adjusting
 from .profiles import ProfileRegistry
-from .sandbox import Shells
-from .storage import Folders
-from .text_meaning import Meaning, mixed
+from .records import Meaning, RecordCollection
+from .storage import Storage
 from .tools import ToolRegistry
 from .views import Views
+from .workspaces import Shells
+
+__all__ = ["Adjusting", "Hosting", "InsightParts", "SessionInsight"]
+
+_YAML: Final = (".yaml", ".yml")
+_PROFILES: Final = ("profile", "chat.profile")
+_BACKENDS: Final = "tools: {settings: {backends: {NAME: 'provider:model'}}}"
+
+
+class Adjusting:
+    """The configuration of one crib, for the person who runs it. Changes come one after the other."""
+
+    def __init__(self, settings: Settings, *, has_files: bool, profiles: Callable[[], Collection[str]]) -> None:
+        """`has_files` is false for a crib that a program has made; `profiles` are the names that there are."""
+        self._settings = settings
+        self._has_files = has_files
+        self._profiles = profiles
+        self._changing = anyio.Lock()
+
+    def all(self) -> Mapping[str, Any]:
+        """Return every key that may be shown with its value; see `core.host.Configuration`, here and below."""
+        return {key: value_of(self._settings, key) for key in shown()}
+
+    def get(self, key: str) -> Setting:
+        """Return one setting. Raises `ToolFailure`: `not_found` for what is no key, `denied` for a secret one."""
+        try:
+            reason = fixed_by(key)
+            if reason == "it holds secrets":
+                raise ToolFailure("denied", f"{key} holds secrets: no tool shows it, and no tool changes it")
+            return Setting(key=key, value=value_of(self._settings, key), fixed=reason)
+        except ConfigError as error:
+            raise ToolFailure("not_found", str(error), hint=f"the keys are {', '.join(shown())}") from error
+
+    async def update(self, key: str, value: str | float | bool) -> Setting:
+        """Write a setting into the user's file; return it as it will be."""
+        if reason := self.get(key).fixed:
+            raise ToolFailure(
+                "denied",
+                f"{key} is not for tools to change: {reason}",
+                hint=f"the user can change it in the configuration file; tools can change {', '.join(CHANGEABLE)}",
+            )
+        if isinstance(value, str) and "${" in value:
+            raise ToolFailure("invalid_arguments", f"value: {key} takes no variables here")
+        if key in _PROFILES and value not in self._profiles():
+            names = ", ".join(sorted(self._profiles()))
+            raise ToolFailure("invalid_arguments", f"value: there is no profile {value!r}, only {names}")
+        return await self._change(key, value)
+
+    async def switch(self, backend: str) -> Setting:
+        """Let `toolcrib chat` ask another of the models that the operator has listed."""
+        backends = self._settings.tools.get("settings", {}).get("backends")
+        listed = cast("dict[str, Any]", backends) if isinstance(backends, dict) else dict[str, Any]()
+        if not listed:
+            hint = f"the operator can list them in the configuration: `{_BACKENDS}`"
+            raise ToolFailure("unavailable", "no backends are listed here", hint=hint)
+        model = listed.get(backend)
+        if not isinstance(model, str):
+            raise ToolFailure("not_found", f"there is no backend {backend!r}", hint=f"there are {', '.join(listed)}")
+        return await self._change(MODEL, model)
+
+    async def _change(self, key: str, value: Any) -> Setting:
+        async with self._changing:
+            return await anyio.to_thread.run_sync(self._write, key, value)
+
+    def _write(self, key: str, value: Any) -> Setting:
+        steps, file = steps_of(key), self._file()
+        nested = value
+        for step in reversed(steps[1:]):
+            nested = {step: nested}
+        try:
+            check({steps[0]: nested}, {})
+        except ConfigError as error:
+            raise ToolFailure("invalid_arguments", f"value: {error}") from error
+        try:
+            before = files.read(file) if file.is_file() else None
+            content = set_key(file, steps, value)
+            files.write(file, content)
+            after = self._settled(file, before, key, value)
+        except ConfigError as error:
+            raise ToolFailure("tool_error", f"nothing was changed: {error}") from error
+        return Setting(key=key, value=after, before=value_of(self._settings, key), file=str(file))
+
+    def _settled(self, file: Path, before: bytes | None, key: str, value: Any) -> Any:
+        """Return what will hold with the file as it is now; what does not hold is taken back."""
+        try:
+            named = self._named()
+            fresh = load(named, environ=self._settings.environment)
+            wanted = load([file], environ=self._settings.environment) if file not in named else fresh
+            effective, expected = value_of(fresh, key), value_of(wanted, key)
+            if effective != expected or file not in fresh.files:
+                raise ConfigError("another file says something else, and counts more", file=str(file), key=key)
+        except ConfigError:
+            if before is None:
+                file.unlink()
+            else:
+                files.write(file, before)
+            raise
+        return effective
+
+    def _named(self) -> list[Path]:
+        """Configuration files named at start; empty if the default locations were searched."""
+        own = self._settings.directories.config / "config.yaml"
+        return [file for file in self._settings.files if file != own and file.parent.name != PROJECT_FOLDER]
+
+    def _file(self) -> Path:
+        if not self._has_files:
+            raise ToolFailure("unavailable", "this Toolcrib was made by a program, which says how it is configured")
+        named = self._named()
+        if not named:
+            return self._settings.directories.config / "config.yaml"
+        ours = [file for file in named if file.suffix.lower() in _YAML]
+        if not ours:
+            raise ToolFailure("unavailable", f"{named[-1]} is another program's file: nothing is changed there")
+        return ours[-1]
+
 
 if TYPE_CHECKING:
     from ..net.client import WebClient
     from .api_descriptions import ApiShelf
-
-__all__ = ["Collection", "Hosting", "InsightParts", "SessionInsight"]
-
-_NAME_BYTES: Final = 2000
-"""Of an id or a group: PostgreSQL's indexes hold 2,704 bytes, with the owner and the collection."""
-_VALUE_BYTES: Final = 1 << 20
-"""Of a record as JSON."""
-_CANDIDATES: Final = 50
-"""Records that share words with a query and are weighed by their meaning, at least."""
-_TEXT: Final = 1 << 20
-"""Characters that a search goes by."""
-
-
-class Collection:
-    """One collection of one owner. As long as the store is open."""
-
-    def __init__(self, rows: RecordRows, key: tuple[str, str], mask: Callable[[Any], Any], meaning: Meaning) -> None:
-        """`key` is the owner with the collection's name; `mask` takes secrets out."""
-        self._rows = rows
-        self._key = key
-        self._mask = mask
-        self._meaning = meaning
-
-    async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "", title: str = "") -> Record:
-        """Keep a new one; see `core.host.Records`, here and below. Raises `ToolFailure` for what is over a limit."""
-        group = self._name(group, "group")
-        kept, search_text = await self._content(value, text, title)
-        return await self._rows.add(self._key, kept, group=group, text=search_text)
-
-    async def put(
-        self,
-        id: str,
-        value: Mapping[str, Any],
-        *,
-        group: str = "",
-        text: str = "",
-        title: str = "",
-        revision: int | None = None,
-    ) -> Record:
-        """Keep one in the place of what has the id."""
-        named, group = self._name(id, "id"), self._name(group, "group")
-        kept, search_text = await self._content(value, text, title)
-        return await self._rows.put(self._key, named, kept, group=group, text=search_text, revision=revision)
-
-    async def get(self, id: str) -> Record | None:
-        """Return one."""
-        return await self._rows.get(self._key, self._name(id, "id"))
-
-    async def remove(self, id: str) -> bool:
-        """Forget one."""
-        return await self._rows.remove(self._key, self._name(id, "id"))
-
-    async def list(self, *, group: str | None = None, limit: int = 1000) -> list[Record]:
-        """Return those of a group, or all."""
-        return await self._rows.list(self._key, group=self._group(group), limit=_within(limit))
-
-    async def search(self, query: str, *, group: str | None = None, limit: int = 10) -> list[Record]:
-        """Return those that share words with the query, or mean the same."""
-        group, limit = self._group(group), _within(limit)
-        model = await self._meaning.model()
-        if not model or not limit:
-            return await self._rows.search(self._key, query, group=group, limit=limit)
-        wide = max(limit, _CANDIDATES)
-        found = await self._rows.search(self._key, query, group=group, limit=wide)
-        shares = {record.id: min(record.score, 1.0) for record in found}
-        held = await self._rows.vectors(self._key, group=group, model=model)
-        scores = mixed(shares, await self._meaning.cosines(query, held), limit)
-        records = await self._rows.some(self._key, list(scores))
-        return [replace(record, score=scores[record.id]) for record in records]
-
-    async def meant(self, *, group: str | None = None) -> int | None:
-        """Return how many are found by their meaning; None where there is no embedder."""
-        group, model = self._group(group), await self._meaning.model()
-        return await self._rows.count_vectors(self._key, group=group, model=model) if model else None
-
-    async def _content(self, value: Mapping[str, Any], text: str, title: str) -> tuple[Mapping[str, Any], SearchText]:
-        size = _size(value)
-        if size > _VALUE_BYTES:
-            raise _too_large(f"it has {size:,} bytes as JSON, {_VALUE_BYTES:,} is the most")
-        if len(text) + len(title) > _TEXT:
-            raise _too_large(f"its text has {len(text) + len(title):,} characters, {_TEXT:,} is the most")
-        return self._mask(value), await self._meaning.search_text(self._mask(text), self._mask(title))
-
-    def _group(self, group: str | None) -> str | None:
-        return None if group is None else self._name(group, "group")
-
-    def _name(self, name: str, what: str) -> str:
-        try:
-            size = len(name.encode())
-        except UnicodeEncodeError as error:
-            raise _cannot_hold(f"its {what} is no Unicode text") from error
-        if "\0" in name:
-            raise _cannot_hold(f"its {what} has a NUL character, which not every database takes")
-        if size > _NAME_BYTES:
-            raise _too_large(f"its {what} has {size:,} bytes, {_NAME_BYTES:,} is the most")
-        return self._mask(name)
-
-
-def _size(value: Mapping[str, Any]) -> int:
-    try:
-        return len(dumps(value))
-    except TypeError as error:
-        raise _cannot_hold(str(error.__cause__ or error)) from error
-
-
-def _within(limit: int) -> int:
-    return max(0, min(limit, MOST_RECORDS))
-
-
-def _too_large(why: str) -> ToolFailure:
-    return ToolFailure("too_large", f"this cannot be kept: {why}", hint="keep a shorter one, or several")
-
-
-def _cannot_hold(why: str) -> ToolFailure:
-    return ToolFailure("invalid_arguments", f"this cannot be kept: {why}")
 
 
 _ROWS: Final = 10_000
@@ -324,18 +327,17 @@ class Hosting:
     def __init__(
         self,
         settings: Settings,
-        folders: Folders,
+        storage: Storage,
         profiles: ProfileRegistry,
         shells: Shells,
         insight: InsightParts,
-        redactor: Redactor,
         embedder: SharedEmbedder | None = None,
     ) -> None:
-        """`redactor` takes secrets out of records; a crib with a home was configured by a person, in files."""
+        """Secrets are masked in records; a crib with a home was configured by a person, in files."""
         self._settings = settings
-        self._folders = folders
-        self._rows = insight.store.records
-        self._mask = redactor.value
+        self._folders = storage.folders
+        self._rows = storage.store.records
+        self._mask = storage.redactor.value
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
         self._apis: ApiShelf | None = None
@@ -345,7 +347,7 @@ class Hosting:
         self._meaning = Meaning(embedder, lambda: self.folder("meaning") / "texts.db")
         self._shells = shells
         self._insight = insight
-        self._configuration = Adjusting(settings, has_files=folders.home is not None, profiles=profiles.keys)
+        self._configuration = Adjusting(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Begin work that outlives the call; it is cancelled when the crib closes."""
@@ -365,7 +367,7 @@ class Hosting:
 
     def records(self, owner: str, collection: str) -> Records:
         """Return the records of a collection."""
-        return Collection(self._rows, (owner, collection), self._mask, self._meaning)
+        return RecordCollection(self._rows, (owner, collection), self._mask, self._meaning)
 
     @property
     def web(self) -> Web:

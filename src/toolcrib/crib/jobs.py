@@ -30,8 +30,7 @@ from ..jobs.tools import JobTools
 from ..policy.asking.questions import binding
 from ..policy.decision import Policy
 from ..store.store import Store
-from .calls import CallRunner
-from .saved_calls import SavedCalls, note_unmade
+from .calls import CallRunner, SavedCalls, note_unmade
 from .session_table import SessionTable
 from .storage import place_of
 from .tools import ToolRegistry

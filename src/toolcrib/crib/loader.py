@@ -24,7 +24,7 @@ from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.settings import CatalogSpec, SkillsSpec
 from ..sources.skill_folder import skill_file
-from ..sources.skills.skill_roots import SkillRoot, find_folders
+from ..sources.skills.skill_scan import SkillRoot, find_folders
 from ..sources.source import Source
 from ..sources.yaml.document import YamlOptions
 from .calls import CallRunner
@@ -135,7 +135,9 @@ class Loader:
         )
         if found is None:
             raise ToolFailure("unavailable", f"there is no tool {tool} of an MCP server {server} to be called now")
-        return await self._calls.door_of(context)(found.name, dict(arguments), timeout=context.remaining)
+        return await self._calls.door_of(context)(
+            found.name, dict(arguments), origin="catalog", timeout=context.remaining
+        )
 
     def _free(self, path: Path) -> str:
         """Return a name made of the file's, or of its folder's where the file is named as all are."""

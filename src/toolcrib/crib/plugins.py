@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from ..core.events import Problem
 from ..errors import UsageError
-from ..sources.plugins.plugin import FoundPlugin, Plugin, discover, given
-from ..sources.plugins.source import PluginSource
+from ..sources.plugins import FoundPlugin, Plugin, PluginSource, discover, given
 from ..sources.python import PythonSource
 from ..sources.settings import PluginSettings
 from .storage import Folders

@@ -27,7 +27,7 @@ from ..results.artifacts import Artifacts
 from .approvals import DeferredCalls
 from .calls import CallRunner
 from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_hint, check_options
-from .plans import SUBMIT
+from .policy import SUBMIT
 from .resources import ResourceRegistry, SessionResources
 from .sessions import SessionFactory
 from .tools import Switches, ToolRegistry

@@ -51,10 +51,11 @@ class Runtimes:
 class SessionTable:
     """The sessions of a crib by principal and key, as long as a reference exists."""
 
-    def __init__(self, runtimes: Runtimes) -> None:
-        """`runtimes` close what the tools of a session keep once the session is gone."""
+    def __init__(self) -> None:
+        """Start with no session."""
         self._states: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
-        self._runtimes = runtimes
+        self.runtimes = Runtimes()
+        """They close what the tools of a session keep once the session is gone."""
 
     def find(self, principal: str, key: str) -> SessionState | None:
         """Return the session of that principal and key if this process still has it."""
@@ -67,7 +68,7 @@ class SessionTable:
     def put(self, state: SessionState) -> None:
         """Register a new session."""
         self._states[state.principal, state.key] = state
-        self._runtimes.watch(state)
+        self.runtimes.watch(state)
 
     def all(self) -> Iterable[SessionState]:
         """Return the sessions that live now."""

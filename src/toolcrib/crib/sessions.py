@@ -17,14 +17,12 @@ from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError
 from ..policy.asking.answers import end_turn
 from ..policy.decision import Policy
-from ..sources.source import Source
-from .needs import provide
+from .inventory import Inventory
 from .options import InteractionOptions, SessionOptions, check_options
 from .policy import hold, identified
 from .profiles import ProfileRegistry
-from .sandbox import Shells
 from .session_table import SessionTable
-from .views import Views
+from .views import Views, provide
 from .workspaces import Workspaces
 
 __all__ = ["SessionFactory", "begin", "configure"]
@@ -124,21 +122,19 @@ class SessionFactory:
         policy: Policy,
         views: Views,
         workspaces: Workspaces,
-        shells: Shells,
-        sources: Mapping[str, Source],
-        disabled: dict[str, None],
+        inventory: Inventory,
         learning: Learning,
     ) -> None:
-        """`disabled` are the tools that are off for all sessions, `learning` what earlier calls taught."""
+        """`learning` is what earlier calls taught."""
         self._settings = settings
         self._table = table
         self._profiles = profiles
         self._policy = policy
         self._views = views
         self._workspaces = workspaces
-        self._shells = shells
-        self._sources = sources
-        self._disabled = disabled
+        self._shells = workspaces.shells
+        self._sources = inventory.sources
+        self._disabled = inventory.disabled
         self._learning = learning
 
     def find(self, principal: str, key: str) -> SessionState | None:

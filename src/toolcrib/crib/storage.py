@@ -1,4 +1,4 @@
-"""Where a crib keeps things: folders, the store, logins of servers, the ranking index; and its telemetry."""
+"""Storage of a crib: folders, the store, logins of servers; and its telemetry."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
-
-from ..catalog.embedding import open_meanings
-from ..catalog.embedding.embedder import SharedEmbedder
-from ..catalog.registry import Registry
 from ..config import Settings
 from ..config.directories import Directories
-from ..disclosure import meta_tools
 from ..mcp.auth.access import Access
 from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
-from ..results.redact import Redactor, guard_logs
+from ..results.redact import Redactor
+from ..results.redacted_output import guard_logs
 from ..store.store import Store
 from ..store.vault import Vault
 from ..telemetry.otel import Telemetry
@@ -32,8 +28,8 @@ __all__ = [
     "FOLDER",
     "STORE",
     "Folders",
-    "Ranking",
     "ServerLogins",
+    "Storage",
     "has_store",
     "logins_in",
     "open_store",
@@ -145,6 +141,22 @@ class ServerLogins:
         return Access(spec.name, spec.url, spec.oauth, self._logins, person=self._person, learn=self._learn)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Where the parts of one crib keep things, and what masks secrets in them."""
+
+    folders: Folders
+    store: Store
+    redactor: Redactor
+
+    @classmethod
+    def of(cls, settings: Settings, home: Directories | None) -> Storage:
+        """Return the storage of `settings`, not opened; without a `home` in memory and temporary files."""
+        redactor = Redactor(settings.secrets)
+        store = store_of(settings, memory=home is None, redact=redactor.value)
+        return cls(folders=Folders(home), store=store, redactor=redactor)
+
+
 def open_telemetry(stack: AsyncExitStack, options: TelemetryOptions, redactor: Redactor) -> Telemetry:
     """Return what watches the calls; what waits to be sent is sent when `stack` ends. Raises `ConfigError`.
 
@@ -156,28 +168,3 @@ def open_telemetry(stack: AsyncExitStack, options: TelemetryOptions, redactor: R
         return Telemetry(tracers=options.tracers, meters=options.meters, content=options.content, redact=redactor.value)
     stack.push_async_callback(ours.close)
     return Telemetry(tracers=ours.tracers, meters=ours.meters, content=options.content, redact=redactor.value)
-
-
-class Ranking:
-    """Made with the crib, and opened with it."""
-
-    def __init__(self, settings: Settings, home: Directories | None) -> None:
-        """Without a `home` nothing is kept. Raises `ConfigError` when the extra that the embedder needs is missing."""
-        cache = home.cache if home else None
-        self.embedder = (
-            SharedEmbedder(settings.disclosure.ranking.embedder) if settings.disclosure.ranking.embedder else None
-        )
-        self._meanings = (
-            open_meanings(self.embedder, cache / "vectors.db" if cache else None) if self.embedder else None
-        )
-        self.registry = Registry(
-            reserved=meta_tools.RESERVED, kept=cache / "ranking.index" if cache else None, meanings=self._meanings
-        )
-
-    async def open(self, stack: AsyncExitStack) -> None:
-        """Begin to make vectors beside everything else; when `stack` closes, stop that and keep the index."""
-        if self._meanings is not None:
-            making = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(making.cancel_scope.cancel)
-            making.start_soon(self._meanings.keep_filled)
-        stack.callback(self.registry.keep)

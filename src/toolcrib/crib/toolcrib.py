@@ -12,10 +12,12 @@ A `Toolcrib` lives as long as its tools do; sessions live inside it, one a conve
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, Unpack
+
+import anyio
 
 from ..catalog.catalog import Catalog
 from ..catalog.success_rates import MEMORY
@@ -25,18 +27,19 @@ from ..core.events import Problem
 from ..core.result import ToolResult
 from ..disclosure.meta_tool_source import MetaToolSource
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
+from ..errors import ToolFailure
 from ..plugin import load_entry_points
 from ..sources.python import PythonSource
 from ..sources.source import Source
 from .assembly import assemble, build_pipeline
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_apis
-from .needs import provide
 from .options import SessionOptions, settings_of
 from .session import Session
-from .slices import Slice, Slices, mount_workflows, restore_registrations
+from .slices import Slice, Slices
+from .views import provide
 
-__all__ = ["Toolcrib"]
+__all__ = ["Toolcrib", "run"]
 
 _Slice = TypeVar("_Slice", bound=Slice)
 
@@ -74,7 +77,7 @@ class Toolcrib:
         home = None if memory or by_default else self.settings.directories
         steps = CustomSteps.of(before, after)
         self.parts = parts = assemble(self.settings, home, steps, memory_by_default=by_default)
-        """All parts, for slices above the root; the attributes below are the public ones."""
+        """All parts, for slices; the attributes below are the public ones."""
         self.tools = parts.tools
         """Sources and tools: mount, unmount, review, switch on and off."""
         self.profiles = parts.profiles
@@ -107,9 +110,9 @@ class Toolcrib:
         """Large outputs, kept whole."""
         self.plugins = parts.plugins
         """The plugins: their origin and state, `expose` and `unexpose`."""
-        self.store = parts.store
+        self.store = parts.storage.store
         """The records of this crib: calls, pins, approvals."""
-        self._slices = Slices()
+        self._slices = Slices(parts)
         self._exit = AsyncExitStack()
 
     @classmethod
@@ -127,25 +130,25 @@ class Toolcrib:
         """
         parts = self.parts
         async with AsyncExitStack() as stack:
-            parts.store.start()
-            await stack.enter_async_context(parts.store)
-            parts.spending.open(parts.store.budgets)
-            parts.shells.seek()
+            parts.storage.store.start()
+            await stack.enter_async_context(parts.storage.store)
+            parts.spending.open(parts.storage.store.budgets)
+            parts.workspaces.shells.seek()
             stack.push_async_callback(parts.hosting.aclose)
-            stack.callback(parts.folders.remove_temporary)
+            stack.callback(parts.storage.folders.remove_temporary)
             stack.callback(parts.artifacts.close)
             pipeline = build_pipeline(parts, stack)
             parts.calls.open(pipeline)
             await parts.intake.open(stack)
-            parts.learning.replay(await parts.store.calls.outcomes(since=time.time() - MEMORY))
+            parts.learning.replay(await parts.storage.store.calls.outcomes(since=time.time() - MEMORY))
             stack.push_async_callback(self._slices.aclose)
             stack.push_async_callback(parts.tools.close)
-            stack.push_async_callback(parts.runtimes.close)
+            stack.push_async_callback(parts.session_table.runtimes.close)
             stack.push_async_callback(parts.jobs.close)
             await parts.jobs.open(pipeline.work)
             follow_catalog(parts.tools, parts.jobs)
             await self._mount_all()
-            await parts.ranking.open(stack)
+            await parts.inventory.ranking.open(stack)
             await parts.approval_channels.open(stack)
             await parts.tools.wait_ready(self.settings.sources.ready_timeout)
             self._exit = stack.pop_all()
@@ -201,14 +204,14 @@ class Toolcrib:
 
         Raises `UsageError` for an option, a profile or a mode that does not exist.
         """
-        return Session(self.parts.session, self.sessions.open(options))
+        return Session(self.parts, self.sessions.open(options))
 
     def slice(self, kind: type[_Slice]) -> _Slice:
         """Return this crib's feature of that class, such as `toolcrib.workflows.Workflows`.
 
         It is made at first use and closed with the crib.
         """
-        return self._slices.get(kind, self)
+        return self._slices.get(kind)
 
     async def call(self, call: Call) -> ToolResult:
         """Run one call through the one door. Raises `UsageError` when the crib is not open."""
@@ -220,15 +223,15 @@ class Toolcrib:
         await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
         if settings.sources.builtins:
-            parts.ranking.registry.declare(_GUESTS, prefix=False, yields=True)
+            parts.inventory.ranking.registry.declare(_GUESTS, prefix=False, yields=True)
             await tools.mount_source(_guests(), prefix=False, trusted=True)
-            there = await parts.shells.ready()
-            provide(parts.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
+            there = await parts.workspaces.shells.ready()
+            provide(parts.inventory.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
             await parts.plugins.open()
         await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
         await parts.loader.mount_configured()
-        await mount_apis(settings, tools, parts.folders.cache)
-        await mount_workflows(self)
+        await mount_apis(settings, tools, parts.storage.folders.cache)
+        await self._mount_workflows()
         await mount_jobs(
             parts.jobs,
             tools,
@@ -238,9 +241,28 @@ class Toolcrib:
             parts.policy,
             at_once=settings.sources.builtins,
         )
-        await restore_registrations(self)
+        await self._restore_registrations()
         await tools.mount_source(parts.plans, prefix=False, trusted=True)
         await tools.mount_source(parts.resources.tools, prefix=False, trusted=True)
+
+    async def _mount_workflows(self) -> None:
+        """Mount the workflows of the configuration. Raises `UsageError` where what they need is not installed."""
+        if workflows := self.settings.sources.workflows:
+            from ..workflows import Workflows  # a slice, above the parts: loaded where the configuration has workflows
+
+            await self.slice(Workflows).add_all(workflows)
+
+    async def _restore_registrations(self) -> None:
+        """Offer again the registered tools that the store keeps."""
+        try:
+            rows = await self.store.registrations.all()
+        except ToolFailure as failure:
+            self.tools.report(Problem(source="registrations", code=failure.code, message=failure.message))
+            return
+        if rows:
+            from ..registration import Registrations  # a slice, above the parts: loaded where the store has some
+
+            await self.slice(Registrations).restore(rows)
 
 
 def _guests() -> PythonSource:
@@ -251,3 +273,15 @@ def _guests() -> PythonSource:
         source.offer(guest.thing, guest.origin)
     source.report(*problems)
     return source
+
+
+T = TypeVar("T")
+
+
+def run(awaitable: Awaitable[T]) -> T:
+    """Run `awaitable` from synchronous code and return its value. Not from inside a running event loop."""
+
+    async def main() -> T:
+        return await awaitable
+
+    return anyio.run(main)

@@ -12,7 +12,7 @@ import anyio
 from ..catalog.catalog import Catalog
 from ..catalog.names import nearest
 from ..catalog.pins import Lock
-from ..catalog.registry import Overlay, Registry
+from ..catalog.registry import Overlay
 from ..catalog.resources import RESOURCES
 from ..config import Settings, servers_in
 from ..core.events import CatalogChanged, Problem, SourceState
@@ -23,9 +23,9 @@ from ..mcp.client.spec import ServerSpec
 from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
 from ..sources.source import Source
-from ..sources.startup import MountedSources
 from .calls import CallRunner
-from .catalog_ingest import Intake, Locking, WithFiles
+from .catalog_ingest import Intake, WithFiles
+from .inventory import Inventory
 from .storage import Folders, ServerLogins
 from .views import Views
 
@@ -109,27 +109,22 @@ class ToolRegistry:
     def __init__(
         self,
         settings: Settings,
-        registry: Registry,
-        overlays: dict[str, Overlay],
-        sources: dict[str, Source],
-        starting: MountedSources,
-        disabled: dict[str, None],
+        inventory: Inventory,
         intake: Intake,
-        locking: Locking,
         logins: ServerLogins,
         folders: Folders,
         calls: CallRunner,
         views: Views,
     ) -> None:
-        """`overlays` and `sources` are shared with the parts that see or add tools; `disabled` with all sessions."""
+        """Mount nothing yet. `intake` takes the listings of the sources."""
         self._settings = settings
-        self._registry = registry
-        self._overlays = overlays
-        self._sources = sources
-        self._starting = starting
-        self._disabled = disabled
+        self._registry = inventory.registry
+        self._overlays = inventory.overlays
+        self._sources = inventory.sources
+        self._mounted = inventory.mounted
+        self._disabled = inventory.disabled
         self._intake = intake
-        self._locking = locking
+        self._locking = intake.locking
         self._logins = logins
         self._folders = folders
         self._calls = calls
@@ -137,7 +132,7 @@ class ToolRegistry:
         self.functions = PythonSource(FUNCTIONS)
         """The source of everything that `add` gets."""
         self._instance_functions: dict[str, PythonSource] = {}
-        self._switches = Switches(disabled, find=self.find, tools=self._all, changed=intake.announce)
+        self._switches = Switches(inventory.disabled, find=self.find, tools=self._all, changed=intake.announce)
 
     @property
     def catalog(self) -> Catalog:
@@ -287,7 +282,7 @@ class ToolRegistry:
             del self._sources[source.name]
             self._intake.forget(source.name)
             raise
-        self._starting.add(source, prefix=prefix)
+        self._mounted.add(source, prefix=prefix)
 
     async def build_lock(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
         """Return what sources list now, and what runs behind them, as a lock for `file`; our own code needs none.
@@ -310,7 +305,7 @@ class ToolRegistry:
         source = self._sources.pop(name, None)
         if source is None:
             raise UsageError(f"no source named {name} is mounted; there are {', '.join(self._sources)}")
-        self._starting.remove(name)
+        self._mounted.remove(name)
         await source.close()
         self._intake.forget(name)
 
@@ -325,7 +320,7 @@ class ToolRegistry:
 
         A list from the cache counts unless `fresh`: only servers that were never seen before are waited for.
         """
-        await self._starting.wait(timeout, names, fresh=fresh)
+        await self._mounted.wait(timeout, names, fresh=fresh)
 
     async def mount_servers(
         self, specs: Iterable[ServerSpec], *, accept: bool, through: Callable[[Source], Source] = lambda one: one

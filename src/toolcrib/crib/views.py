@@ -1,6 +1,8 @@
 """What each session can see and call: its catalog, its view, and the bytes that MCP sends of them.
 
-Views are cached as long as nothing changes.
+Tools with requirements are hidden until a session meets them. Until then they are not in the catalog at all, so that
+they take no name from a mounted tool. After that they are in the scope of the sessions that have what they need
+(`SessionState.admits`).
 """
 
 from __future__ import annotations
@@ -11,10 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ..catalog.catalog import Catalog
-from ..catalog.registry import Overlay, Registry
+from ..catalog.catalog import Catalog, PinnedCatalogs
 from ..catalog.skill_groups import SkillGroups
-from ..catalog.versions import PinnedCatalogs
 from ..core.context import Context
 from ..core.events import Problem
 from ..core.json import dumps
@@ -29,13 +29,34 @@ from ..disclosure.server_instructions import server_instructions
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import UsageError
 from ..policy.decision import Policy
+from ..sources.combinators import innermost
+from ..sources.python import PythonSource
 from ..sources.source import Source
-from ..sources.startup import MountedSources
-from .needs import held
+from .inventory import Inventory
 from .profiles import ProfileRegistry
 from .session_table import SessionTable
 
-__all__ = ["Views"]
+__all__ = ["Views", "held", "held_back", "provide"]
+
+
+def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
+    """Let the sources list what needs no more than this, or than what was provided before."""
+    for source in map(innermost, tuple(sources)):
+        if isinstance(source, PythonSource):
+            source.provide(there)
+
+
+def held(sources: Iterable[Source]) -> frozenset[str]:
+    """Return the names of all tools that no session can have yet."""
+    found = (source for source in map(innermost, sources) if isinstance(source, PythonSource))
+    return frozenset(name for source in found for name in source.held)
+
+
+def held_back(sources: Iterable[Source], name: str) -> tuple[str, frozenset[str]] | None:
+    """Return the source of the tool of that name that no session can have yet, and what it needs."""
+    found = ((source.name, source.held) for source in map(innermost, sources) if isinstance(source, PythonSource))
+    return next(((source, frozenset(held[name])) for source, held in found if name in held), None)
+
 
 T = TypeVar("T")
 
@@ -51,21 +72,18 @@ class Views:
 
     def __init__(
         self,
-        registry: Registry,
-        overlays: Mapping[str, Overlay],
-        sources: Mapping[str, Source],
-        starting: MountedSources,
+        inventory: Inventory,
         profiles: ProfileRegistry,
         policy: Policy,
         sessions: SessionTable,
         *,
         guarded: bool = True,
     ) -> None:
-        """`overlays` hold the tools of instances, by instance. Without `guarded` listings carry no fences."""
-        self._registry = registry
-        self._overlays = overlays
-        self._sources = sources
-        self._starting = starting
+        """Without `guarded` listings carry no fences."""
+        self._registry = inventory.registry
+        self._overlays = inventory.overlays
+        self._sources = inventory.sources
+        self._mounted = inventory.mounted
         self._profiles = profiles
         self._policy = policy
         self._sessions = sessions
@@ -165,7 +183,7 @@ class Views:
             session=state,
             labels=self._labels_of(profile, catalog),
             skill_groups=lambda: self.skill_groups,
-            sources=self._starting,
+            sources=self._mounted,
             aids=self._guarded,
         )
 

@@ -1,33 +1,38 @@
-"""Workspaces of sessions: the files of their tools, changes that wait for review, and git worktrees of tasks."""
+"""Workspaces of sessions: files, changes that wait for review, worktrees of tasks, and the sandbox of commands."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 import anyio
+from anyio import to_thread
+from anyio.abc import SocketListener
 
 from ..config import Settings
 from ..core.file_changes import PendingChange, PendingSet, PendingStore
-from ..core.session import LOCAL, SessionState
+from ..core.sandbox import Reach, Sandbox
+from ..core.session import LOCAL, UNSANDBOXED, SessionState
 from ..core.workspace import Workspace
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.modes import Mode
+from ..sandbox.bubblewrap import Bounds
 from ..workspace.disk import DiskWorkspace, Tree
 from ..workspace.paths import Guard, Roots
 from ..workspace.pending_changes import PendingWorkspace
 from ..workspace.review import OnConflict, accept, diff, reject
 from ..workspace.shadow import Shadow, ShadowChange, shadow_of, shadows_of
 from .options import SessionOptions
-from .plans import Plans, end_planning
+from .policy import Plans, end_planning
 
-__all__ = ["FileChanges", "PendingFile", "Shadows", "Workspaces", "guard_of"]
+__all__ = ["FileChanges", "PendingFile", "Shadows", "Shells", "Workspaces", "find", "guard_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +182,7 @@ class Shadows:
         return shadow
 
 
-_NEED: Final = "workspace"
+_WORKSPACE: Final = "workspace"
 
 
 class Workspaces:
@@ -196,6 +201,7 @@ class Workspaces:
         self._shadows: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
         self._making = anyio.Lock()
         self._guard = guard_of(settings)
+        self.shells = Shells(settings)
         self.changes = FileChanges(store, self._guard)
         self.shadows = Shadows(self._roots, self._guard, self._programs)
 
@@ -242,8 +248,8 @@ class Workspaces:
         workspace = state.files.workspace
         if isinstance(workspace, DiskWorkspace | PendingWorkspace):
             state.files.workspace = self._diverted(workspace.tree, state, mode)
-        needs = state.scope.provided - {_NEED}
-        state.scope.provided = needs | {_NEED} if state.files.workspace is not None else needs
+        needs = state.scope.provided - {_WORKSPACE}
+        state.scope.provided = needs | {_WORKSPACE} if state.files.workspace is not None else needs
 
     def _shade(self, state: SessionState) -> None:
         """Promise the session a shadow; it is made before its first call."""
@@ -271,3 +277,74 @@ class Workspaces:
         first = Path(folders[0]).resolve()
         begin = cwd if cwd != Path() and cwd.resolve().is_relative_to(first) else None
         return DiskWorkspace(*folders, begin=begin, guard=self._guard)
+
+
+_SHELL: Final = "shell"
+_LANGUAGE_SERVER: Final = "language_server"
+
+
+def find(settings: Settings) -> tuple[Sandbox | None, str]:
+    """Return the sandbox that a configuration gives on this machine, and why it is not bubblewrap. For a thread."""
+    from ..sandbox.detection import find_sandbox  # needs POSIX
+
+    shell = settings.shell
+    bounds = Bounds(memory=shell.memory_mb << 20, file=shell.file_mb << 20, processes=shell.processes)
+    named = Reach(hosts=shell.hosts, private=shell.private_hosts)
+    return find_sandbox(
+        settings.environment,
+        unsandboxed=shell.unsandboxed,
+        network=shell.network is True or (named or False),
+        outlet=_LazyOutlet(),
+        bounds=bounds,
+    )
+
+
+class _LazyOutlet:
+    """The proxy of `net`. It is loaded with the first command that has a way out: most cribs have none."""
+
+    async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
+        """See `core.sandbox.Outlet`."""
+        from ..net.proxy import Proxy  # slow to load: few cribs have sandboxes with egress
+
+        await Proxy().serve(listener, reach, refused)
+
+
+class Shells:
+    """The sandbox of one crib; there is none before it was looked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Look for nothing yet."""
+        self._settings = settings
+        self._search: Thread | None = None
+        self.sandbox: Sandbox | None = None
+
+    def seek(self) -> None:
+        """Begin to look, where there are tools that would use it."""
+        if self._settings.sources.builtins:
+            self._search = Thread(target=self._find, name="toolcrib-sandbox", daemon=True)
+            self._search.start()
+
+    async def ready(self) -> frozenset[str]:
+        """Return what tools need that is there, once it is known."""
+        if self._search is not None:
+            await to_thread.run_sync(self._search.join)
+        return self._provided()
+
+    def arrange(self, state: SessionState) -> None:
+        """Give a session what there is."""
+        is_apart = self.sandbox is None or self.sandbox.kind != "none"
+        state.scope.provided |= self._provided() if is_apart else {*self._provided(), UNSANDBOXED}
+
+    def _provided(self) -> frozenset[str]:
+        """Return what tools need that is there: language servers run in the sandbox, too."""
+        if self.sandbox is None:
+            return frozenset()
+        return frozenset({_SHELL, _LANGUAGE_SERVER} if _has_servers(self._settings.tools.get("lsp")) else {_SHELL})
+
+    def _find(self) -> None:
+        self.sandbox, _ = find(self._settings)
+
+
+def _has_servers(config: Any) -> bool:
+    """Whether the configuration names a language server, under `tools.lsp`."""
+    return isinstance(config, Mapping) and bool(cast("Mapping[str, Any]", config).get("servers"))

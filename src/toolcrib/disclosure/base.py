@@ -23,8 +23,8 @@ from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..results.artifacts import Artifacts
-from ..results.limit import PLAIN_FIT, Fit
-from ..sources.startup import MountedSource, MountedSources
+from ..results.excerpts import PLAIN_FIT, Fit
+from ..sources.source import MountedSource, MountedSources
 from .aliases import Labels, Rename
 
 __all__ = [

@@ -21,7 +21,7 @@ from ..catalog.names import MAX_NAME, nearest, shortened
 from ..core.budget import NO_LOOPS, Loops
 from ..errors import ConfigError, ErrorList
 from ..policy.rules import check_rules
-from ..results.limit import Fit
+from ..results.excerpts import Fit
 from . import meta_tools, strategies
 from .aliases import Rename
 from .base import OnMiss, Profile, Strategy, Verb

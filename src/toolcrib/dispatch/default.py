@@ -16,7 +16,8 @@ from ..jobs.job import Jobs
 from ..policy.approval import Approvals
 from ..policy.decision import Policy
 from ..results.limit import Limiter
-from ..results.redact import Cleaning, Redactor
+from ..results.redact import Redactor
+from ..results.redacted_output import Cleaning
 from ..sources.source import Source
 from ..store.store import Store
 from ..telemetry.otel import Telemetry

@@ -4,221 +4,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, cast
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..core.call import Call
-from ..core.context import Listener, Progress
-from ..core.json import dumps, loads
+from ..core.context import Listener
 from ..core.result import ToolResult
-from ..core.saved_call import SavedCall
-from ..errors import CODES, ToolFailure
-from ..store.calls import OUTCOME_UNKNOWN
-from ..store.jobs import Claimed, JobEnd, JobMark, JobRow, JobRows, unpack_result
+from ..errors import ToolFailure
+from ..store.jobs import Claimed, JobEnd, JobMark, JobRow, JobRows
 from ..store.vault import Vault
 from ..system.tasks import Background
+from .attempts import Attempts, Elsewhere, Lost, SavedCallRunner, job_of, open_row, progress_of, row_of
 from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
 from .queue import Keeper, Queue
 from .run import Line, Run, both, new_job
 
-__all__ = [
-    "Attempts",
-    "DurableJobs",
-    "Elsewhere",
-    "Lost",
-    "SavedCallRunner",
-    "SealedJob",
-    "job_of",
-    "open_row",
-    "progress_of",
-    "row_of",
-]
-
-
-class SealedJob:
-    """Sealed content of a row: the call, and the approval with which it was accepted."""
-
-    __slots__ = ("approval", "saved")
-
-    def __init__(self, saved: SavedCall, approval: str) -> None:
-        self.saved = saved
-        self.approval = approval
-
-
-def row_of(job: Job, call: Call, vault: Vault, approval: str) -> JobRow:
-    """Return the row of a job without a worker yet, with the real arguments sealed."""
-    sealed = {"call": SavedCall.of(call).to_json(), "approval": approval}
-    return JobRow(
-        id=job.id,
-        principal=job.principal,
-        session=job.session,
-        call=job.call_id,
-        tool=job.tool,
-        source=job.source,
-        status=job.status,
-        accepted=job.started,
-        saved=vault.seal(sealed, _purpose(job.id)),
-        repeatable=_is_repeatable(call),
-        resumable="resumable" in call.target.traits,
-        progress=progress_of(job),
-        output=job.output,
-    )
-
-
-def open_row(row: JobRow, vault: Vault) -> SealedJob:
-    """Return the sealed content of a row. Raises `ToolFailure("storage")` for another key."""
-    values: Mapping[str, Any] = vault.open(row.saved, _purpose(row.id))
-    return SealedJob(SavedCall.from_json(values["call"]), str(values["approval"]))
-
-
-def job_of(row: JobRow) -> Job:
-    """Return the job as its row has it."""
-    return Job(
-        id=row.id,
-        call_id=row.call,
-        principal=row.principal,
-        session=row.session,
-        tool=row.tool,
-        source=row.source,
-        status=cast("Status", row.status),
-        started=row.accepted,
-        ended=row.ended,
-        progress=Progress(call_id=row.call, **loads(row.progress)) if row.progress else None,
-        output=row.output,
-        result=unpack_result(row.result) if row.result is not None else None,
-    )
-
-
-def progress_of(job: Job) -> str:
-    """Return the progress of `job` as its row holds it."""
-    if job.progress is None:
-        return ""
-    reported = job.progress
-    return dumps({"progress": reported.progress, "total": reported.total, "message": reported.message}).decode()
-
-
-def _is_repeatable(call: Call) -> bool:
-    """Whether the call may run again: a read, or a tool declared idempotent whose source the session trusts."""
-    tool = call.target
-    hints = tool.annotations
-    return (hints.read_only or hints.idempotent) and tool.origin not in call.session.treat_as_write
-
-
-def _purpose(id: str) -> str:
-    return f"job {id}"
+__all__ = ["DurableJobs"]
 
 
 _LOG: Final = logging.getLogger(__name__)
-_MAX_ATTEMPTS: Final = 50
-"""Attempts of one job in all: a call that takes its process down with it must end some time."""
-_MAX_BACKOFF: Final = 60.0
-_DID_NOT_RUN: Final = ("overloaded", "unavailable")
-"""Outcomes of a call that had no effect, and is not in the way of another one."""
-
-
-class Lost(Exception):
-    """The job is carried by another process now."""
-
-
-class Elsewhere(Exception):
-    """This process does not have the tool; another one may."""
-
-
-class SavedCallRunner(Protocol):
-    """Runner of saved calls: through the pipeline, from the top."""
-
-    async def knows(self, saved: SavedCall) -> bool:
-        """Whether this process has the tool, or would have listed it by now."""
-        ...
-
-    async def make(self, saved: SavedCall, *, approval: str, listener: Listener) -> ToolResult:
-        """Make the call under its id, in as much time as a job has."""
-        ...
-
-    async def note(self, saved: SavedCall, result: ToolResult) -> None:
-        """Record a call that is never made."""
-        ...
-
-    async def vouch(self, call: Call, job: str) -> str:
-        """Return the approval by which that job may make a call later that is granted now; empty for none."""
-        ...
-
-
-class Attempts:
-    """Makes the calls of jobs that this process has claimed."""
-
-    def __init__(self, rows: JobRows, runner: SavedCallRunner, limits: JobLimits) -> None:
-        self._rows = rows
-        self._runner = runner
-        self._limits = limits
-
-    async def make(self, row: JobRow, sealed: SealedJob, claimed: Claimed, listener: Listener) -> ToolResult:
-        """Return the job's result; `claimed` holds the outcome of its last attempt before the claim.
-
-        Raises `Elsewhere` before anything began, and `Lost`.
-        """
-        first = self._first(row, claimed)
-        if isinstance(first, ToolResult):
-            return first
-        if not await self._runner.knows(sealed.saved):
-            raise Elsewhere
-        key = sealed.saved.idempotency_key or f"job:{row.id}"
-        for attempt in range(first, _MAX_ATTEMPTS + 1):
-            if not await self._rows.begin(row, attempt, key):
-                raise Lost
-            row = replace(row, attempt=attempt)
-            saved = replace(sealed.saved, id=row.attempt_id, first=row.call, idempotency_key=key)
-            result = await self._runner.make(saved, approval=sealed.approval, listener=listener)
-            if not (row.repeatable and _is_passing(result) and attempt < self._limits.retries.attempts):
-                return result
-            await anyio.sleep(min(self._limits.retries.backoff * 2 ** (attempt - 1), _MAX_BACKOFF))
-        return _given_up(row)
-
-    def _first(self, row: JobRow, claimed: Claimed) -> int | ToolResult:
-        """Return the attempt that is to be made now, or how the job ends without one."""
-        last, outcome = row.attempt, claimed.outcome
-        if not outcome:
-            return last or 1  # it never started, or was a read, which leaves no trace
-        if outcome != OUTCOME_UNKNOWN and claimed.is_kept:
-            return last  # the attempt has ended, and its recorded outcome is the answer
-        if row.may_begin_again or outcome in _DID_NOT_RUN:
-            return last + 1 if last < _MAX_ATTEMPTS else _given_up(row)
-        return _unknown(row) if outcome == OUTCOME_UNKNOWN else _result_lost(row, outcome)
-
-
-def _is_passing(result: ToolResult) -> bool:
-    return result.error is not None and CODES[result.error.code].retryable
-
-
-def _unknown(row: JobRow) -> ToolResult:
-    return ToolResult.failed(
-        OUTCOME_UNKNOWN,
-        f"{row.tool} was running when Toolcrib stopped, and may have had its effect; it was not run again",
-        hint="check its effects before you call it again",
-        details={"call_id": row.attempt_id},
-    )
-
-
-def _result_lost(row: JobRow, outcome: str) -> ToolResult:
-    return ToolResult.failed(
-        OUTCOME_UNKNOWN,
-        f"{row.tool} ended ({outcome}) just when Toolcrib stopped, and its result is lost; it was not run again",
-        hint="check its effects before you call it again",
-        details={"call_id": row.attempt_id, "outcome": outcome},
-    )
-
-
-def _given_up(row: JobRow) -> ToolResult:
-    return ToolResult.failed(
-        OUTCOME_UNKNOWN,
-        f"{row.tool} was begun {row.attempt} times, and never ended; it is not begun again",
-        hint="the log has the cause",
-        details={"call_id": row.attempt_id},
-    )
 
 
 _TEND_SECONDS: Final = 0.25

@@ -6,9 +6,9 @@
   3  the command is irreversible, or runs without a sandbox
   4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
   5  an `always` that was answered in this session, then `all`, `turn` and `idle`
-  6  behind a client (`guard: off`): a call through a meta-tool asks unless a rule `call_tool(name=…)` allows it,
-     for the client's own prompt named the meta-tool; `call_tool_readonly` with a tool that reads is excepted. Such a
-     rule that asks comes before an allow of 4
+  6  behind a client (`guard: off`): a call through a meta-tool, and one that another call makes of a tool named in its
+     arguments, asks unless a rule `call_tool(name=…)` allows it, for the client's own prompt named the other tool;
+     `call_tool_readonly` with a tool that reads is excepted. Such a rule that asks comes before an allow of 4
   7  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
 In a session that has read untrusted content, an allow that does not name the tool may become an ask (`taint`). An
@@ -23,7 +23,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..core.call import Call, effective_arguments
+from ..core.call import NESTED, Call, effective_arguments
 from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
@@ -96,10 +96,15 @@ class Policy:
         return self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
 
     def _is_unshown(self, call: Call) -> bool:
-        """Whether the prompt of the client named a meta-tool, and so was no question about this tool."""
+        """Whether the prompt of the client named another tool, which takes this one among its arguments.
+
+        A workflow and a delegate of a catalog are shown by their own names: what they call, the user wrote down.
+        """
         tool = call.target
-        is_asked = self._behind_client and call.route.verb and call.session.audience.is_client
-        if not is_asked or tool.approval == "never" or self.is_strict():
+        is_unnamed = bool(call.route.verb) or call.origin == NESTED
+        is_asked = self._behind_client and is_unnamed and call.session.audience.is_client
+        never_asks = tool.approval == "never" and tool.origin != "workflow"
+        if not is_asked or never_asks or self.is_strict():
             return False
         return not (tool.kind == "read" and (call.options.only == "read" or is_local(tool)))
 

@@ -260,10 +260,16 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
 def spellings_of(tool: Tool, effect: Effect) -> set[str]:
     """Return every name of `tool` in rules of `effect`.
 
-    Beside `names_of`, a deny and an ask also match the whole name of a tool whose name here is shortened.
+    Beside `names_of`, a deny and an ask also match the whole name of a tool whose name here is shortened, and the name
+    that a renamed tool has in its source.
     """
-    whole = f"{_claude_name(tool.source)}__{_claude_name(tool.local_name)}"
-    return names_of(tool) | (set() if effect == "allow" or not tool.source else {whole, f"mcp__{whole}"})
+    names = names_of(tool)
+    if effect == "allow" or not tool.source:
+        return names
+    for local in filter(None, (tool.local_name, tool.original_name)):
+        whole = f"{_claude_name(tool.source)}__{_claude_name(local)}"
+        names |= {whole, f"mcp__{whole}"}
+    return names
 
 
 def names_of(tool: Tool) -> set[str]:

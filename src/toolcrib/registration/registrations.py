@@ -23,7 +23,7 @@ from ..core.events import Problem
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
 from ..core.tool import Tool
-from ..crib import Toolcrib
+from ..crib.assembly import Parts
 from ..crib.slices import Slice
 from ..crib.tools import FUNCTIONS
 from ..disclosure.meta_tools import RESERVED
@@ -34,8 +34,17 @@ from ..sources.yaml.entry import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..store.definitions import RegistrationRow
-from .definitions import ApiRunner, BadDefinition, Definition, Wrong, read_definition
-from .source import Closing, Registered, RestSource, Run
+from .definitions import (
+    ApiRunner,
+    BadDefinition,
+    Closing,
+    Definition,
+    Registered,
+    RestSource,
+    Run,
+    Wrong,
+    read_definition,
+)
 
 if TYPE_CHECKING:
     from ..net.client import WebClient
@@ -107,19 +116,18 @@ class Registrations(Slice):
 
     def __init__(
         self,
-        crib: Toolcrib,
+        parts: Parts,
         limits: Limits | None = None,
     ) -> None:
-        """The overlays and sources of `crib` get the registered tools."""
-        super().__init__(crib)
-        parts = crib.parts
+        """The overlays and sources of the `parts` get the registered tools."""
+        super().__init__(parts)
         self._settings = parts.settings
-        self._registry = parts.ranking.registry
-        self._overlays = parts.overlays
-        self._sources = parts.sources
-        self._store = parts.store
+        self._registry = parts.inventory.registry
+        self._overlays = parts.inventory.overlays
+        self._sources = parts.inventory.sources
+        self._store = parts.storage.store
         self._intake = parts.intake
-        self._locking = parts.locking
+        self._locking = parts.intake.locking
         self._calls = parts.calls
         self._limits = limits or Limits()
         self._kept: dict[str, dict[str, Registration]] = {}

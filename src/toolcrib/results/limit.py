@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
@@ -17,89 +14,16 @@ from ..core.json import dumps, read_json
 from ..core.result import SpooledResult, ToolError, ToolResult, Trust
 from ..errors import ToolFailure
 from .artifacts import Artifact, Artifacts
+from .excerpts import MOST_PARSED, PLAIN_FIT, Cut, Fit, Room, cut_json, cut_lines, cut_search, cut_text, parse_or_none
 from .redact import Redactor
 from .structured_content import shorten
 
-__all__ = [
-    "HINTS",
-    "HINT_KEY",
-    "PLAIN_FIT",
-    "Cut",
-    "Fit",
-    "Hint",
-    "Limiter",
-    "Marker",
-    "Room",
-    "Spared",
-    "Way",
-    "cut_json",
-    "cut_lines",
-    "cut_search",
-    "cut_text",
-    "estimate_tokens",
-    "is_list",
-    "take_hint",
-]
+__all__ = ["HINTS", "HINT_KEY", "Hint", "Limiter", "Way", "estimate_tokens", "is_list", "take_hint"]
 
-Marker = Literal["toolcrib", "elided", "compressed"]
-Spared = Literal["errors", "lists"]
 Hint = Literal["skip", "normal", "force", "search"]
 
 HINTS: Final[tuple[Hint, ...]] = get_args(Hint)
 """`skip` only the ceiling · `normal` the budget · `force` a smaller one · `search` the first items with short texts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """The style of one profile."""
-
-    tokens: int | None = None
-    """Estimated tokens (UTF-8 bytes / 4) of one result; None leaves the session's limit."""
-    characters: int | None = None
-    """The same in characters; it overrides `tokens`."""
-    head: float = 0.6
-    note: int = 330
-    """Bytes or characters of the budget that the marker may take."""
-    marker: Marker = "toolcrib"
-    hints: bool = False
-    spare: tuple[Spared, ...] = ()
-    force: int = 500
-    """Characters of a result whose hint is `force`."""
-    items: int = 5
-    """Items that `search` shows."""
-    snippet: int = 200
-    """Characters of each text that `search` shows."""
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Fit:
-        """Build the limits from `given`, as it stands in a profile; raises `ValueError` with key and reason."""
-        known = [entry.name for entry in fields(cls)]
-        for key, value in given.items():
-            if key not in known:
-                raise ValueError(f"{key}: unknown key (known: {', '.join(known)})")
-            _check(key, value)
-        values: dict[str, Any] = {**given, **({"spare": tuple(given["spare"])} if "spare" in given else {})}
-        made = cls(**values)
-        for size in (made.characters, made.force if made.hints else None):
-            if size is not None and size <= made.note:
-                raise ValueError(f"note: {made.note} leaves nothing of {size} characters")
-        return made
-
-    @property
-    def is_sized(self) -> bool:
-        """Whether the profile has a budget of its own, which holds for every session."""
-        return self.tokens is not None or self.characters is not None
-
-    @property
-    def least(self) -> float:
-        """Bytes within which a result always fits."""
-        least = math.inf if self.characters is None else self.characters
-        if self.tokens is not None:
-            least = min(least, self.tokens * 4)
-        return min(least, self.force) if self.hints else least
-
-
-PLAIN_FIT: Final = Fit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,241 +46,7 @@ class Way:
     trust: Trust = "local"
 
 
-def _check(key: str, value: Any) -> None:
-    if key == "hints":
-        expected, is_right = "true or false", isinstance(value, bool)
-    elif key == "head":
-        expected, is_right = "a share from 0 to 1", _is_number(value) and 0 <= value <= 1
-    elif key == "marker":
-        expected, is_right = f"one of {', '.join(get_args(Marker))}", value in get_args(Marker)
-    elif key == "spare":
-        words = get_args(Spared)
-        expected = f"a list of {', '.join(words)}"
-        is_right = isinstance(value, list) and all(word in words for word in cast("list[Any]", value))
-    else:
-        expected, is_right = "a number above 0", _is_number(value) and isinstance(value, int) and value > 0
-    if not is_right:
-        raise ValueError(f"{key}: takes {expected}, not {value!r}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_JSON_BYTES: Final = 1024 * 1024
-"""Longer JSON is cut as text: proving that it can be rebuilt byte for byte would take too long."""
-
-_LINE_ENDS: Final = ("\n", "\\n")
-"""Line ends at which a text may be cut; the second is a line end inside a JSON string."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """Room for the shown text, marker included, and its division."""
-
-    size: int
-    unit: Literal["bytes", "characters"] = "bytes"
-    head: float = 0.6
-    note: int = 330
-    """Bytes of `size` reserved for the marker."""
-
-    @property
-    def text(self) -> int:
-        """Bytes left for the text itself."""
-        return max(0, self.size - self.note)
-
-    def measure(self, text: str) -> int:
-        """Return how long `text` is, in this unit."""
-        return len(text) if self.unit == "characters" else len(text.encode("utf-8", "replace"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
-    """Shown part of a text. `render` puts the marker in its place."""
-
-    head: str
-    tail: str
-    missing: int
-    """Size of the omitted part, in `unit`."""
-    size: int
-    unit: str = "bytes"
-    parts: str = ""
-    """The same in a larger measure, if it applies: `812 of 900 items`."""
-    advice: str = ""
-    """Advice besides reading on."""
-    head_bytes: int
-    """Offset in the original at which the omitted part begins."""
-    template: str = ""
-    """JSON with a place for the marker between head and tail; empty for plain text."""
-
-    @property
-    def shown(self) -> int:
-        """Size of the shown text, in `unit`, without the marker."""
-        return self.size - self.missing
-
-    def render(self, go_on: str, marker: Marker = "toolcrib", ref: str = "") -> str:
-        """Return the text to show; `go_on` explains how to read the rest, `ref` names the stored whole."""
-        note = self._note(go_on, marker, ref)
-        if self.template:
-            return self.template.replace(_PLACE, json.dumps(note, ensure_ascii=False)[1:-1], 1)
-        return "\n".join([piece for piece in (self.head, note, self.tail) if piece])
-
-    def _note(self, go_on: str, marker: Marker, ref: str) -> str:
-        end = " ".join(part for part in (self.advice, go_on) if part)
-        if marker == "elided":
-            count = f"{self.missing} {self.unit} elided"
-            return f"[... {f'{self.parts}, ' if self.parts else ''}{count} of {self.size}. {end}]"
-        if marker == "compressed":
-            count = f"{self.missing} of {self.size} {self.unit}"
-            sign = f"[COMPRESSED:{ref}] " if ref else ""
-            return f"{sign}{f'{self.parts}, ' if self.parts else ''}{count} left out here. {end}"
-        count = f"{self.missing} of {self.size} {self.unit}"
-        if self.unit == "bytes":
-            tokens = f"about {_tokens(self.missing)} of {_tokens(self.size)} tokens, estimated as bytes / 4"
-            count = f"({tokens})" if self.template else f"{count} ({tokens})"
-        joint = " " if self.template else ", "
-        return f"[toolcrib: {f'{self.parts}{joint}' if self.parts else ''}{count} left out here. {end}]"
-
-
-_PLACE: Final = "\ufdd0toolcrib\ufdd0"
-"""Noncharacters, which do not occur in text."""
-
-
-def cut_text(text: str, room: Room, size: int, *, tail: str | None = None) -> Cut:
-    """Cut `text` to `room`. `size` is the whole's; `tail` its end, when `text` is only its beginning."""
-    share = int(room.text * room.head)
-    head = _head(text, share, room)
-    end = _tail(text if tail is None else tail, room.text - share, room)
-    missing = max(0, size - room.measure(head) - room.measure(end))
-    lines = text.count("\n", len(head), len(text) - len(end)) if tail is None else 0
-    return Cut(
-        head=head,
-        tail=end,
-        missing=missing,
-        size=size,
-        unit=room.unit,
-        parts=f"{lines} lines" if lines > 1 else "",
-        head_bytes=len(head.encode("utf-8", "replace")),
-    )
-
-
-def cut_lines(text: str, room: Room, size: int, *, whole: bool = True) -> Cut | None:
-    """Keep the whole first lines of `text` that fit and drop the others; None when not even the first one fits.
-
-    For lists of hits, whose end is worth no more than their middle. `whole` is false when `text` is only the
-    beginning of what `size` counts.
-    """
-    piece = _piece(text, room.text, room)
-    border = piece.rfind("\n")
-    if border < 0:
-        return None
-    head = piece[:border]
-    dropped = text.count("\n", border) + (not text.endswith("\n")) - 1
-    kept = head.count("\n") + 1
-    return Cut(
-        head=head,
-        tail="",
-        missing=max(0, size - room.measure(head)),
-        size=size,
-        unit=room.unit,
-        parts=f"{dropped} of {kept + dropped} lines dropped" if whole else f"all but the first {kept} lines dropped",
-        advice="Narrow it down: a longer pattern, a path.",
-        head_bytes=len(head.encode("utf-8", "replace")),
-    )
-
-
-def cut_json(text: str, room: Room) -> Cut | None:
-    """Cut a JSON array between its items, so that it stays JSON; None for anything but an array that can be rebuilt."""
-    if not text.lstrip().startswith("[") or len(text) > _JSON_BYTES:
-        return None
-    try:
-        items = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    write = _writer(items, text)
-    if write is None or len(items) < 3:
-        return None
-    head, tail = _choose(items, write, room)
-    if not head and not tail:
-        return None
-    template = write([*items[:head], _PLACE, *items[len(items) - tail :]]).replace(json.dumps(_PLACE)[1:-1], _PLACE)
-    before = template.split(_PLACE)[0]
-    size = room.measure(text)
-    return Cut(
-        head="",
-        tail="",
-        missing=size - room.measure(template),
-        size=size,
-        unit=room.unit,
-        parts=f"{len(items) - head - tail} of {len(items)} items",
-        head_bytes=len(before.rstrip().removesuffix('"').rstrip().encode("utf-8", "replace")),
-        template=template,
-    )
-
-
-def _writer(value: Any, text: str) -> Callable[[Any], str] | None:
-    """The JSON writer that gives exactly `text` for `value`; None without one."""
-    if not isinstance(value, list):
-        return None
-    body = text.strip()
-    indent = len(body) - len(body[1:].lstrip(" \n")) - 2 if body.startswith("[\n") else None
-    compact = indent is None and ": " not in body[:2000] and ", " not in body[:2000]
-    separators = (",", ":") if compact else None
-    write = partial(json.dumps, ensure_ascii=text.isascii(), indent=indent, separators=separators)
-    return write if write(cast("list[Any]", value)) == body else None
-
-
-def _choose(items: Sequence[Any], write: Callable[[Any], str], room: Room) -> tuple[int, int]:
-    """Numbers of items from the beginning and from the end that fit."""
-    share = int(room.text * room.head)
-    head = _fitting(items, write, share, room)
-    tail = _fitting(items[head:][::-1], write, room.text - share, room)
-    return head, tail
-
-
-def _fitting(items: Sequence[Any], write: Callable[[Any], str], left: int, room: Room) -> int:
-    for count, item in enumerate(items):
-        left -= room.measure(write([item]))
-        if left < 0:
-            return count
-    return len(items)
-
-
-def _head(text: str, size: int, room: Room) -> str:
-    """The beginning that fits, up to the end of a line when that costs less than half of it."""
-    piece = _piece(text, size, room)
-    for end in _LINE_ENDS if len(piece) < len(text) else ():
-        border = piece.rfind(end)
-        if border > len(piece) // 2:
-            return piece[:border]
-    return piece
-
-
-def _tail(text: str, size: int, room: Room) -> str:
-    """The end that fits, from the beginning of a line when that costs less than half of it."""
-    piece = text[-size:] if size else ""
-    if room.unit == "bytes" and size:
-        piece = piece.encode("utf-8", "replace")[-size:].decode("utf-8", "ignore")
-    for end in _LINE_ENDS if len(piece) < len(text) else ():
-        border = piece.find(end)
-        if 0 <= border < len(piece) // 2:
-            return piece[border + len(end) :]
-    return piece
-
-
-def _piece(text: str, size: int, room: Room) -> str:
-    piece = text[:size]
-    return piece if room.unit == "characters" else piece.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
-
-
-def _tokens(size: int) -> int:
-    return -(-size // 4)
-
-
 HINT_KEY: Final = "_compression_hint"
-
-_PARSED: Final = 8 * 1024 * 1024
-"""Characters of text that is looked into."""
 
 
 def take_hint(result: ToolResult) -> tuple[ToolResult, Hint | None]:
@@ -376,71 +66,17 @@ def is_list(result: ToolResult) -> bool:
     if result.structured_content is not None:
         return isinstance(result.structured_content, list)
     text = result.text
-    if result.spooled is not None or not text.lstrip().startswith("[") or len(text) > _PARSED:
+    if result.spooled is not None or not text.lstrip().startswith("[") or len(text) > MOST_PARSED:
         return False
-    return isinstance(_parsed(text), list)
-
-
-def cut_search(text: str, room: Room, fit: Fit) -> Cut | None:
-    """Keep the first hits of a search, each text in them cut to a snippet; None for a text without hits."""
-    value = _parsed(text) if len(text) <= _PARSED else None
-    found = _hits(value)
-    if found is None:
-        return None
-    key, hits = found
-    shown = [_snipped(hit, fit.snippet) for hit in hits[: fit.items]]
-    given = cast("dict[str, Any]", value) if key else {}
-    rest = {name: _snipped(other, fit.snippet) for name, other in given.items() if name != key}
-    body = dumps({**rest, key: shown} if key else shown).decode()
-    if room.measure(body) + room.note >= room.measure(text):
-        return None
-    return Cut(
-        head=body,
-        tail="",
-        missing=max(0, room.measure(text) - room.measure(body)),
-        size=room.measure(text),
-        unit=room.unit,
-        parts=f"{max(0, len(hits) - fit.items)} of {len(hits)} items",
-        head_bytes=0,
-    )
-
-
-def _hits(value: Any) -> tuple[str, Sequence[Any]] | None:
-    """Return the main list of a result and its key: the value itself, or the longest list in it."""
-    if isinstance(value, list):
-        return "", cast("list[Any]", value)
-    if not isinstance(value, dict):
-        return None
-    lists = [
-        (key, cast("list[Any]", item)) for key, item in cast("dict[str, Any]", value).items() if isinstance(item, list)
-    ]
-    return max(lists, key=lambda entry: len(entry[1]), default=None)
-
-
-def _snipped(value: Any, longest: int) -> Any:
-    """Return `value` with every text in it at most `longest` characters."""
-    if isinstance(value, str):
-        return value if len(value) <= longest else f"{value[: longest - 1]}…"
-    if isinstance(value, Mapping):
-        return {key: _snipped(item, longest) for key, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_snipped(item, longest) for item in cast("list[Any]", value)]
-    return value
+    return isinstance(parse_or_none(text), list)
 
 
 def _without(block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the block that repeats `given` as text with `rest` in its place; any other unchanged."""
     text = block.get("text")
-    if not isinstance(text, str) or HINT_KEY not in text or _parsed(text) != given:
+    if not isinstance(text, str) or HINT_KEY not in text or parse_or_none(text) != given:
         return block
     return {**block, "text": dumps(rest).decode()}
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return read_json(text, limit=len(text))
-    except ValueError:
-        return None
 
 
 _BYTES_PER_TOKEN: Final = 4

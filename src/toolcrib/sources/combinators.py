@@ -2,7 +2,8 @@
 
     await crib.tools.mount_source(prefixed(filtered(source, ["get_*", "list_*"]), "crm_"))
 
-What they return is a source of the same name; problems, resources, prompts and changes of the list pass through.
+A rule that denies or asks about a tool by its name in the source holds for the one with the new name. What they return
+is a source of the same name; problems, resources, prompts and changes of the list pass through.
 """
 
 from __future__ import annotations
@@ -171,7 +172,8 @@ class DerivedSource:
                 continue
             tools[new] = tool
             is_same = new == tool.local_name
-            shown.append(tool if is_same else replace(tool, name=new, local_name=new))
+            original = tool.original_name or tool.local_name
+            shown.append(tool if is_same else replace(tool, name=new, local_name=new, original_name=original))
         listed = [tool.local_name for tool in listing.tools] + [problem.tool for problem in listing.problems]
         for old in self._expected:
             if old not in listed and listing.tools:

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.settings import INSTRUCTIONS, LIMITING, POLICY, REACH, Flag, Section, Texts, Wait, setting
 from ..mcp.client.spec import ServerSpec
 from .openapi.spec import OpenApiSpec
-from .skills.skill_roots import SkillRoot
+from .skills.skill_scan import SkillRoot
 
 __all__ = ["CatalogSpec", "GivenWorkflow", "PluginSettings", "SkillsSpec", "SourceSettings", "texts_of"]
 

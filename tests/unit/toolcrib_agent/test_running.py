@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pydantic_ai.usage import RequestUsage
 from toolcrib import Toolcrib, UsageError
 from toolcrib.core.context import Output
 from toolcrib.core.elicitation import DISMISSED, Clarification
+from toolcrib.core.permission import Answer
 from toolcrib.core.session import Limits
 from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import Call, Hold, Reply, ScriptedModel, Seen, calls
@@ -352,3 +354,33 @@ async def test_a_listener_that_breaks_does_not_end_the_run() -> None:
 def test_limits_that_cannot_be_are_refused(make: Callable[[], AgentLimits], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         make()
+
+
+async def test_a_plan_that_is_written_as_an_answer_is_offered_for_approval() -> None:
+    approver = RecordingApprover("yes")
+    async with opened(mode="plan", approver=approver) as (session, world):
+        model = ScriptedModel("1. Look.\n2. Write a.", calls("write", text="a"), "Done.")
+        outcome = await Agent(model, session).run("Write a")
+
+        assert [question.tool.name for question in approver.questions] == ["submit_plan"]
+        assert (outcome.text, outcome.stopped, world.written) == ("Done.", "answered", ["a"])
+        assert is_valid(outcome.history)
+
+
+async def test_a_refused_plan_goes_back_with_its_comment_and_ends_the_run_without_one() -> None:
+    no = Answer(verdict="no", by="Ada")
+    approver = RecordingApprover(replace(no, comment="Nothing in upper case."), no)
+    async with opened(mode="plan", approver=approver) as (session, world):
+        model = ScriptedModel("1. Look.\n2. Write A.", "1. Look.\n2. Write a.")
+        outcome = await Agent(model, session).run("Write a")
+
+        assert "Nothing in upper case." in model.seen[1].prompts[-1]
+        assert (outcome.text, outcome.stopped, world.written) == ("1. Look.\n2. Write a.", "answered", [])
+
+
+async def test_a_question_of_the_model_is_not_taken_for_a_plan() -> None:
+    approver = RecordingApprover("yes")
+    async with opened(mode="plan", approver=approver) as (session, _):
+        outcome = await Agent(ScriptedModel("Which file is it?"), session).run("Write")
+
+        assert (outcome.text, approver.questions) == ("Which file is it?", [])

@@ -24,6 +24,6 @@ def open_meanings(embedder: str | SharedEmbedder, path: Path | None = None) -> M
 def open_texts(embedder: SharedEmbedder, path: Path | None = None) -> Texts:
     """Return the vectors of texts that an embedder makes; as `open_meanings`."""
     with optional_extra():
-        from .texts import TextVectors  # needs numpy, of the extra `embed`
+        from .vectors import TextVectors  # needs numpy, of the extra `embed`
 
     return TextVectors(embedder, path)

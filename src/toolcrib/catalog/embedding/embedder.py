@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from ...errors import ConfigError
-from ..ranking.entry import Entry
+from ..ranking.terms import Entry
 
 __all__ = [
     "GROUP",

@@ -39,8 +39,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-from .fields import LEVELS, Document
 from .sources import Sources
+from .terms import LEVELS, Document
 
 __all__ = ["BREAK", "GROUPS", "GROUP_LEVELS", "NAME_FLAG", "Frozen", "Numbers", "Postings", "Stored", "load", "save"]
 

@@ -15,6 +15,8 @@ Quoted text, URLs, mail addresses, paths and numbers are values; their kind (a U
 Names in the middle of a sentence count somewhat less. Long requests are also kept clause by clause, since each may
 need another tool; one that ends in saving to a path needs one that writes files, whether it says "file" or not. Pure
 functions of the text; what the terms are worth in a catalog is decided in `score`.
+
+Synonyms (`synonyms.txt`: get, fetch, show) and words of one topic (`topics.txt`), related by their stems.
 """
 
 from __future__ import annotations
@@ -23,15 +25,35 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from heapq import nlargest
 from itertools import pairwise
+from types import MappingProxyType
 
-from .synonyms import relatives
-from .text import MAX_WORDS, is_asking, normal, squash, terms_of_word, words
+from .terms import MAX_WORDS, is_asking, normal, read_lines, squash, stem, terms_of_word, words
 
-__all__ = ["Alikes", "Plan", "plan", "saves_file"]
+__all__ = ["Alikes", "Plan", "plan", "relatives", "saves_file"]
+
+_WEIGHTS = {"synonyms.txt": 1.0, "topics.txt": 0.5}
+"""A word of the same topic counts half as much as a word of the same meaning."""
+
+
+@cache
+def relatives() -> Mapping[str, tuple[tuple[str, float], ...]]:
+    """Return, for a stem, those that stand beside it in a group, with their weights in (0, 1]; built at first use."""
+    found: dict[str, dict[str, float]] = {}
+    for file, weight in _WEIGHTS.items():
+        for line in read_lines(file):
+            members = list(dict.fromkeys(map(stem, line.split())))
+            for one in members:
+                row = found.setdefault(one, {})
+                for other in members:
+                    if other != one and row.get(other, 0.0) < weight:
+                        row[other] = weight
+    return MappingProxyType({one: tuple(row.items()) for one, row in found.items()})
+
 
 _BEGINNING = 4
 """Letters that must be the same."""

@@ -23,10 +23,10 @@ from itertools import takewhile
 from math import fsum, log
 from typing import NamedTuple, Protocol
 
-from .fields import LEVELS
 from .postings import GROUP_LEVELS, NAME_FLAG, Postings
 from .query import Alikes, Plan
 from .sources import SCALE, Sources, rarity
+from .terms import LEVELS
 
 __all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]
 

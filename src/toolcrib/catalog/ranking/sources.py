@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from math import log
 from typing import TypeAlias
 
-from .entry import Entry
-from .fields import source_levels
+from .terms import Entry, source_levels
 
 __all__ = ["SCALE", "Sources", "rarity"]
 

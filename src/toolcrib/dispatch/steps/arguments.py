@@ -15,7 +15,8 @@ from ...disclosure.meta_tools import SOURCE
 from ...errors import ToolFailure
 from ...jobs.tools import SOURCE as JOBS
 from ...policy.taint import Taint
-from ...results.artifacts import Artifacts, expand, holds_reference
+from ...results.artifact_references import expand, holds_reference
+from ...results.artifacts import Artifacts
 
 __all__ = ["Expand", "migrate_arguments", "migrated", "repair_arguments", "repaired", "validate_arguments"]
 

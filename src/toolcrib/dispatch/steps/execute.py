@@ -22,8 +22,7 @@ from ...core.result import ToolResult
 from ...core.session import SessionState
 from ...errors import ToolFailure
 from ...policy.grant import spend
-from ...sources.source import Source
-from ...sources.startup import still_starting
+from ...sources.source import Source, still_starting
 from ...store.calls import Calls
 from ..client_output import RedactedPeers
 from ..running_calls import Deadlines, Lag, Locks, allowed_time, lock_keys

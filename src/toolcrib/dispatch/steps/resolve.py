@@ -20,7 +20,7 @@ from ...disclosure.aliases import Rename
 from ...disclosure.base import View, VisibleCatalog
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
-from ...sources.startup import still_starting, unavailable
+from ...sources.source import still_starting, unavailable
 from ..pipeline import Refused
 from ..running_calls import allowed_time
 

@@ -41,8 +41,7 @@ from ...system.child_processes import shared_reaper
 from ...system.file_watch import POLL_SECONDS
 from ...system.tasks import Background
 from ...telemetry.hops import hop
-from ..source import Listing, Publish
-from ..startup import still_starting
+from ..source import Listing, Publish, still_starting
 from .tool_list import Cached, ListingCache, build_listing, same
 
 __all__ = ["McpSource"]

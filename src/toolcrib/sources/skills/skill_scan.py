@@ -1,21 +1,171 @@
-"""From the roots to the skills that can be offered, and a problem for each that cannot."""
+"""Roots of skills, the folders in them, and the skills that can be offered, with a problem for each that cannot.
+
+The first skill of a name counts; the project comes first. The manifest of a skill is its files, each with size and
+SHA-256: to it a user agrees, and a client verifies it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ...catalog.skill_groups import ALWAYS, SkillGroups
 from ...core.events import Problem
+from ...core.json import canonical
 from ...core.tool import Capability, Tool, VersionInfo
 from ...errors import ConfigError
-from ..skill_folder import READS, SCHEMA, Skill, read_skill
-from .manifest import Manifest, manifest_of
-from .skill_roots import SkillRoot, find_folders
+from ...workspace.safe_paths import MAX_DEPTH, SKIPPED, files_beneath, is_text, read_beneath
+from ..skill_folder import READS, SCHEMA, Skill, read_skill, skill_file
 
-__all__ = ["FoundSkill", "Reading", "Trusted", "read_skills"]
+__all__ = [
+    "FOLDERS",
+    "MAX_BYTES",
+    "MAX_FILES",
+    "FileStamp",
+    "FoundSkill",
+    "Manifest",
+    "Reading",
+    "SkillRoot",
+    "Trusted",
+    "find_folders",
+    "manifest_of",
+    "project_roots",
+    "read_skills",
+    "user_roots",
+]
+
+FOLDERS: Final = (".toolcrib/skills", ".agents/skills", ".claude/skills")
+"""Below a project and below a home, first to last."""
+
+_MAX_LOOKED_AT: Final = 5_000
+"""Folders that one root is looked through for skills."""
+_MAX_SKILLS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillRoot:
+    """A folder with skills in it, at any depth."""
+
+    path: Path
+    scope: Literal["project", "user", "named"]
+    within: Path
+    """Links may lead anywhere below this folder, and nowhere else."""
+
+    @classmethod
+    def named(cls, path: str | Path) -> SkillRoot:
+        """A root that the operator named."""
+        there = Path(path).absolute()
+        return cls(path=there, scope="named", within=there)
+
+
+def project_roots(project: Path) -> tuple[SkillRoot, ...]:
+    """Return the roots of a project, whether they exist or not."""
+    return tuple(SkillRoot(path=project / name, scope="project", within=project) for name in FOLDERS)
+
+
+def user_roots(home: Path) -> tuple[SkillRoot, ...]:
+    """Return the roots of a user, whether they exist or not."""
+    return tuple(SkillRoot(path=home / name, scope="user", within=home) for name in FOLDERS)
+
+
+def find_folders(roots: Iterable[SkillRoot], outside: list[str]) -> Iterator[tuple[SkillRoot, Path]]:
+    """Yield each skill folder with its root; folders that lead outside are reported in `outside`.
+
+    So is a configured root that does not exist; the default roots are optional. The folders inside a skill are its own,
+    and are not searched for further skills.
+    """
+    for root in roots:
+        if root.scope == "named" and not root.path.is_dir():
+            outside.append(f"{root.path}, a root of skills, is not a folder")
+        for count, real in enumerate(_walk(root, outside), start=1):
+            if count > _MAX_SKILLS:
+                outside.append(f"{root.path} has more than {_MAX_SKILLS} skills; the others are left out")
+                break
+            yield root, real
+
+
+def _walk(root: SkillRoot, outside: list[str]) -> Iterator[Path]:
+    """Yield folders with a SKILL.md at or below `root`, links resolved, each once."""
+    within = _real(root.within)
+    seen: set[Path] = set()
+    pending = [(root.path, 0)]
+    while pending and len(seen) < _MAX_LOOKED_AT:
+        folder, depth = pending.pop()
+        real = _real(folder)
+        if real in seen:
+            continue
+        seen.add(real)
+        if not real.is_relative_to(within):
+            if skill_file(folder):
+                outside.append(f"{folder} leads out of {root.within}, to {real}; it is left out")
+        elif skill_file(folder):
+            yield real
+        elif depth < MAX_DEPTH:
+            pending += [(inner, depth + 1) for inner in reversed(_folders(folder))]
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_looked_into(path: Path) -> bool:
+    return path.name not in SKIPPED and is_text(path.name) and os.path.isdir(path)
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if _is_looked_into(path))
+    except OSError:
+        return []
+
+
+MAX_FILES: Final = 512
+MAX_BYTES: Final = 16 << 20
+"""Of one skill, all files together; with `MAX_FILES` the limits of the MCP skills extension."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStamp:
+    """State of one file at the time of the scan."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Every file of one skill by its path with `/`. Immutable."""
+
+    files: Mapping[str, FileStamp]
+
+    @cached_property
+    def content(self) -> bytes:
+        """The bytes that a confirmation is about: they change when any file is changed, added or removed."""
+        return canonical({name: stamp.sha256 for name, stamp in self.files.items()})
+
+    def holds(self, name: str, content: bytes) -> bool:
+        """Whether `name` is unchanged."""
+        stamp = self.files.get(name)
+        return stamp is not None and stamp.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def manifest_of(folder: Path) -> Manifest:
+    """Read every file of the skill in `folder`. Raises `ValueError` when there are too many, or too much of them."""
+    files: dict[str, FileStamp] = {}
+    total = 0
+    for name in files_beneath(folder, limit=MAX_FILES + 1):
+        content = read_beneath(folder, name, MAX_BYTES)
+        total += len(content)
+        if len(files) == MAX_FILES or total > MAX_BYTES:
+            raise ValueError(f"has more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB")
+        files[name] = FileStamp(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    return Manifest(files=files)
+
 
 _ADVICE: Final = ("license", "compatibility", "allowed-tools")
 

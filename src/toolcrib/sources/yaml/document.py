@@ -17,7 +17,8 @@ from ...core.result import ToolResult
 from ...core.yaml_document import TooManyValues, parse_yaml
 from ...errors import ConfigError
 from ...system.file_watch import POLL_SECONDS
-from .entry import Code, Command, Delegate, Entry, Expand, Fields, Reading, SkillText, read_entry
+from .entry import Code, Command, Delegate, Entry, Reading, SkillText, read_entry
+from .fields import Expand, Fields
 from .run_code import Located, locate
 
 __all__ = [

@@ -23,7 +23,7 @@ from ...errors import ToolFailure
 from ...results.normalize import to_result
 from ...system.child_processes import clean_environment, shared_reaper
 from .entry import Command
-from .template import Template, as_text
+from .fields import Template, as_text
 
 __all__ = ["CommandRunner", "arguments_of"]
 

@@ -14,7 +14,7 @@ from ...errors import ToolFailure
 from ...net.guard import DEFAULT_PORTS, Guard, NetFailure
 from ...results.normalize import to_result
 from .entry import Endpoint
-from .template import as_text
+from .fields import as_text
 
 if TYPE_CHECKING:
     from ...net.client import WebClient, WebRequest

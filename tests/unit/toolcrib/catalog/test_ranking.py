@@ -2,11 +2,8 @@
 
 import pytest
 
-from toolcrib.catalog.ranking.entry import Entry
-from toolcrib.catalog.ranking.fields import LEVELS, document
-from toolcrib.catalog.ranking.query import Plan, plan, saves_file
-from toolcrib.catalog.ranking.synonyms import relatives
-from toolcrib.catalog.ranking.text import read_lines, squash, stem, terms
+from toolcrib.catalog.ranking.query import Plan, plan, relatives, saves_file
+from toolcrib.catalog.ranking.terms import LEVELS, Entry, document, read_lines, squash, stem, terms
 
 
 @pytest.mark.parametrize(

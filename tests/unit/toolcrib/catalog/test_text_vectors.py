@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toolcrib.catalog.embedding import texts as module
-from toolcrib.catalog.embedding.texts import TextVectors, passages
-from toolcrib.crib.text_meaning import mixed, near
+from toolcrib.catalog.embedding import vectors as module
+from toolcrib.catalog.embedding.vectors import TextVectors, passages
+from toolcrib.crib.records import mixed, near
 
 
 class Letters:

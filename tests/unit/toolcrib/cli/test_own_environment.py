@@ -111,6 +111,10 @@ def test_a_dry_run_says_what_would_be_copied_and_copies_nothing(user: User) -> N
             "kept": [],
             "command": str(own),
             "copies_environment": True,
+            "rules": {},
+            "permissions": {},
+            "rewritten": [],
+            "notes": [],
         }
     ]
     assert (file.read_text(), own.exists(), user.config.exists()) == (before, False, False)

@@ -39,7 +39,7 @@ def test_everything_about_jobs_can_be_said(tmp_path: Path) -> None:
 
 
 def test_the_documented_defaults_of_jobs_are_the_defaults(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
     block = page.partition("\n## jobs\n")[2].partition("```yaml\n")[2].partition("```")[0]
     assert load([written(tmp_path, "a.yaml", block)], environ={}, cwd=tmp_path).jobs == JobLimits()
     assert set(yaml.safe_load(block)["jobs"]) == set(JobLimits.model_fields)

@@ -111,7 +111,7 @@ async def test_a_store_of_keywords_outlives_the_process_and_without_one_nothing_
 
     assert [(row.tool, row.outcome) for row in rows] == [("note", "ok")]
     assert Path(crib.store.place) == place
-    assert Toolcrib(mode="autonomous").parts.folders.home is None
+    assert Toolcrib(mode="autonomous").parts.storage.folders.home is None
     assert not (tmp_path / "home" / ".local" / "share" / "toolcrib" / "toolcrib.db").exists()
 
 

@@ -14,7 +14,7 @@ from toolcrib.config import bare
 from toolcrib.config.directories import Directories
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
-from toolcrib.crib.desktop_notifications import DesktopNotifier
+from toolcrib.crib.approval_channels import DesktopNotifier
 from toolcrib.testing import ScriptedSource
 from unit.toolcrib.store.test_approvals import question
 

@@ -46,7 +46,11 @@ class Tally(Slice):
 async def test_a_slice_is_one_object_of_a_crib_and_is_closed_with_it() -> None:
     async with Toolcrib() as crib, Toolcrib() as other:
         tally = crib.slice(Tally)
-        assert (tally.crib, crib.slice(Tally) is tally, other.slice(Tally) is tally) == (crib, True, False)
+        assert (tally.parts is crib.parts, crib.slice(Tally) is tally, other.slice(Tally) is tally) == (
+            True,
+            True,
+            False,
+        )
         assert tally.closed == 0
     assert tally.closed == 1
 

@@ -321,7 +321,7 @@ async def test_a_description_that_gives_the_model_orders_waits_whoever_vouches_f
 
 
 async def test_there_may_be_only_so_many(crib: Toolcrib) -> None:
-    limited = Registrations(crib, Limits(per_instance=2, in_all=3))
+    limited = Registrations(crib.parts, Limits(per_instance=2, in_all=3))
     for instance, name in (("shop", "a"), ("shop", "b"), ("other", "c")):
         await limited.register(instance, endpoint(NOWHERE, name=name))
     with pytest.raises(Full, match="shop has 2 tools"):

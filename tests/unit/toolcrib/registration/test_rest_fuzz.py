@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from toolcrib.config.sections import RegistrationSettings
 from toolcrib.core.schema import compile_schema
-from toolcrib.registration.openapi_document import document
+from toolcrib.registration.rest import document
 from unit.toolcrib.registration.test_rest import ADMIN, PLAIN, open_rest
 
 EXAMPLES = 1000

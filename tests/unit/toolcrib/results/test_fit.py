@@ -11,7 +11,8 @@ import pytest
 
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts
-from toolcrib.results.limit import Fit, Limiter, Way
+from toolcrib.results.excerpts import Fit
+from toolcrib.results.limit import Limiter, Way
 from toolcrib.results.redact import Redactor
 
 CEILING = 4000

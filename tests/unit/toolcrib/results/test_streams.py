@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.results.redact import Pieces, Redactor
+from toolcrib.results.redact import Redactor
+from toolcrib.results.redacted_output import Pieces
 from toolcrib.results.secret_formats import spellings
 
 OWN = "correct horse/battery+staple 7ß"

@@ -215,12 +215,14 @@ async def test_the_tool_answers_in_claude_codes_words_with_the_input_that_is_to_
         denied = await ask("Bash", command="rm a")
         inside = await ask("Edit", file_path="/project/src/a")
         own = await ask("mcp__toolcrib__call_tool", name="x")
+        lookalike = await _with(answering(crib, Answer(verdict="no", by="Ada")), ask("mcp__toolcrib__evil__call_tool"))
         edited = await _with(answering(crib, edit), ask("Bash", command="mkdir a"))
 
     assert allowed == {"behavior": "allow", "updatedInput": {"command": "touch a"}}
     assert (denied["behavior"], "deny Bash(rm:*)" in denied["message"]) == ("deny", True)
     assert inside["behavior"] == "allow"
     assert own == {"behavior": "allow", "updatedInput": {"name": "x"}}
+    assert lookalike["behavior"] == "deny", "a server may be named toolcrib__evil"
     assert edited == {"behavior": "allow", "updatedInput": {"command": "mkdir b"}}
 
 

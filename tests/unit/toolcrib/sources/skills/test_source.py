@@ -17,7 +17,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Capability, Tool, VersionInfo
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.skill_folder import SCHEMA
-from toolcrib.sources.skills.skill_roots import SkillRoot, project_roots, user_roots
+from toolcrib.sources.skills.skill_scan import SkillRoot, project_roots, user_roots
 from toolcrib.sources.skills.source import SkillsOptions, SkillsSource
 from toolcrib.sources.source import Listing
 

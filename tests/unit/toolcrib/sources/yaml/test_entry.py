@@ -235,6 +235,15 @@ async def test_an_unknown_key_is_told_with_the_nearest_and_costs_nothing(tmp_pat
         ]
 
 
+async def test_an_endpoint_is_invoked_as_a_program_unless_the_entry_says_otherwise(tmp_path: Path) -> None:
+    entry = "- name: {}\n  {}implementation: {{endpoint: {{url: 'https://a/'}}}}\n"
+    written = "capabilities:\n" + entry.format("sky", "") + entry.format("tides", "invocation_hint: streaming\n  ")
+    async with opened(tmp_path, written) as catalog:
+        hints = {tool.name: tool.capability.metadata.get("invocation_hint") for tool in catalog.listing.tools}
+
+    assert hints == {"sky": "programmatic", "tides": "streaming"}
+
+
 async def test_of_two_entries_with_one_name_the_first_counts(tmp_path: Path) -> None:
     text = "- name: a\n  title: one\n  implementation: {command: [ls]}\n- name: a\n  title: two\n"
     async with opened(tmp_path, text) as catalog:

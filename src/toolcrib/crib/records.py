@@ -1,0 +1,254 @@
+"""Records of tools: kept for their owners, found by their words and by what they mean.
+
+Meaning comes from the embedder that also ranks tools, asked in a thread. An embedder that fails is reported once; from
+then on everything is found by words, as without one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from ..catalog.embedding import open_texts
+from ..catalog.embedding.embedder import SharedEmbedder, Texts
+from ..core.host import Embedded, Nearest, Record
+from ..core.json import dumps
+from ..errors import ToolFailure
+from ..store.records import MOST_RECORDS, RecordRows, SearchText
+
+__all__ = ["Meaning", "RecordCollection", "mixed", "near"]
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
+
+_LEAST: Final = 0.25
+"""Minimum similarity of a match without common words. Cosines of MiniLM; other models' are higher."""
+_OF_BEST: Final = 0.6
+"""Neither does one that is less near than this share of the nearest."""
+_CLEAR: Final = 0.6
+"""What is as near as this is as near as can be."""
+_MEANING: Final = 0.65
+"""How much of a score is nearness in meaning; the rest is words."""
+_OF_BEST_SCORE: Final = 0.3
+"""What scores less than this share of the best is left out: it has a common word of a long question."""
+_SECONDS: Final = 5.0
+"""How long `nearest` makes vectors that are missing, a call."""
+_TURN_SECONDS: Final = 1.0
+"""How long `fill` works before others have their turn."""
+_HINT: Final = "the operator can turn one on: `ranking: {embedder: minilm}`, with the extra `toolcrib[embed]`"
+
+
+class Meaning:
+    """One a crib. Belongs to its event loop."""
+
+    def __init__(self, embedder: SharedEmbedder | None, path: Callable[[], Path]) -> None:
+        """Without an embedder nothing has a meaning. `path` is asked for the file of vectors when one is wanted."""
+        self._open = None if embedder is None else lambda: open_texts(embedder, path())
+        self._texts: Texts | None = None
+        self._turn: anyio.CapacityLimiter | None = None
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return the vectors of texts. Raises `ToolFailure("unavailable")` where there is no embedder that works."""
+        given = list(texts)
+        made = await self._ask(lambda held: (held.model, held.rows(given)))
+        if made is None:
+            raise ToolFailure("unavailable", "there is no embedder here that tells what texts mean", hint=_HINT)
+        return Embedded(model=made[0], vectors=tuple(map(tuple, made[1])))
+
+    @property
+    def embeds(self) -> bool:
+        """Whether there is an embedder, as far as is known without opening it."""
+        return self._open is not None
+
+    async def nearest(self, query: str, texts: Mapping[str, str], limit: int) -> Nearest:
+        """Return which texts mean what a query asks for."""
+        found = await self._ask(lambda held: held.nearest(query, texts, _SECONDS)) if texts else None
+        return Nearest() if found is None else Nearest(found=near(found, limit), unread=len(texts) - len(found))
+
+    async def fill(self, texts: Mapping[str, str]) -> None:
+        """Embed all texts without a vector, and yield to other work in between."""
+        while await self._ask(lambda held: held.fill(texts, _TURN_SECONDS)):
+            pass
+
+    async def search_text(self, text: str, title: str) -> SearchText:
+        """Return what a search for a record goes by: its words, and its vectors where there are any."""
+        words = f"{title} {title} {title} {text}" if title else text
+        made = await self._ask(lambda held: (held.model, held.packed(text, title))) if words.strip() else None
+        return SearchText(text=words) if made is None else SearchText(text=words, model=made[0], vectors=made[1])
+
+    async def model(self) -> str:
+        """Return the id of the embedder; empty where there is none."""
+        return await self._ask(lambda held: held.model) or ""
+
+    async def cosines(self, query: str, held: Sequence[tuple[str, bytes]]) -> dict[str, float]:
+        """Return how near the records with these vectors are to a query."""
+        return await self._ask(lambda texts: texts.cosines(query, held)) or {}
+
+    async def _ask(self, work: Callable[[Texts], T]) -> T | None:
+        """Return what `work` does with the vectors, in a thread, one at a time; None where there are none."""
+        if self._open is None:
+            return None
+        self._turn = self._turn or anyio.CapacityLimiter(1)
+        try:
+            return await to_thread.run_sync(self._asked, self._open, work, limiter=self._turn)
+        except Exception:  # noqa: BLE001 - a foreign embedder may raise anything; the search by words remains
+            self._open = None
+            _LOG.exception("finding by meaning is off: the embedder failed; records are found by their words")
+            return None
+
+    def _asked(self, opened: Callable[[], Texts], work: Callable[[Texts], T]) -> T:
+        self._texts = self._texts or opened()
+        return work(self._texts)
+
+
+def near(cosines: Mapping[str, float], limit: int) -> dict[str, float]:
+    """Return the keys that are near enough to be meant, best first."""
+    least = max(_LEAST, _OF_BEST * max(cosines.values(), default=0.0))
+    meant = [key for key, nearness in cosines.items() if nearness >= least]
+    return {key: cosines[key] for key in sorted(meant, key=lambda key: (-cosines[key], key))[:limit]}
+
+
+def mixed(shares: Mapping[str, float], cosines: Mapping[str, float], limit: int) -> dict[str, float]:
+    """Return how well texts fit by words and meaning together, best first.
+
+    `shares` say how much of the query's words they have; one without its vector is as near as its words are.
+    """
+    scores: dict[str, float] = {}
+    for key in {**shares, **near(cosines, limit)}:
+        share = shares.get(key, 0.0)
+        nearness = min(max(cosines[key], 0.0) / _CLEAR, 1.0) if key in cosines else share
+        scores[key] = _MEANING * nearness + (1 - _MEANING) * share
+    least = _OF_BEST_SCORE * max(scores.values(), default=0.0)
+    kept = [key for key, score in scores.items() if score >= least]
+    return {key: scores[key] for key in sorted(kept, key=lambda key: (-scores[key], key))[:limit]}
+
+
+if TYPE_CHECKING:
+    pass
+
+
+_NAME_BYTES: Final = 2000
+"""Of an id or a group: PostgreSQL's indexes hold 2,704 bytes, with the owner and the collection."""
+
+
+_VALUE_BYTES: Final = 1 << 20
+"""Of a record as JSON."""
+
+
+_CANDIDATES: Final = 50
+"""Records that share words with a query and are weighed by their meaning, at least."""
+
+
+_TEXT: Final = 1 << 20
+"""Characters that a search goes by."""
+
+
+class RecordCollection:
+    """One collection of one owner. As long as the store is open."""
+
+    def __init__(self, rows: RecordRows, key: tuple[str, str], mask: Callable[[Any], Any], meaning: Meaning) -> None:
+        """`key` is the owner with the collection's name; `mask` takes secrets out."""
+        self._rows = rows
+        self._key = key
+        self._mask = mask
+        self._meaning = meaning
+
+    async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "", title: str = "") -> Record:
+        """Keep a new one; see `core.host.Records`, here and below. Raises `ToolFailure` for what is over a limit."""
+        group = self._name(group, "group")
+        kept, search_text = await self._content(value, text, title)
+        return await self._rows.add(self._key, kept, group=group, text=search_text)
+
+    async def put(
+        self,
+        id: str,
+        value: Mapping[str, Any],
+        *,
+        group: str = "",
+        text: str = "",
+        title: str = "",
+        revision: int | None = None,
+    ) -> Record:
+        """Keep one in the place of what has the id."""
+        named, group = self._name(id, "id"), self._name(group, "group")
+        kept, search_text = await self._content(value, text, title)
+        return await self._rows.put(self._key, named, kept, group=group, text=search_text, revision=revision)
+
+    async def get(self, id: str) -> Record | None:
+        """Return one."""
+        return await self._rows.get(self._key, self._name(id, "id"))
+
+    async def remove(self, id: str) -> bool:
+        """Forget one."""
+        return await self._rows.remove(self._key, self._name(id, "id"))
+
+    async def list(self, *, group: str | None = None, limit: int = 1000) -> list[Record]:
+        """Return those of a group, or all."""
+        return await self._rows.list(self._key, group=self._group(group), limit=_within(limit))
+
+    async def search(self, query: str, *, group: str | None = None, limit: int = 10) -> list[Record]:
+        """Return those that share words with the query, or mean the same."""
+        group, limit = self._group(group), _within(limit)
+        model = await self._meaning.model()
+        if not model or not limit:
+            return await self._rows.search(self._key, query, group=group, limit=limit)
+        wide = max(limit, _CANDIDATES)
+        found = await self._rows.search(self._key, query, group=group, limit=wide)
+        shares = {record.id: min(record.score, 1.0) for record in found}
+        held = await self._rows.vectors(self._key, group=group, model=model)
+        scores = mixed(shares, await self._meaning.cosines(query, held), limit)
+        records = await self._rows.some(self._key, list(scores))
+        return [replace(record, score=scores[record.id]) for record in records]
+
+    async def meant(self, *, group: str | None = None) -> int | None:
+        """Return how many are found by their meaning; None where there is no embedder."""
+        group, model = self._group(group), await self._meaning.model()
+        return await self._rows.count_vectors(self._key, group=group, model=model) if model else None
+
+    async def _content(self, value: Mapping[str, Any], text: str, title: str) -> tuple[Mapping[str, Any], SearchText]:
+        size = _size(value)
+        if size > _VALUE_BYTES:
+            raise _too_large(f"it has {size:,} bytes as JSON, {_VALUE_BYTES:,} is the most")
+        if len(text) + len(title) > _TEXT:
+            raise _too_large(f"its text has {len(text) + len(title):,} characters, {_TEXT:,} is the most")
+        return self._mask(value), await self._meaning.search_text(self._mask(text), self._mask(title))
+
+    def _group(self, group: str | None) -> str | None:
+        return None if group is None else self._name(group, "group")
+
+    def _name(self, name: str, what: str) -> str:
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError as error:
+            raise _cannot_hold(f"its {what} is no Unicode text") from error
+        if "\0" in name:
+            raise _cannot_hold(f"its {what} has a NUL character, which not every database takes")
+        if size > _NAME_BYTES:
+            raise _too_large(f"its {what} has {size:,} bytes, {_NAME_BYTES:,} is the most")
+        return self._mask(name)
+
+
+def _size(value: Mapping[str, Any]) -> int:
+    try:
+        return len(dumps(value))
+    except TypeError as error:
+        raise _cannot_hold(str(error.__cause__ or error)) from error
+
+
+def _within(limit: int) -> int:
+    return max(0, min(limit, MOST_RECORDS))
+
+
+def _too_large(why: str) -> ToolFailure:
+    return ToolFailure("too_large", f"this cannot be kept: {why}", hint="keep a shorter one, or several")
+
+
+def _cannot_hold(why: str) -> ToolFailure:
+    return ToolFailure("invalid_arguments", f"this cannot be kept: {why}")

@@ -1,0 +1,210 @@
+"""Redaction of text while it is produced: streams of running calls, and our log records."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from .redact import Find, Redactor, compiled
+from .secret_formats import NAMED
+
+__all__ = ["Cleaning", "Pieces", "guard_logs"]
+
+_BEFORE: Final = 256
+"""Bytes of already sent text that are scanned again: longer than a name and its separator."""
+
+
+_WORD: Final = 512
+"""Bytes of one word that wait at most: longer than any token but some JWTs, which are known by their beginning."""
+
+
+_MOST: Final = 32 * 1024
+"""Bytes that wait at most: longer than any private key."""
+
+
+_WORDS: Final = bytes.maketrans(b"\t\n\r\f\v\"'`<>(){}[],;|", b" " * 19)
+"""Separators of words, mapped to spaces."""
+
+
+_BEGUN: Final = re.compile(
+    rb"(?i:gh[pousr]_|github_|gl[a-z]{2,5}-|sk-|[srp]k_|xox[a-z]|xapp|akia|asia|aiza|ya29|gocspx|npm_|pypi-|hf_|ey[a-z]"
+    rb"|do[opr]_v1|dapi|shp[a-z]{2}_|hv[sbr]\.|sg\.|key-|lin_|dp\.|gls?[ac]_|whsec_|age-secret|://)"
+)
+"""Beginnings of the commonest tokens, and of URLs, which may have a password in them."""
+
+
+_LONG: Final = 12
+"""Bytes from which on a word with digits and letters in it may be a token without a known beginning."""
+
+
+_TELLING: Final = (
+    rb"(?i)(?:"
+    + NAMED
+    + rb"[\w.\t -]{0,24}[\s\"'\\\]]{0,12}(?:=>|:{1,3}=|[?.+]?==?|[:=>,])(?:\\[nrt]|[\s\"'`=>\\@]){0,20}[^\s\"'`<>;,&|]*"
+    + rb"|\b(?:authorization|bearer|basic|token|digest|password(?: is)?):?\s+[\"'`]?\S*)"
+)
+"""A name of secrets, with the available part of its value."""
+
+
+_TELLING_REACH: Final = 1024
+
+
+_KEY_BLOCK: Final = re.compile(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
+
+
+_KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
+
+
+class Cleaning:
+    """Redactor for the output of running calls; see `core.context.Cleaner`. One for a crib."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def value(self, value: Any) -> Any:
+        """Return text or JSON-like `value` without secrets: the same object when it has none."""
+        return self._redactor.text(value) if isinstance(value, str) else self._redactor.value(value)
+
+    def pieces(self) -> Pieces:
+        """Begin a stream."""
+        return Pieces(self._redactor)
+
+
+class Pieces:
+    """One stream of text. `add` every piece, then `end` once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        """`redactor` knows the formats, and our own secrets."""
+        self._redactor = redactor
+        self._before = b""
+        self._waiting = b""
+
+    def add(self, piece: str) -> str:
+        """Return the part that can be sent now; may be empty."""
+        self._waiting += piece.encode("utf-8", "surrogatepass")
+        return self._give(len(self._waiting) - self._doubtful())
+
+    def end(self) -> str:
+        """Return the rest."""
+        return self._give(len(self._waiting))
+
+    def _give(self, count: int) -> str:
+        """Give on the first `count` bytes that wait, but not a part of a secret that reaches over them."""
+        if count <= 0:
+            return ""
+        raw, start = self._before + self._waiting, len(self._before)
+        stop, finds = start + count, self._redactor.finds(raw)
+        for find in finds:
+            if find.start < stop < find.end:
+                stop = max(start, find.start)
+        clean = _masked(raw, start, stop, finds)
+        self._waiting = raw[stop:]
+        self._before = raw[max(0, stop - _BEFORE) : stop]
+        return clean.decode("utf-8", "surrogatepass")
+
+    def _doubtful(self) -> int:
+        """Return how many bytes at the end have to wait."""
+        raw, waiting = self._before + self._waiting, len(self._waiting)
+        least = min(_key_block(raw), _open_name(raw), _word(raw), len(raw) - self._redactor.begun(raw))
+        doubtful = min(len(raw) - least, waiting, _MOST)
+        while 0 < doubtful < waiting and raw[len(raw) - doubtful] & 0xC0 == 0x80:  # in the middle of a character
+            doubtful += 1
+        return doubtful
+
+
+def _key_block(raw: bytes) -> int:
+    """Offset of a private key that begins and does not end; the end of `raw` when every key is complete."""
+    begun = list(_KEY_BLOCK.finditer(raw))
+    return begun[-1].start() if begun and not _KEY_END.search(raw, begun[-1].end()) else len(raw)
+
+
+def _open_name(raw: bytes) -> int:
+    """Position of a name whose value reaches the end."""
+    start = max(0, len(raw) - _TELLING_REACH)
+    for found in compiled(_TELLING).finditer(raw[start:]):
+        if found.end() == len(raw) - start:
+            return start + found.start()
+    return len(raw)
+
+
+def _word(raw: bytes) -> int:
+    """Position of the last word, when it may be the beginning of a token."""
+    word = raw[-_WORD:].translate(_WORDS).rpartition(b" ")[2]
+    is_long = len(word) >= _LONG and any(48 <= byte <= 57 for byte in word) and not word.isdigit()
+    return len(raw) - len(word) if is_long or _BEGUN.search(word) else len(raw)
+
+
+def _masked(raw: bytes, start: int, stop: int, finds: Iterable[Find]) -> bytes:
+    """Return `raw[start:stop]` without the secrets in it; of one that began before `start` the rest is masked."""
+    parts: list[bytes] = []
+    position = start
+    for find in finds:
+        if find.end > position and find.start < stop:
+            parts += (raw[position : max(position, find.start)], f"[redacted:{find.kind}]".encode())
+            position = find.end
+    return b"".join((*parts, raw[position:stop]))
+
+
+_OURS: Final = "toolcrib"
+
+
+_plain: Final = logging.Formatter()
+
+
+class _Guard:
+    """The process's factory of log records, wrapped around the earlier one. One for all cribs."""
+
+    def __init__(self) -> None:
+        self._make: Callable[..., logging.LogRecord] = logging.LogRecord
+        self._redactors: list[Redactor] = []
+
+    def __call__(self, *args: Any, **fields: Any) -> logging.LogRecord:
+        record = self._make(*args, **fields)
+        if self._redactors and record.name.partition(".")[0] == _OURS:
+            for redactor in self._redactors:
+                _clean(record, redactor)
+        return record
+
+    def add(self, redactor: Redactor) -> None:
+        """Clean with `redactor` too, from now on."""
+        if logging.getLogRecordFactory() is not self:
+            self._make = logging.getLogRecordFactory()
+            logging.setLogRecordFactory(self)
+        self._redactors.append(redactor)
+
+    def remove(self, redactor: Redactor) -> None:
+        """Clean with it no more; the last one gives the process its own factory back, unless that was replaced."""
+        self._redactors.remove(redactor)
+        if not self._redactors and logging.getLogRecordFactory() is self:
+            logging.setLogRecordFactory(self._make)
+
+
+_guard: Final = _Guard()
+
+
+def guard_logs(redactor: Redactor) -> Callable[[], None]:
+    """Redact our log records with `redactor` from now on; returns the function that ends it."""
+    _guard.add(redactor)
+    return lambda: _guard.remove(redactor)
+
+
+def _clean(record: logging.LogRecord, redactor: Redactor) -> None:
+    """Mask secrets in message, stack and exception of a record. A clean record stays unchanged."""
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - the handler will report it
+        return
+    clean = redactor.text(message)
+    if clean is not message:
+        record.msg, record.args = clean, ()
+    if record.stack_info:
+        record.stack_info = redactor.text(record.stack_info)
+    if record.exc_info and record.exc_info[0] is not None:
+        trace = record.exc_text or _plain.formatException(record.exc_info)
+        clean = redactor.text(trace)
+        if clean is not trace:
+            record.exc_text, record.exc_info = clean, None
+    elif record.exc_text:
+        record.exc_text = redactor.text(record.exc_text)

@@ -1,1 +1,0 @@
-"""Plugins: tools with a life of their own."""
