@@ -167,8 +167,13 @@ def _run(session: pytest.Session, items: Iterator[pytest.Item], child: _Child) -
     finally:
         running.pytest_sessionfinish(session)  # ends what is left of the shared fixtures
         plugins.unregister(child)
-    capture.stop_global_capturing()
-    child.tell("end", None)
+    left = ""
+    try:
+        # There pytest looks for what was not closed.
+        config._ensure_unconfigure()  # pyright: ignore[reportPrivateUsage]
+    except Exception:  # noqa: BLE001 - it fails the run, whatever it is
+        left = traceback.format_exc()
+    child.tell("end", left)
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # it ends by `_exit`, not as its parent
 
 
@@ -193,9 +198,9 @@ def _listen(session: pytest.Session, children: set[Connection[Any, Any]]) -> Non
                 )
             else:
                 children.discard(child)
-                if what == "death":
+                words = "the process died; tests that were its own did not run" if what == "death" else value
+                if words:
                     nodeid, location = begun.get(child, ("tests/rig/forks.py", ("", None, "")))
-                    words = "the process died; the tests of the file that come after this one did not run"
                     hook.pytest_runtest_logreport(
                         report=pytest.TestReport(nodeid, location, {}, "failed", words, "call")
                     )

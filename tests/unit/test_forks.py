@@ -89,6 +89,14 @@ def test_failures_errors_and_warnings_are_those_of_the_run(tmp_path: Path) -> No
     assert all(words in said for words in ("assert 1 == 2", "printed before", "no fixture", "mind the gap"))
 
 
+def test_what_is_not_closed_by_the_end_fails_the_run(tmp_path: Path) -> None:
+    leak = "import gc\ndef test_leaks():\n    gc.disable()\n    loop = [open(__file__)]\n    loop.append(loop)\n"
+    status, said, _ = run(tmp_path, "-W", "error", test_a=FILE, test_leak=leak)
+
+    assert (status, said.splitlines()[-1].partition(" in ")[0]) == (1, "1 failed, 6 passed")
+    assert "unclosed file" in said
+
+
 def test_the_first_failure_ends_the_run_when_that_is_asked_for(tmp_path: Path) -> None:
     status, said, log = run(tmp_path, "-x", test_a=FILE, test_wrong=WRONG)
 
