@@ -304,7 +304,7 @@ def _is_type_variable(node: ast.Assign | ast.AnnAssign) -> bool:
 
 def _statements(body: Iterable[ast.stmt], *, within: bool = False) -> Iterator[ast.stmt]:
     """Statements, also those under `if` and `try`; `within` functions, classes, `with` and loops, too."""
-    kinds = ast.stmt if within else ast.If | ast.Try
+    kinds: tuple[type[ast.stmt], ...] = (ast.stmt,) if within else (ast.If, ast.Try)
     for node in body:
         yield node
         if isinstance(node, kinds):
