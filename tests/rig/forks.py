@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -100,6 +101,8 @@ def _fork(
     try:
         _run(session, _in_turn(files, turns, stopping), _Child(session, telling, stopping))
         status = 0
+    except KeyboardInterrupt:
+        pass  # the parent has it, too
     except BaseException:  # noqa: BLE001 - a child must never go on as its parent would
         traceback.print_exc()
     finally:
@@ -154,7 +157,10 @@ def _run(session: pytest.Session, items: Iterator[pytest.Item], child: _Child) -
     capture: Any = plugins.get_plugin("capturemanager")
     capture.stop_global_capturing()  # the file that it writes to is the parent's, and so is the place in it
     capture.start_global_capturing()
+    writer = config.get_terminal_writer()  # pytest-timeout writes with it where the threads are
+    vars(writer)["_file"] = sys.stderr
     plugins.unregister(name="terminalreporter")
+    plugins.register(SimpleNamespace(_tw=writer), "terminalreporter")
     plugins.register(child)
     random.seed()
     running: Any = plugins.get_plugin("runner")

@@ -50,6 +50,10 @@ def broken():
 
 def test_error(broken): pass
 
+@pytest.mark.timeout(0.5)
+def test_hangs():
+    while True: pass
+
 def test_warns():
     warnings.warn("mind the gap")
 """
@@ -85,8 +89,10 @@ def test_every_test_runs_once_and_a_shared_fixture_ends(tmp_path: Path) -> None:
 def test_failures_errors_and_warnings_are_those_of_the_run(tmp_path: Path) -> None:
     status, said, _ = run(tmp_path, test_a=FILE, test_wrong=WRONG, test_b=FILE)
 
-    assert (status, said.splitlines()[-1].partition(" in ")[0]) == (1, "1 failed, 11 passed, 1 warning, 1 error")
-    assert all(words in said for words in ("assert 1 == 2", "printed before", "no fixture", "mind the gap"))
+    assert (status, said.splitlines()[-1].partition(" in ")[0]) == (1, "2 failed, 11 passed, 1 warning, 1 error")
+    assert all(
+        words in said for words in ("assert 1 == 2", "printed before", "no fixture", "mind the gap", "Timeout (>0.5s)")
+    )
 
 
 def test_what_is_not_closed_by_the_end_fails_the_run(tmp_path: Path) -> None:
