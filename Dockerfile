@@ -3,7 +3,7 @@ ARG PYTHON=3.11
 FROM python:${PYTHON}-slim AS build
 ARG EXTRAS=code,durable,otel,postgres,samples,tokens,web,workflows
 WORKDIR /source
-COPY pyproject.toml constraints.txt README.md LICENSE CHANGELOG.md ./
+COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE CHANGELOG.md ./
 COPY src src
 RUN python -m venv /opt/toolcrib \
     && /opt/toolcrib/bin/python -m pip install --no-cache-dir --constraint constraints.txt ".[${EXTRAS}]"

@@ -38,7 +38,7 @@ durable docs frameworks clients conformance faults: .venv/ready-to-test
 clients-full: .venv/ready-to-test
 	$(BIN)/pytest tests/clients --full-size
 soak: .venv/ready-to-test
-	$(BIN)/pytest tests/faults tests/conformance tests/seeds tests/scenarios --full-size
+	$(BIN)/pytest tests/faults tests/conformance tests/seeds tests/scenarios tests/unit/toolcrib/policy/shell/test_fuzz.py --full-size
 site: .venv/ready-to-test
 	$(BIN)/zensical build --strict
 bench: .venv/ready-to-test

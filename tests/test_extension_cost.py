@@ -119,6 +119,66 @@ STRATEGY = Strategy(view=backwards)
             }
         }
     ),
+    "source": Extension(
+        files={
+            "toolcrib/sources/bell.py": '''
+"""A bell that rings as often as its configuration wants."""
+
+from ..core.events import SourceState
+from ..core.result import ToolResult
+from ..core.settings import Count, Section
+from ..core.tool import Annotations, Tool
+from .source import ConfiguredSource, Listing, SourceKind
+
+
+class BellSettings(Section):
+    """One entry of `sources.bell`."""
+
+    times: Count = 1
+    """How often it rings."""
+
+
+class BellSource:
+    def __init__(self, name: str, settings: BellSettings) -> None:
+        self.name = name
+        self.state = SourceState(source=name, kind="bell", state="ready", tools=1)
+        self._settings = settings
+
+    async def open(self, publish) -> None:
+        schema = {"type": "object", "properties": {}}
+        plain = Annotations(read_only=True, destructive=False)
+        publish(
+            Listing(
+                tools=(
+                    Tool(
+                        name="ring",
+                        local_name="ring",
+                        source=self.name,
+                        description="Ring.",
+                        input_schema=schema,
+                        annotations=plain,
+                    ),
+                )
+            )
+        )
+
+    async def ready(self) -> None: ...
+
+    async def call(self, tool, arguments, context) -> ToolResult:
+        return ToolResult.of_text("ding " * self._settings.times)
+
+    async def close(self) -> None: ...
+
+
+def make(entry: ConfiguredSource) -> BellSource:
+    return BellSource(entry.name, entry.settings)
+
+
+KIND = SourceKind(settings=BellSettings, make=make)
+'''
+        },
+        lines={"toolcrib/sources/kinds.py": {"__all__: list[str] = []": "from .bell import KIND as bell"}},
+    ),
     "step": Extension(
         files={
             "toolcrib/dispatch/steps/shout.py": '''
@@ -138,17 +198,18 @@ async def shout(call: Call, result: ToolResult) -> ToolResult:
         lines={
             "toolcrib/dispatch/default.py": {
                 "from .steps.resolve import Resolve, Surroundings": "from .steps.shout import shout",
-                "            tell_version,": "            shout,",
+                "            NoteVersion(),": "            shout,",
             }
         },
     ),
 }
 
-COSTS = {"tool": (1, 0), "command": (1, 1), "strategy": (1, 1), "mode": (0, 1), "step": (1, 2)}
+COSTS = {"tool": (1, 0), "command": (1, 1), "strategy": (1, 1), "mode": (0, 1), "source": (1, 1), "step": (1, 2)}
 """New files, and new lines in existing ones. A step needs two: its import, and its place in the order."""
 
 SCRIPT = '''
 import json
+from pathlib import Path
 
 import anyio
 from typer.testing import CliRunner
@@ -156,7 +217,17 @@ from typer.testing import CliRunner
 from toolcrib import Toolcrib, tool
 from toolcrib.cli.main import app
 from toolcrib.config import bare
+from toolcrib.config.reference import key_table
 from toolcrib.disclosure.profiles import build
+
+BELLS = """
+accept: true
+sources:
+  bell:
+    door: {times: 2}
+    gate: {time: 2}
+    cellar: {enabled: false}
+"""
 
 
 @tool(kind="write")
@@ -184,7 +255,13 @@ async def main() -> dict:
         rolled = await flat.call("roll_dice", {"sides": 6})
         denied = await crib.session(mode="museum").call("write_letter", {})
         shouted = await flat.call("read_letter", {})
+    Path("toolcrib.yaml").write_text(BELLS)
+    async with Toolcrib("toolcrib.yaml", memory=True) as crib, crib.session() as session:
+        rung = (await session.call("door_ring", {})).text
+        wrong = [problem.message.replace(str(Path.cwd()), "") for problem in crib.problems]
+    digests = {Toolcrib(sources={"bell": {"door": {"times": times}}}).settings.digest() for times in (1, 2)}
     return {
+        "source": [rung, wrong, len(digests), "| `sources.bell.*.times` | whole number" in key_table()],
         "command": [command("--name", "Ada"), command("--json"), "Say hello." in command("--help")],
         "tool": rolled.text,
         "strategy": names.index("read_letter") < names.index("write_letter"),
@@ -207,7 +284,12 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     home = {"HOME": str(source.parent), "PYTHONPATH": str(source)}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PYTHON"))}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env={**kept, **home}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", SCRIPT],
+        cwd=source.parent,
+        env={**kept, **home},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -220,6 +302,10 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         ("command", ["hello Ada\n", '{\n  "hello": "you"\n}\n', True]),
         ("strategy", True),
         ("mode", "denied"),
+        (
+            "source",
+            ["DING DING ", ["/toolcrib.yaml:6: sources.bell.gate.time: unknown key; did you mean 'times'?"], 2, True],
+        ),
         ("step", "DEAR BOB"),
     ],
 )

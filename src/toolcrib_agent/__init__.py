@@ -3,7 +3,7 @@
     outcome = await Agent("anthropic:claude-sonnet-5-5", session).run("Which tests cover the parser?")
 
 The names below load when they are first used: Pydantic AI takes a second, and a screen can be drawn before (`events`
-and `limits` load nothing of it). Needs the extra `agent`: `pip install "toolcrib[agent]"`.
+and `limits` load nothing of it). Needs the extra `agent`.
 """
 
 # pyright: reportUnsupportedDunderAll=false

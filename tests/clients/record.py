@@ -1,7 +1,9 @@
-"""What a run of the suite found, kept in `works_with.json`, and the table of the README that is made from it.
+"""Results of the client suite: the record `works_with.json`, and the table of the page "Works with" made from it.
 
-PYTHONPATH=tests python -m clients.record     write the table anew
-pytest tests/clients/test_works_with.py --full-size --record     run the clients, write record and table
+    PYTHONPATH=tests python -m clients.record     write the table anew
+    pytest tests/clients/test_works_with.py --full-size --record     run the clients, write record and table
+
+Both files are committed.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from typing import Final
 
 from rig import ROOT
 
-__all__ = ["FILE", "README", "Client", "Record", "load", "replaced", "save", "table"]
+__all__ = ["FILE", "PAGE", "Client", "Record", "load", "replaced", "save", "table"]
 
 FILE: Final = Path(__file__).with_name("works_with.json")
-README: Final = ROOT / "README.md"
+PAGE: Final = ROOT / "docs" / "clients" / "index.md"
 _BEGIN: Final = "<!-- works with: made by `pytest tests/clients/test_works_with.py --full-size --record` -->\n"
 _END: Final = "<!-- works with: end -->"
 
@@ -61,9 +63,9 @@ def load() -> Record:
 
 
 def save(record: Record) -> None:
-    """Write the record, and the README with its table."""
+    """Write the record, and the page with its table."""
     FILE.write_text(json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n", "utf-8")
-    README.write_text(replaced(README.read_text("utf-8"), record), "utf-8")
+    PAGE.write_text(replaced(PAGE.read_text("utf-8"), record), "utf-8")
 
 
 def replaced(text: str, record: Record) -> str:

@@ -10,12 +10,30 @@ from pathlib import Path
 
 from rig import ROOT
 
-__all__ = ["ARCHITECTURE", "DOCUMENTS", "EXAMPLES", "README", "Block", "blocks", "commands", "newcomer"]
+__all__ = [
+    "ARCHITECTURE",
+    "CALLS",
+    "CLIENTS",
+    "DISCLOSURE",
+    "DOCUMENTS",
+    "EXAMPLES",
+    "README",
+    "SERVERS",
+    "Block",
+    "blocks",
+    "commands",
+    "newcomer",
+]
 
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))
+CALLS = ROOT / "docs" / "explanation" / "calls.md"
+CLIENTS = ROOT / "docs" / "clients"
+DISCLOSURE = ROOT / "docs" / "explanation" / "disclosure.md"
 EXAMPLES = ROOT / "docs" / "examples"
+
+SERVERS = ROOT / "docs" / "tutorials" / "servers.md"
 
 _FENCE = re.compile(r"^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -10,11 +10,15 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Mapping
+from email.parser import BytesParser
+from email.policy import default
 from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
+from docs.documents import DOCUMENTS
 from rig import PATIENCE, ROOT
 from toolcrib.cli.own_environment import installed_distributions, needed_distributions
 
@@ -78,6 +82,46 @@ def test_the_wheel_demonstrates_itself_in_an_empty_environment(installed: Path, 
     assert "> call_tool time__get_current_time" in shown
 
 
+def test_the_package_page_is_the_readme_without_a_link_that_leads_nowhere(wheels: Path) -> None:
+    (wheel,) = wheels.glob("toolcrib-*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = BytesParser(policy=default).parsebytes(files.read(name))
+
+    assert (metadata["Description-Content-Type"], metadata["Name"]) == ("text/markdown", "toolcrib")
+    tokens = [
+        child for token in MarkdownIt().enable("table").parse(metadata.get_payload()) for child in token.children or []
+    ]
+    texts = " ".join(child.content for child in tokens)
+    assert ("Twelve MCP servers fill the context." in texts, "From 12 servers to one" in texts) == (True, True)
+    links = [
+        str(child.attrs.get("href") or child.attrs.get("src"))
+        for child in tokens
+        if child.type in ("link_open", "image")
+    ]
+    assert [link for link in links if "://" not in link] == []
+
+
+def test_only_the_page_for_later_and_no_other_installs_from_a_public_index() -> None:
+    pattern = re.compile(r"(?:pip|pipx|tool) install (?:--upgrade )?['\"]?toolcrib(?!\[[^\]]*\] @)|uvx toolcrib")
+
+    assert [page.name for page in DOCUMENTS if pattern.search(page.read_text("utf-8"))] == ["once-published.md"]
+
+
+def test_the_page_names_every_extra_of_a_user() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"].keys()
+    section = (
+        (ROOT / "docs" / "how-to" / "install.md").read_text("utf-8").partition("## Extras")[2].partition("\n## ")[0]
+    )
+    named = {
+        name
+        for row in section.splitlines()
+        for name in re.findall(r"`([a-z-]+)`", row.split("|")[1] if "|" in row else "")
+    }
+
+    assert named == extras - {"bench", "dev", "docs", "test-peers"}
+
+
 def test_an_installed_program_is_what_an_entry_names(installed: Path, tmp_path: Path) -> None:
     file = tmp_path / ".cursor" / "mcp.json"
     file.parent.mkdir()
@@ -136,7 +180,7 @@ def test_the_image_is_built_of_files_and_extras_that_exist() -> None:
         rest.partition("=")[2].split(",") for word, rest in steps if word == "ARG" and rest.startswith("EXTRAS")
     )
     assert set(extras) <= project["optional-dependencies"].keys()
-    assert {project["readme"], *project["license-files"], "pyproject.toml", "src"} <= copied
+    assert {"README.md", "hatch_build.py", *project["license-files"], "pyproject.toml", "src"} <= copied
     entry = next(json.loads(rest) for word, rest in steps if word == "ENTRYPOINT")
     assert entry[0] in project["scripts"]
 

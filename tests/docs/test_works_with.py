@@ -1,4 +1,4 @@
-"""The table of clients in the README is what a run found, and the run was of the clients that are pinned."""
+"""The table of tested clients is what a run found, and the run was of the clients that are pinned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import rig
-from clients.record import README, load, replaced
+from clients.record import PAGE, load, replaced
 from clients.runs import CLIENTS
 from clients.script import ATTENDED, CASES, UNATTENDED
 from clients.world import TRANSPORTS
@@ -23,8 +23,8 @@ def pins() -> dict[str, str]:
     return {package: pinned for manifest in manifests for package, pinned in manifest["dependencies"].items()}
 
 
-def test_the_readme_shows_the_record() -> None:
-    text = README.read_text("utf-8")
+def test_the_page_shows_the_record() -> None:
+    text = PAGE.read_text("utf-8")
 
     assert replaced(text, RECORD) == text
 

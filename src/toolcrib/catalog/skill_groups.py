@@ -1,12 +1,14 @@
 """Skill groups: the skills and tags that a kind of task needs, as data.
 
-skill_groups:
-data_analysis:
-description: spreadsheets, tables, cleaning
-skills: [excel-analyzer, csv-processor]
-capabilities: [data_processing, visualization]
-_always:
-skills: [local-search]
+    skill_groups:
+      data_analysis:
+        description: spreadsheets, tables, cleaning
+        skills: [excel-analyzer, csv-processor]
+        capabilities: [data_processing, visualization]
+      _always:
+        skills: [local-search]
+
+Those of `_always` belong to every task.
 """
 
 from __future__ import annotations

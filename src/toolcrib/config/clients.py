@@ -88,6 +88,10 @@ class Client:
     form of Claude Code for the others."""
     entry: Callable[[str, list[str]], dict[str, Any]] = field(default=_stdio, repr=False)
     """Makes the entry that starts a command with arguments."""
+    permissions: tuple[str, ...] = ()
+    """Settings whose permissions `connect --replace` carries over, beside the keys of an entry."""
+    notes: tuple[str, ...] = ()
+    """Restrictions and differences, for the client's page of the documents."""
 
     @property
     def profile(self) -> str:
@@ -163,6 +167,23 @@ CLIENTS: Final[Mapping[str, Client]] = {
             project=(".mcp.json",),
             defers=True,
             entry=_typed,
+            permissions=(
+                "`permissions` of `~/.claude/settings.json` (`allow`, `ask`, `deny`, `defaultMode`)",
+                "`ask` and `deny` of the project's `.claude/settings.local.json`",
+                "with `--project` the project's `.claude/settings.json`",
+            ),
+            notes=(
+                "`CLAUDE_CONFIG_DIR` moves its files.",
+                "A file that git tracks (`.mcp.json`, `.claude/settings.json`) is changed with `--project` only.",
+                (
+                    "To leave every question to Toolcrib, allow all of it: `mcp__toolcrib` in `permissions.allow`, or "
+                    "`--allowedTools=mcp__toolcrib`."
+                ),
+                (
+                    "Toolcrib can also decide about its own tools: "
+                    "[Put Claude Code's own tools under your rules](../how-to/claude-code-tools.md)."
+                ),
+            ),
         ),
         Client(
             name="claude-desktop",
@@ -185,6 +206,8 @@ CLIENTS: Final[Mapping[str, Client]] = {
             title="Gemini CLI",
             user=lambda places: (places.home / ".gemini" / "settings.json",),
             project=(".gemini/settings.json",),
+            permissions=("the lists `mcp.allowed` and `mcp.excluded`",),
+            notes=("With a list `mcp.allowed`, `connect` adds Toolcrib to it.",),
         ),
         Client(
             name="vscode",
@@ -193,6 +216,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             project=(".vscode/mcp.json",),
             path=("servers",),
             entry=_typed,
+            notes=("`${input:ID}` has no value outside VS Code: such a server stays until `toolcrib secret set ID`.",),
         ),
         Client(
             name="codex",
@@ -203,6 +227,18 @@ CLIENTS: Final[Mapping[str, Client]] = {
             path=("mcp_servers",),
             defers=True,
             entry=_codex_entry,
+            notes=(
+                "`CODEX_HOME` moves its file.",
+                (
+                    "It asks about tools that may change something before Toolcrib sees them, and `codex exec` refuses "
+                    'them: `default_tools_approval_mode = "approve"` in the entry leaves the question to Toolcrib.'
+                ),
+                (
+                    "It passes few variables to a server. The entry lists the directories of XDG in `env_vars`; add "
+                    "the variables that your own configuration names."
+                ),
+                "It waits only a moment for a server to start: a model that searches at once may have to search twice.",
+            ),
         ),
         Client(
             name="opencode",
@@ -212,6 +248,8 @@ CLIENTS: Final[Mapping[str, Client]] = {
             path=("mcp",),
             names="{server}_{tool}",
             entry=_opencode,
+            permissions=("`permission` and `tools` of its file",),
+            notes=("Its own permissions come before those of Toolcrib.",),
         ),
         Client(
             name="goose",
@@ -221,6 +259,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             path=("extensions",),
             names="{server}__{tool}",
             entry=_goose,
+            permissions=("`GOOSE_MODE`",),
         ),
         Client(
             name="mcporter",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -55,7 +56,7 @@ class _Part:
     entries: tuple[Entry, ...]
     base: str
     """Where servers of this file run."""
-    apis: tuple[Entry, ...] = ()
+    sources: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
     """Of single entries; the others are taken."""
     secrets: tuple[str, ...] = ()
@@ -117,13 +118,16 @@ def load(
     parts.append(keywords)
     entries = _last([entry for part in parts for entry in part.entries], problems)
     values["servers"], bad = specs_of(entries, environ)
-    apis = _last([entry for part in parts for entry in part.apis], problems, "an API")
-    values["openapi"], more = read_entries(_unclaimed(apis, values["servers"], problems), environ, openapi.api_spec)
+    others = _last([entry for part in parts for entry in part.sources], problems, "a source")
+    others = list(_unclaimed(others, values["servers"], problems))
+    values["openapi"], more = read_entries(filter(openapi.is_api, others), environ, openapi.api_spec)
+    made, most = read_entries(filterfalse(openapi.is_api, others), environ, openapi.configured_source)
+    values["configured"] = tuple(made)
     around = _Surroundings(
         directories=directories,
         environ=environ,
         files=found,
-        problems=[*problems, *bad, *more],
+        problems=[*problems, *bad, *more, *most],
         secrets=[secret for part in parts for secret in part.secrets],
     )
     return _settings(values, around)
@@ -261,11 +265,11 @@ def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str
 
     values = tried(lambda: check(own, environ, lambda steps: file_line(path, root.line_of(steps))), {})
     entries = tried(lambda: tuple(_entries(root, path, base)), ())
-    apis = tried(lambda: openapi.api_entries(root, path, str(path.parent) if path else base), ())
+    sources = tried(lambda: openapi.source_entries(root, path, str(path.parent) if path else base), ())
     if errors:
         raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
-    secrets = kept_secrets([own, *(entry.value for entry in (*entries, *apis))], environ)
-    return _Part(values=values, entries=entries, apis=apis, base=base, secrets=secrets)
+    secrets = kept_secrets([own, *(entry.value for entry in (*entries, *sources))], environ)
+    return _Part(values=values, entries=entries, sources=sources, base=base, secrets=secrets)
 
 
 def _is_foreign(path: Path) -> bool:
@@ -396,10 +400,10 @@ def _last(entries: Iterable[Entry], problems: list[Problem], what: str = "a serv
     return list(by_name.values())
 
 
-def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: list[Problem]) -> Iterable[Entry]:
-    """Yield the APIs whose name no server has: sources are known by their names."""
+def _unclaimed(sources: Iterable[Entry], specs: Iterable[ServerSpec], problems: list[Problem]) -> Iterable[Entry]:
+    """Yield the entries whose name no server has: sources are known by their names."""
     taken = {spec.name for spec in specs}
-    for entry in apis:
+    for entry in sources:
         if entry.name in taken:
             problems.append(
                 Problem(source=entry.name, code="duplicate", message=str(entry.error("a server has this name already")))

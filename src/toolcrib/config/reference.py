@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from ..core.settings import ChangedBy, Section, info_of, meaning_of
+from ..sources.settings import KINDS
 from .keys import KEYS
 from .openapi import ApiEntry
 from .servers import ServerEntry
@@ -62,6 +63,8 @@ def key_table() -> str:
             continue
         default = "" if star else _written(key.default)
         rows.append(_row(_SPELLED.get(name, name), _kind(form), default, key.info.changed_by, described.get(name, "")))
+    for name, kind in KINDS.items():
+        rows += _rows(kind.settings, f"sources.{name}.*")
     return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 

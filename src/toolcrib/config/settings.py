@@ -147,6 +147,8 @@ def _file_keys() -> Mapping[str, FileKey]:
     for one in fields(Settings):
         if one.name in GROUPS:
             for name, inner in GROUPS[one.name].model_fields.items():
+                if info_of(inner).in_code:
+                    continue
                 annotation = get_type_hints(GROUPS[one.name], include_extras=True)[name]
                 keys[name] = FileKey(annotation, info_of(inner), inner.get_default(call_default_factory=True))
         elif "key" in one.metadata:

@@ -28,12 +28,14 @@ from typing import Any, Final, Self, cast
 from .context import Listener, Peer
 from .permission import Decision, Grant
 from .result import Trust
-from .schema import FieldError, ValidatorCache
+from .schema import FieldError, Validator, ValidatorCache
 from .session import SessionState
 from .tool import Kind, Tool
 
 __all__ = [
+    "DIRECT",
     "NESTED",
+    "USUAL",
     "Call",
     "Changes",
     "Client",
@@ -44,6 +46,7 @@ __all__ = [
     "canonical_arguments",
     "complete_arguments",
     "effective_arguments",
+    "validator_of",
 ]
 
 NESTED: Final = "batch"
@@ -51,6 +54,11 @@ NESTED: Final = "batch"
 _NO_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({})
 _VALIDATORS: Final = ValidatorCache()
 """By the digest of a tool's definition, so that every crib of a process may share it."""
+
+
+def validator_of(tool: Tool) -> Validator:
+    """Return the validator of a tool's arguments. Raises `ValueError` for a schema that cannot be compiled."""
+    return _VALIDATORS.of(tool)
 
 
 def complete_arguments(
@@ -159,6 +167,11 @@ class Options:
     version: str = ""
     """The version of the tool that this call pins, independent of its session; empty without a pin."""
 
+    @property
+    def is_special(self) -> bool:
+        """Whether they decide which tool the call means, or may mean."""
+        return self.raw or bool(self.version) or self.only is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
@@ -201,8 +214,10 @@ class Turn:
 
 
 _CLIENT: Final = Client()
-_OPTIONS: Final = Options()
-_ROUTE: Final = Route()
+USUAL: Final = Options()
+"""Options of most calls: none that the caller set."""
+DIRECT: Final = Route()
+"""Route of most calls: by the tool's own name."""
 _CHANGES: Final = Changes()
 _TURN: Final = Turn()
 
@@ -228,8 +243,8 @@ class Call:
     deadline: float = float("inf")
     """Set when the tool starts."""
     client: Client = _CLIENT
-    options: Options = _OPTIONS
-    route: Route = _ROUTE
+    options: Options = USUAL
+    route: Route = DIRECT
     turn: Turn = _TURN
     changes: Changes = _CHANGES
     references: tuple[Reference, ...] = ()
@@ -301,8 +316,8 @@ _GROUP_OF: Final = {
     field.name: group
     for group, one in (
         ("client", _CLIENT),
-        ("options", _OPTIONS),
-        ("route", _ROUTE),
+        ("options", USUAL),
+        ("route", DIRECT),
         ("turn", _TURN),
         ("changes", _CHANGES),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ..errors import ToolFailure
 from .json import encodable
@@ -71,7 +71,10 @@ class ToolResult:
     @classmethod
     def of_text(cls, text: str, *, structured: Any = None) -> ToolResult:
         """A success that is one piece of text."""
-        return cls(content=({"type": "text", "text": encodable(text)},), structured_content=structured)
+        new = object.__new__(cls)
+        content = ({"type": "text", "text": encodable(text)},)
+        object.__setattr__(new, "__dict__", _EMPTY | {"content": content, "structured_content": structured, "meta": {}})
+        return new
 
     @classmethod
     def failed(cls, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> ToolResult:
@@ -104,3 +107,7 @@ class ToolResult:
         new = object.__new__(type(self))
         object.__setattr__(new, "__dict__", self.__dict__ | {"meta": {**self.meta, **entries}})
         return new
+
+
+_EMPTY: Final = ToolResult().__dict__
+"""Fields of an empty result, to be copied: each call makes one."""

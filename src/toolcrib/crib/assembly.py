@@ -170,6 +170,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
     return default.build(
         default.Parts(
             surroundings=parts.views.surroundings,
+            catalog_of=parts.views.catalog_of,
             profile_of=profile_of,
             sources=parts.inventory.sources.get,
             policy=parts.policy,

@@ -19,9 +19,8 @@ from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
 from ..core.session import SessionState
 from ..disclosure.base import VisibleCatalog
-from ..dispatch.pipeline import Pipeline
+from ..dispatch.pipeline import Pipeline, definition_changed
 from ..dispatch.steps.content import Enrich, Enricher
-from ..dispatch.steps.resolve import definition_changed
 from ..errors import ToolFailure, UsageError
 from ..jobs.job import Job, JobLimits, seconds_for
 from ..policy.asking.answers import rest
@@ -84,20 +83,23 @@ class CallRunner:
 
     async def run(self, call: Call) -> ToolResult:
         """Run one call. Raises `UsageError` when the crib is not open."""
-        pipeline = self.check_open()
+        pipeline, session = self.check_open(), call.session
         if self._runtimes.has_left:
             await self._runtimes.close_left()
-        rest(call.session, self._idle)
-        try:
-            await self._workspaces.ready(call.session)
-        except ToolFailure as failure:
-            refusal = ToolResult.of_failure(failure).with_meta(call_id=call.id)
-            self._store.calls.note(call, refusal)
-            return refusal
+        if session.approvals.blanket:
+            rest(session, self._idle)
+        if self._workspaces.is_making(session):
+            try:
+                await self._workspaces.ready(session)
+            except ToolFailure as failure:
+                refusal = ToolResult.of_failure(failure).with_meta(call_id=call.id)
+                self._store.calls.note(call, refusal)
+                return refusal
         try:
             return await pipeline.run(call)
         finally:
-            rest(call.session, math.inf)
+            if session.approvals.blanket:
+                rest(session, math.inf)
 
     def next_id(self) -> str:
         """Return an id that no other call has."""

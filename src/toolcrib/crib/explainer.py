@@ -18,7 +18,7 @@ from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.profiles import VERBS
 from ..dispatch.budgets import Spending
-from ..dispatch.steps.arguments import migrated, repaired
+from ..dispatch.steps.arguments import Migrate, Repair
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps, step_name
 from ..dispatch.steps.resolve import Resolve, Surroundings
 from ..errors import ToolFailure, UsageError
@@ -133,7 +133,7 @@ class Explainer:
         self._before = tuple(map(step_name, custom.before))
         self._after = tuple(map(step_name, custom.after))
         self._views = views
-        self._resolve = Resolve(views.surroundings)
+        self._resolve, self._repair, self._migrate = Resolve(views.surroundings), Repair(), Migrate()
         self._policy = policy
         self._sources = sources
         self._tools = tools
@@ -193,7 +193,8 @@ class Explainer:
 
     def _read(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Call:
         """Return the call of the real tool with its own arguments; raises `ToolFailure` as the pipeline does."""
-        return migrated(repaired(self._resolve.read(Call(id="", name=name, arguments=arguments, session=state))))
+        call = self._resolve.read(Call(id="", name=name, arguments=arguments, session=state))
+        return self._migrate(self._repair(call))
 
     def _decided(self, name: str, call: Call) -> Why:
         tool, state = call.target, call.session

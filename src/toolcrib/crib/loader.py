@@ -22,7 +22,7 @@ from ..core.events import Problem
 from ..core.json import read_json
 from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
-from ..sources.settings import CatalogSpec, SkillsSpec
+from ..sources.settings import KINDS, CatalogSpec, SkillsSpec
 from ..sources.skill_folder import skill_file
 from ..sources.skills.skill_scan import SkillRoot, find_folders
 from ..sources.source import Source
@@ -30,7 +30,7 @@ from ..sources.yaml.document import YamlOptions
 from .calls import CallRunner
 from .tools import ToolRegistry
 
-__all__ = ["Kind", "Loader", "kind_of", "mount_apis"]
+__all__ = ["Kind", "Loader", "kind_of", "mount_entries"]
 
 Kind = Literal["catalog", "skills", "openapi", "servers"]
 
@@ -235,18 +235,34 @@ def _trust(settings: Settings) -> tuple[Callable[[Path, bytes], bool], Path]:
     return lambda path, content: Trust(directories).covers(path, content), directories.state / "trusted.json"
 
 
-async def mount_apis(settings: Settings, tools: ToolRegistry, cache: Path | None) -> None:
-    """Mount every API. Waits for none: what cannot be mounted or read is a problem.
+async def mount_entries(settings: Settings, tools: ToolRegistry, cache: Path | None) -> None:
+    """Mount the entries of `sources`: every API, and every source of another kind.
 
-    `cache` is the folder for what was converted; None keeps nothing.
+    Waits for none: what cannot be mounted or read is a problem. `cache` is the folder for what was converted; None
+    keeps nothing.
     """
     for spec in settings.sources.openapi:
-        if spec.name in {state.source for state in tools.sources}:
-            message = f"it is not mounted: something else is named {spec.name}; give one of the two another name"
-            tools.report(Problem(source=f"sources.openapi.{spec.name}", code="bad_config", message=message))
-            continue
-        from ..sources.openapi.source import OpenApiSource  # the HTTP client is slow to load: few cribs have APIs
+        if _is_free(tools, "openapi", spec.name):
+            from ..sources.openapi.source import OpenApiSource  # the HTTP client is slow to load: few cribs have APIs
 
-        made = OpenApiSource.of(spec, cache_dir=cache)
-        tools.identify(spec.name, spec.identity)
-        await tools.mount_source(made, accept=settings.sources.accept)
+            made = OpenApiSource.of(spec, cache_dir=cache)
+            tools.identify(spec.name, spec.identity)
+            await tools.mount_source(made, accept=settings.sources.accept)
+    for entry in settings.sources.configured:
+        if _is_free(tools, entry.kind, entry.name):
+            try:
+                source = KINDS[entry.kind].make(entry)
+            except UsageError as error:
+                problem = Problem(source=f"sources.{entry.kind}.{entry.name}", code="bad_config", message=str(error))
+                tools.report(problem)
+            else:
+                await tools.mount_source(source, accept=settings.sources.accept)
+
+
+def _is_free(tools: ToolRegistry, kind: str, name: str) -> bool:
+    """Return whether no source has the name; else report that the entry is not mounted."""
+    if name not in {state.source for state in tools.sources}:
+        return True
+    message = f"it is not mounted: something else is named {name}; give one of the two another name"
+    tools.report(Problem(source=f"sources.{kind}.{name}", code="bad_config", message=message))
+    return False

@@ -284,17 +284,19 @@ class Session:
         place: int = 0,
         raw: bool = False,
     ) -> ToolResult:
-        check_options(options, CallOptions)
-        check_hint(options)
+        if options:
+            check_options(options, CallOptions)
+            check_hint(options)
         fields: dict[str, Any] = {**options}
         if raw:
             fields["raw"] = True
         if place:  # one of several; an option of its own goes before
             fields = {"together": together, "place": place, **fields}
+        calls = self.parts.calls
         call = self._blank.evolve(
-            id=self.parts.calls.next_id(), name=name, arguments=arguments, started=time.monotonic(), **fields
+            id=calls.next_id(), name=name, arguments=arguments, started=time.monotonic(), **fields
         )
-        return await self.parts.calls.run(call)
+        return await calls.run(call)
 
     def _parts(self, calls: Sequence[tuple[str, Any]]) -> Iterator[list[int]]:
         """Yield the places of calls that may run at the same time, part after part."""

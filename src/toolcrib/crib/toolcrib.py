@@ -33,7 +33,7 @@ from ..sources.python import PythonSource
 from ..sources.source import Source
 from .assembly import assemble, build_pipeline
 from .jobs import follow_catalog, mount_jobs
-from .loader import mount_apis
+from .loader import mount_entries
 from .options import SessionOptions, settings_of
 from .session import Session
 from .slices import Slice, Slices
@@ -230,7 +230,7 @@ class Toolcrib:
             await parts.plugins.open()
         await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
         await parts.loader.mount_configured()
-        await mount_apis(settings, tools, parts.storage.folders.cache)
+        await mount_entries(settings, tools, parts.storage.folders.cache)
         await self._mount_workflows()
         await mount_jobs(
             parts.jobs,

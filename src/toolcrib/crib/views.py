@@ -106,7 +106,7 @@ class Views:
 
     def scene(self, state: SessionState, name: str = "", version: str = "") -> VisibleCatalog:
         """Return the catalog as the session may know of it, with the tool `name` in `version` where one is given."""
-        return self._scene(self._catalog_of(state, name, version), state)
+        return self._scene(self.catalog_of(state, name, version), state)
 
     def scene_of(self, context: Context) -> VisibleCatalog:
         """Return what the session of a call can see."""
@@ -114,18 +114,18 @@ class Views:
 
     def surroundings(self, state: SessionState, name: str = "", version: str = "") -> Surroundings:
         """Return what the calls of a session are resolved against."""
-        catalog = self._catalog_of(state, name, version)
+        catalog = self.catalog_of(state, name, version)
         scene, verbs = self._scene(catalog, state), self._profiles.verbs(state.profile)
         at = partial(self.surroundings, state)
         return Surroundings(scene=scene, verbs=verbs, view=lambda: self._view(catalog, state), at=at)
 
     def view(self, state: SessionState) -> View:
         """Return what the session's model sees now."""
-        return self._view(self._catalog_of(state), state)
+        return self._view(self.catalog_of(state), state)
 
     def listing(self, state: SessionState) -> bytes:
         """Return the shown definitions as a JSON array of MCP tools."""
-        catalog = self._catalog_of(state)
+        catalog = self.catalog_of(state)
         self._forget_old()
         key = (*_key(catalog, state), self.skill_groups)
         listed = self._bytes.get(key)
@@ -140,7 +140,7 @@ class Views:
 
         The set that the session has now limits nothing.
         """
-        scene = self._scene(self._catalog_of(state), replace(state, scope=replace(state.scope, exact=None)))
+        scene = self._scene(self.catalog_of(state), replace(state, scope=replace(state.scope, exact=None)))
         verbs = self._profiles.verbs(scene.profile.name)
         found: dict[str, None] = {}
         for name in names:
@@ -161,11 +161,11 @@ class Views:
         missing = (problem for problem in found if problem is not None)
         return (*self._profiles.problems, *missing, *dict.fromkeys(lost))
 
-    def _catalog_of(self, state: SessionState, name: str = "", version: str = "") -> Catalog:
+    def catalog_of(self, state: SessionState, name: str = "", version: str = "") -> Catalog:
+        """Return the catalog of a session, with the tool `name` in `version` where one is given."""
         overlay = self._overlays.get(state.instance) if state.instance else None
-        return self._pinned.at(
-            overlay.catalog if overlay else self._registry.catalog, state.scope.versions, name, version
-        )
+        catalog, versions = overlay.catalog if overlay else self._registry.catalog, state.scope.versions
+        return self._pinned.at(catalog, versions, name, version) if version or versions else catalog
 
     def _ops(self, catalog: Catalog) -> Iterator[OpMap]:
         """Yield the ops of each profile in use that calls tools by them; without one, the ops that tools declare."""

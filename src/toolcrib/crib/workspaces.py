@@ -225,6 +225,10 @@ class Workspaces:
                 self._plans.begin(state)
         self._enter(state, mode)
 
+    def is_making(self, state: SessionState) -> bool:
+        """Whether the session was promised a shadow: `ready` makes it."""
+        return state in self._shadows
+
     async def ready(self, state: SessionState) -> None:
         """Make the shadow of a session that was promised one; nothing for every other. Raises `ToolFailure`."""
         shadow = self._shadows.get(state)

@@ -17,7 +17,6 @@ from ..core.json import dumps
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..jobs.job import LOOK, Jobs, requested_name
-from .pipeline import After
 
 __all__ = ["InBackground"]
 
@@ -27,7 +26,7 @@ _AT_ONCE: Final = 0.0
 class InBackground:
     """Decides which calls may go on in the background, and answers their callers. One for a crib."""
 
-    def __init__(self, jobs: Jobs, envelope: After) -> None:
+    def __init__(self, jobs: Jobs, envelope: Callable[[Call, ToolResult], ToolResult]) -> None:
         """`envelope` converts the caller's interim answer to the form of its profile."""
         self._jobs = jobs
         self._envelope = envelope
@@ -68,7 +67,7 @@ class InBackground:
             return await self._wait(call, id, math.inf)
         if not call.options.takes_task:  # the model did not have the task tool before; now it has one task to ask for
             call.session.history.loaded.setdefault(LOOK)
-        return await self._envelope(call, _job_notice(call, id, threshold))
+        return self._envelope(call, _job_notice(call, id, threshold))
 
 
 def _has_to_wait(call: Call) -> bool:

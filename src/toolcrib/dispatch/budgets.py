@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
@@ -92,13 +92,18 @@ class Spending:
         """Store the usage of identities in `rows` from now on."""
         self._rows = rows
 
-    async def take(self, call: Call) -> Call:
+    def take(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its share taken. Raises `ToolFailure`: `budget_exceeded`, or `overloaded` by a rate."""
         if call.charged:  # it is made again: as a job, or for an approval that came late
             return call
+        return self._take_of_identity(call) if self._by_identity else self._take(call)
+
+    async def _take_of_identity(self, call: Call) -> Call:
+        await self._refresh(call.session.principal)
+        return self._take(call)
+
+    def _take(self, call: Call) -> Call:
         session, name = call.session, call.target.name
-        if self._by_identity:
-            await self._refresh(session.principal)
         shares = tuple(self._shares(session, name)) if self._has_any else ()
         self._check(shares, session, name)
         for share in shares:

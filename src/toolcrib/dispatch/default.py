@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..catalog.catalog import Catalog
 from ..catalog.success_rates import Learning
 from ..core.call import Call
 from ..core.events import CallFinished
@@ -25,8 +26,8 @@ from .background_calls import InBackground
 from .budgets import Spending
 from .client_output import RedactedPeers
 from .pipeline import Pipeline
-from .steps.arguments import Expand, migrate_arguments, repair_arguments, validate_arguments
-from .steps.content import Enrich, Examine, Provenance, Redact, tell_version
+from .steps.arguments import Expand, Migrate, Repair, Validate
+from .steps.content import Enrich, Examine, NoteVersion, Provenance, Redact
 from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
 from .steps.execute import Execute
 from .steps.permission import Approve, CheckBudget, Decide, ReplayOrDescribe
@@ -42,6 +43,7 @@ class Parts:
     """Services of the steps; each lives as long as the crib."""
 
     surroundings: Callable[[SessionState], Surroundings]
+    catalog_of: Callable[[SessionState], Catalog]
     profile_of: Callable[[SessionState], Profile]
     sources: Callable[[str], Source | None]
     policy: Policy
@@ -65,24 +67,28 @@ class Parts:
 
 def build(parts: Parts) -> Pipeline:
     """Return the pipeline of one crib."""
-    wrap = Wrap(parts.profile_of)
-    expand, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Decide(parts.policy, parts.is_unreviewed)
+    wrap, validate = Wrap(parts.profile_of), Validate()
+    expand, decide = (
+        Expand(parts.limiter.artifacts, parts.policy.taint),
+        Decide(parts.policy, parts.is_unreviewed, parts.catalog_of),
+    )
 
-    before = [CustomBefore(step, validate_arguments) for step in parts.custom.before]
+    before = [CustomBefore(step, validate) for step in parts.custom.before]
 
     async def revise(call: Call) -> Call:
-        call = await validate_arguments(await expand(call))
+        expanded = expand(call)
+        call = validate(expanded if isinstance(expanded, Call) else await expanded)
         for step in before:
             call = await step.confirm(call)
-        return await decide(call)
+        return decide(call)
 
     return Pipeline(
         before=[
             Resolve(parts.surroundings),
-            repair_arguments,
-            migrate_arguments,
+            Repair(),
+            Migrate(),
             expand,
-            validate_arguments,
+            validate,
             *before,
             CheckBudget(parts.spending, parts.profile_of),
             decide,
@@ -98,7 +104,7 @@ def build(parts: Parts) -> Pipeline:
         ),
         after=[
             parts.enrich,
-            tell_version,
+            NoteVersion(),
             *(CustomAfter(step) for step in parts.custom.after),
             Redact(parts.redactor),
             Provenance(parts.policy.taint),
@@ -110,4 +116,6 @@ def build(parts: Parts) -> Pipeline:
         ],
         background=InBackground(parts.jobs, wrap),
         telemetry=parts.telemetry,
+        catalog_of=parts.catalog_of,
+        profile_of=parts.profile_of,
     )

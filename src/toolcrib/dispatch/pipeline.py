@@ -13,26 +13,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import anyio
 
+from ..catalog.catalog import Catalog
 from ..core.call import Call
 from ..core.result import ToolResult
+from ..core.session import SessionState
+from ..disclosure.base import Profile
 from ..errors import ToolFailure
 from ..telemetry.otel import Telemetry
+from .plan import After, Before, Execute, Plan, Plans, SessionPlans
 
-__all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused", "caller_left"]
+__all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused", "caller_left", "definition_changed"]
 
-T = TypeVar("T")
-
-Before = Callable[[Call], Awaitable[Call | ToolResult]]
-Execute = Callable[[Call], Awaitable[ToolResult]]
-After = Callable[[Call, ToolResult], Awaitable[ToolResult]]
-_Waiting = Callable[[], Awaitable[ToolResult]]
+Waiting = Callable[[], Awaitable[ToolResult]]
 """The caller's wait for a job: its result, or the notice that it continues."""
-Background = Callable[[Call], Awaitable[_Waiting] | None]
+Background = Callable[[Call], Awaitable[Waiting] | None]
 """Starts a call as a job that comes back to `Pipeline.work`; None for a call that runs in front of its caller."""
 
 _INTERNAL = ToolResult.failed("internal", "the call failed inside Toolcrib; its log has the reason")
@@ -56,8 +55,25 @@ class Refused(ToolFailure):
         self.call = call
 
 
+def definition_changed(name: str) -> ToolFailure:
+    """Return the failure of a call whose tool has changed since the call was saved."""
+    return ToolFailure(
+        "definition_changed",
+        f"{name} is defined in another way than when this call was made; it did not run",
+        hint="look at the tool again, then call it anew",
+    )
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One call on its way, as the last step left it, and the plan that it goes by."""
+
+    call: Call
+    plan: Plan
+
+
 class Pipeline:
-    """Run one call through the steps, in the order given. Holds no state; one serves all calls."""
+    """Run one call through the steps, in the order given. One serves all calls."""
 
     def __init__(
         self,
@@ -67,17 +83,36 @@ class Pipeline:
         after: Iterable[After],
         background: Background | None = None,
         telemetry: Telemetry | None = None,
+        catalog_of: Callable[[SessionState], Catalog] | None = None,
+        profile_of: Callable[[SessionState], Profile] | None = None,
+        shortcuts: bool = True,
     ) -> None:
         """Take the steps; they are called in this order, `after` included.
 
         `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
-        `telemetry` holds a span open around each walk, with a listener only.
+        `telemetry` holds a span open around each walk, with a listener only. `catalog_of` and `profile_of` return the
+        present ones of a session; without `shortcuts` no step is bound (`plan`).
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
-        self._before = tuple(before)
-        self._execute = execute
-        self._after = tuple(after)
+        self._steps = (tuple(before), execute, tuple(after))
+        self._sources = (catalog_of, profile_of)
+        self._plans = Plans(*self._steps, catalog_of=catalog_of, profile_of=profile_of, shortcuts=shortcuts)
+
+    def unbound(self) -> Pipeline:
+        """Return a pipeline of the same steps in which none is bound: the reference for every plan."""
+        before, execute, after = self._steps
+        catalog_of, profile_of = self._sources
+        return Pipeline(
+            before=before,
+            execute=execute,
+            after=after,
+            background=self._background,
+            telemetry=self._telemetry,
+            catalog_of=catalog_of,
+            profile_of=profile_of,
+            shortcuts=False,
+        )
 
     async def run(self, call: Call) -> ToolResult:
         """Return the result of `call`. Raises only when the caller is cancelled."""
@@ -96,80 +131,102 @@ class Pipeline:
             return await self._work(call, settle)
 
     async def _run(self, call: Call) -> ToolResult:
-        seen = [call]
+        plans = self._plans.of(call.session)
+        walk = _Walk(call, plans.of(call.tool))
         try:
-            outcome = await self._guarded(seen, self._walk)
+            try:
+                outcome = await self._go(walk, plans)
+            except BaseException as error:  # noqa: BLE001 - it is raised again where the caller has left
+                outcome = _outcome_of(error, walk)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._finish(seen[-1], _CANCELLED)
+                await self._finish(walk, _CANCELLED)
             raise
-        if not isinstance(outcome, ToolResult):
-            return await outcome()
-        return await self._finish(seen[-1], outcome)
+        if isinstance(outcome, ToolResult):
+            return await self._finish(walk, outcome)
+        return await outcome()
 
     async def _work(self, call: Call, settle: Callable[[ToolResult], None]) -> None:
+        walk = _Walk(call, self._plans.of(call.session).of(call.tool))
         try:
-            result = await self._guarded([call], self._carry_out)
+            try:
+                result = await walk.plan.execute(call)
+            except BaseException as error:  # noqa: BLE001 - it is raised again where the job was cancelled
+                result = _outcome_of(error, walk)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                settle(await self._finish(call, _TAKEN_BACK))
+                settle(await self._finish(walk, _TAKEN_BACK))
             raise
         with anyio.CancelScope(shield=True):
-            settle(await self._finish(call, result))
+            settle(await self._finish(walk, result))
 
-    async def _walk(self, seen: list[Call]) -> ToolResult | _Waiting:
-        """Run the steps up to the execution; `seen` keeps the call as each step left it."""
-        for step in self._before:
-            outcome = await step(seen[-1])
+    async def _go(self, walk: _Walk, plans: SessionPlans) -> ToolResult | Waiting:
+        """Run the steps up to the execution.
+
+        Behind the step that finds the tool, the list goes on in the plan of that tool; behind one that waited, in the
+        plan of that moment.
+        """
+        call, tool, steps = walk.call, walk.call.tool, list(reversed(walk.plan.before))
+        while steps:
+            place, step = steps.pop()
+            outcome = step(call)
+            has_waited = not isinstance(outcome, (Call, ToolResult))
+            if has_waited:
+                outcome = await outcome
             if isinstance(outcome, ToolResult):
                 return outcome
-            seen.append(outcome)
+            walk.call = call = outcome
+            if has_waited or call.tool is not tool:
+                plans, tool = self._plans.of(call.session) if has_waited else plans, call.tool
+                walk.plan = plans.of(tool)
+                steps = [entry for entry in reversed(walk.plan.before) if entry[0] > place]
         if self._background is not None:
-            starting = self._background(self._telemetry.with_trace_context(seen[-1]))
+            starting = self._background(self._telemetry.with_trace_context(call))
             if starting is not None:
                 return await starting
-        return await self._carry_out(seen)
+        return await walk.plan.execute(call)
 
-    async def _carry_out(self, seen: list[Call]) -> ToolResult:
-        return await self._execute(seen[-1])
+    def _finish(self, walk: _Walk, result: ToolResult) -> Awaitable[ToolResult]:
+        """Run the after-steps; a failing one makes the result an internal error, the others run."""
+        return _finished(self._plans.after_of(walk.plan, walk.call), walk.call, result)
 
-    async def _guarded(self, seen: list[Call], walk: Callable[[list[Call]], Awaitable[T]]) -> T | ToolResult:
-        """Return the result of `walk`, or the result for its exception."""
+
+async def _finished(steps: Sequence[After], call: Call, result: ToolResult) -> ToolResult:
+    """Return the result after `steps`. When the caller leaves in the middle, the others see a cancelled call."""
+    for number, step in enumerate(steps, 1):
         try:
-            return await walk(seen)
+            outcome = step(call, result)
+            result = outcome if isinstance(outcome, ToolResult) else await outcome
         except ToolFailure as failure:
-            if isinstance(failure, Refused):
-                seen.append(failure.call)
-            return ToolResult.of_failure(failure)
+            result = ToolResult.of_failure(failure)
         except anyio.get_cancelled_exc_class():
             if caller_left():
+                with anyio.CancelScope(shield=True):
+                    await _finished(steps[number:], call, _CANCELLED)
                 raise
-            _logger.exception("call %s of %s was cancelled from inside", seen[-1].id, seen[-1].name)
-            return _BROKEN_OFF
+            result = _INTERNAL
         except Exception:
-            _logger.exception("call %s of %s failed", seen[-1].id, seen[-1].name)
-            return _INTERNAL
+            _logger.exception("finishing call %s of %s failed", call.id, call.name)
+            result = _INTERNAL
+    return result
 
-    async def _finish(self, call: Call, result: ToolResult, first: int = 0) -> ToolResult:
-        """Run the after-steps from number `first` on; a failing one makes the result an internal error, the others run.
 
-        When the caller leaves in the middle, the remaining steps see a cancelled call.
-        """
-        for number in range(first, len(self._after)):
-            try:
-                result = await self._after[number](call, result)
-            except ToolFailure as failure:
-                result = ToolResult.of_failure(failure)
-            except anyio.get_cancelled_exc_class():
-                if caller_left():
-                    with anyio.CancelScope(shield=True):
-                        await self._finish(call, _CANCELLED, number + 1)
-                    raise
-                result = _INTERNAL
-            except Exception:
-                _logger.exception("finishing call %s of %s failed", call.id, call.name)
-                result = _INTERNAL
-        return result
+def _outcome_of(error: BaseException, walk: _Walk) -> ToolResult:
+    """Return the result for an exception of the walk; raises it again where the caller has left."""
+    if isinstance(error, ToolFailure):
+        if isinstance(error, Refused):
+            walk.call = error.call
+        return ToolResult.of_failure(error)
+    call = walk.call
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        if caller_left():
+            raise error
+        _logger.error("call %s of %s was cancelled from inside", call.id, call.name, exc_info=error)
+        return _BROKEN_OFF
+    if not isinstance(error, Exception):
+        raise error
+    _logger.error("call %s of %s failed", call.id, call.name, exc_info=error)
+    return _INTERNAL
 
 
 def caller_left() -> bool:

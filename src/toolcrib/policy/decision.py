@@ -46,6 +46,7 @@ _STRICTEST_FIRST: Final = ("deny", "ask", "allow")
 _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
 """Stands for a call through a meta-tool, in rules about such calls."""
 _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+_UNDECIDED: Final = Decision(effect="deny", rule="the policy, which could not decide (see the log)")
 
 
 def _never() -> bool:
@@ -125,7 +126,21 @@ class Policy:
             return decision
         except Exception:  # noqa: BLE001 - the gate stays shut when it breaks
             _LOG.exception("the policy could not decide on %s", tool.name)
-            return Decision(effect="deny", rule="the policy, which could not decide (see the log)")
+            return _UNDECIDED
+
+    def is_usual(self, call: Call) -> bool:
+        """Whether nothing but tool, arguments, rules and mode decides on this call: no answers, taint or guard."""
+        session = call.session
+        approvals = session.approvals
+        if session.taint.source or approvals.remembered or approvals.blanket:
+            return False
+        is_unshown = self._behind_client and call.route.verb and session.audience.is_client
+        return not is_unshown and not self.is_strict()
+
+    def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
+        """Whether `decision` on a usual call holds whatever its arguments are, until rules or mode change."""
+        looks = "by_method" in tool.traits or "file_writer" in tool.traits or runs_shell(tool)
+        return not looks and decision is not _UNDECIDED and not self._rules.of(session).look_at_arguments(tool)
 
     def rules_of(self, session: SessionState) -> Iterable[Rule]:
         """Return the written rules that hold for a session, layer by layer."""

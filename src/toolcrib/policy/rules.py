@@ -302,9 +302,10 @@ def _body(body: str, target: str, home: str) -> ArgumentMatcher | None:
 class _Candidates:
     """The rules that can concern one tool."""
 
-    __slots__ = ("_allow", "_shell", "ask", "deny")
+    __slots__ = ("_allow", "_shell", "all", "ask", "deny")
 
     def __init__(self, deny: tuple[Rule, ...], ask: tuple[Rule, ...], allow: tuple[Rule, ...]) -> None:
+        self.all = (*deny, *ask, *allow)
         self.deny = deny
         self.ask = ask
         self._allow = tuple(rule for rule in allow if not isinstance(rule.arguments, ShellPattern))
@@ -351,6 +352,11 @@ class Rules:
         """
         known = self._known.get(tool.digest) or self._learn(tool)
         return _denied(known.deny, arguments, cwd) or _asked(known.ask, arguments, cwd) or known.allowed(arguments, cwd)
+
+    def look_at_arguments(self, tool: Tool) -> bool:
+        """Whether a rule about this tool has a condition on arguments."""
+        known = self._known.get(tool.digest) or self._learn(tool)
+        return any(rule.arguments is not None for rule in known.all)
 
     def __iter__(self) -> Iterator[Rule]:
         """Yield every rule, layer by layer."""

@@ -165,7 +165,7 @@ class Limiter:
             result, hint = take_hint(result)
             way = replace(way, hint=hint) if hint and not way.hint else way
         ceiling = max(budget_tokens * _BYTES_PER_TOKEN, _LEAST)
-        if result.spooled is None and self._is_small(result, min(ceiling, way.fit.least)):
+        if self.fits(result, budget_tokens, way.fit.least):
             return result
         if way.whole and self._passes_whole(result):
             return replace(
@@ -183,11 +183,13 @@ class Limiter:
             return await to_thread.run_sync(self._limit, result, plan, owner)
         return self._limit(result, plan, owner)
 
-    def _is_small(self, result: ToolResult, room: float) -> bool:
-        """Whether the result is within every limit, as nearly all are."""
+    def fits(self, result: ToolResult, budget_tokens: int, least: float) -> bool:
+        """Whether the result is within every limit, `least` bytes among them, as nearly all are."""
+        if result.spooled is not None:
+            return False
         size = _text_bytes(result.content) + _json_bytes(result.structured_content)
-        media = sum([_block_media(block) for block in result.content])
-        return size <= room and media <= self._media_bytes and _is_short(result.error)
+        room = min(max(budget_tokens * _BYTES_PER_TOKEN, _LEAST), least)
+        return size <= room and sum(map(_block_media, result.content)) <= self._media_bytes and _is_short(result.error)
 
     def _passes_whole(self, result: ToolResult) -> bool:
         """Whether a client gets text and structured content as they are; one mostly repeats the other."""

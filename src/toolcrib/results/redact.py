@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import is_not
-from types import ModuleType
 from typing import Any, BinaryIO, Final, Protocol, cast
 
 from anyio import to_thread
@@ -20,8 +18,9 @@ from .secret_formats import ASSIGNMENT, FORMATS, PREFILTER, names_secret, spelli
 
 __all__ = ["Find", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
 
+_re2: Any
 try:
-    _re2: ModuleType | None = importlib.import_module("re2")  # it has no type stubs
+    import re2 as _re2  # pyright: ignore[reportMissingTypeStubs]
 except ImportError:  # no wheel for this platform: the same patterns, slower
     _re2 = None
 
@@ -57,13 +56,13 @@ class Scanner:
         for pattern in patterns:
             chosen.Add(pattern)
         chosen.Compile()
-        self.match = chosen.Match
+        self.match = getattr(chosen, "_set", chosen).Match  # the wrapper around it costs as much as a short match
 
     def _match_each(self, text: bytes) -> list[int]:
         return [index for index, pattern in enumerate(self._patterns) if pattern.search(text)]
 
 
-def _options(re2: ModuleType) -> Any:
+def _options(re2: Any) -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = _MEMORY
@@ -172,10 +171,14 @@ class Redactor:
 
     async def clean(self, result: ToolResult) -> ToolResult:
         """Return `result(result)`; a long one is scanned in a thread, so that the event loop continues."""
-        size = sum([len(text) for block in result.content if isinstance(text := block.get("text"), str)])
-        if size <= _IN_THREAD:
+        if self.is_quick(result):
             return self.result(result)
         return await to_thread.run_sync(self.result, result)
+
+    def is_quick(self, result: ToolResult) -> bool:
+        """Whether `result` is so short that `clean` would not leave the event loop."""
+        texts = [text for block in result.content if isinstance(text := block.get("text"), str)]
+        return sum(map(len, texts)) <= _IN_THREAD
 
     def stream(self, source: BinaryIO, target: BinaryIO) -> int:
         """Copy `source` to `target` without secrets, in bounded memory; return the bytes written."""

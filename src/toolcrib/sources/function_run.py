@@ -42,19 +42,21 @@ def body_of(function: Callable[..., Any], name: str) -> Body:
     elif inspect.isgeneratorfunction(inner):
         run = _stream_in_thread
     elif inspect.iscoroutinefunction(inner):
-        run = _await
+        run = None
     else:
         run = _in_thread
 
     async def body(arguments: Mapping[str, Any], context: Context, threads: Threads) -> Any:
         try:
+            if run is None:
+                return await function(**arguments)
             return await run(functools.partial(function, **arguments), context, threads)
         except ToolFailure:
             raise
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and run is _await:
+            if isinstance(error, KeyboardInterrupt) and run is None:
                 raise  # that may be a person's interrupt; an exception from a thread is the function's own
             _LOG.exception("tool %s failed in call %s", name, context.call_id)
             raise ToolFailure(_code_of(error), f"{name} failed: {_short(error)}") from error
@@ -83,10 +85,6 @@ def _short(error: BaseException) -> str:
     text = " ".join(str(error).split())
     shown = text if len(text) <= _MESSAGE else text[:_MESSAGE] + "…"
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
-
-
-async def _await(call: Callable[[], Any], context: Context, threads: Threads) -> Any:
-    return await call()
 
 
 async def _in_thread(call: Callable[[], Any], context: Context, threads: Threads) -> Any:

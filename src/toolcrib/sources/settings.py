@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ..core.settings import INSTRUCTIONS, LIMITING, POLICY, REACH, Flag, Section, Texts, Wait, setting
 from ..mcp.client.spec import ServerSpec
+from . import kinds
 from .openapi.spec import OpenApiSpec
 from .skills.skill_scan import SkillRoot
+from .source import ConfiguredSource, SourceKind
 
-__all__ = ["CatalogSpec", "GivenWorkflow", "PluginSettings", "SkillsSpec", "SourceSettings", "texts_of"]
+__all__ = ["KINDS", "CatalogSpec", "GivenWorkflow", "PluginSettings", "SkillsSpec", "SourceSettings", "texts_of"]
+
+
+KINDS: Final[Mapping[str, SourceKind]] = {
+    name: kind for name, kind in vars(kinds).items() if isinstance(kind, SourceKind)
+}
+"""Every kind of source that has entries under `sources`, by the key there (`kinds`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +82,8 @@ class SourceSettings(Section):
     """MCP servers, by name."""
     openapi: tuple[OpenApiSpec, ...] = setting((), why=REACH, names_only=True, hidden=True)
     """HTTP APIs by their OpenAPI descriptions."""
+    configured: tuple[ConfiguredSource, ...] = setting((), in_code=True, in_digest=True)
+    """Sources of the other kinds under `sources`."""
     catalogs: tuple[CatalogSpec, ...] = setting((), why=REACH)
     """YAML catalogs to mount."""
     skills: SkillsSpec | None = setting(None, why=INSTRUCTIONS)

@@ -7,7 +7,7 @@ untrusted schemas and values, and errors that a model can act on.
 from .errors import FieldError
 from .example import example
 from .nodes import json_type
-from .repair import repair
+from .repair import plain_check, repair
 from .validator import (
     MAX_ARGUMENT_BYTES,
     MAX_ARGUMENT_DEPTH,
@@ -25,5 +25,6 @@ __all__ = [
     "compile_schema",
     "example",
     "json_type",
+    "plain_check",
     "repair",
 ]

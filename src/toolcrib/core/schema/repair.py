@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from json import JSONDecodeError
 from typing import Any, Final, cast
 
@@ -15,7 +15,7 @@ from ...errors import ToolFailure
 from ..json import JsonTooLarge, read_json
 from .nodes import Node, alternatives, as_node, json_type, properties_of, resolve, types_of
 
-__all__ = ["repair"]
+__all__ = ["plain_check", "repair"]
 
 _WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
 _SHOWN: Final = 500
@@ -49,30 +49,33 @@ def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
             hint='Send the arguments by name: {"name": value, …}.',
         )
     given = cast("Mapping[str, Any]", arguments)
-    if not notes and _is_plain(given, schema):
+    if not notes and plain_check(schema)(given):
         return given, ()
     unwrapped = _unwrap(given, schema, notes)
     return _Repair(schema, notes).object(unwrapped, schema, "", 0), tuple(notes)
 
 
-def _is_plain(arguments: Mapping[str, Any], schema: Node) -> bool:
-    """Whether nothing can need repair: the common case, decided in a microsecond."""
+def plain_check(schema: Node) -> Callable[[Any], bool]:
+    """Return a check for one schema: whether nothing in the arguments can need repair, as in most calls."""
     declared = schema.get("properties")
-    if not isinstance(declared, dict):
-        return False
-    known = cast("dict[str, Any]", declared)
-    return all(name in known and _is_settled(value, known[name]) for name, value in arguments.items())
+    nodes = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
+    texts = {name: as_node(node).get("type") == "string" for name, node in nodes.items()}
+    lists = {name: as_node(as_node(node).get("items")).get("type") == "string" for name, node in nodes.items()}
 
-
-def _is_settled(value: object, node: Any) -> bool:
-    if isinstance(value, _SETTLED):
+    def is_plain(arguments: Any) -> bool:
+        if not isinstance(arguments, Mapping) or not isinstance(declared, dict):
+            return False
+        for name, value in cast("Mapping[str, Any]", arguments).items():
+            if name not in texts:
+                return False
+            if isinstance(value, str):
+                if not texts[name]:
+                    return False
+            elif not isinstance(value, _SETTLED) and not (isinstance(value, list) and lists[name]):
+                return False
         return True
-    if not isinstance(node, dict):
-        return False
-    node = cast("Node", node)
-    if isinstance(value, str):
-        return node.get("type") == "string"
-    return isinstance(value, list) and as_node(node.get("items")).get("type") == "string"
+
+    return is_plain
 
 
 def _read_object(text: str | bytes | bytearray, notes: list[str]) -> Any:

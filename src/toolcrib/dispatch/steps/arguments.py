@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from typing import Final
 
-from ...core.call import Call, complete_arguments
+from ...core.call import Call, complete_arguments, validator_of
 from ...core.json import dumps
-from ...core.schema import FieldError, repair
+from ...core.schema import FieldError, plain_check, repair
 from ...core.tool import Tool
 from ...core.versions import migrate, pin_of_session
 from ...disclosure import signatures
@@ -17,51 +18,60 @@ from ...jobs.tools import SOURCE as JOBS
 from ...policy.taint import Taint
 from ...results.artifact_references import expand, holds_reference
 from ...results.artifacts import Artifacts
+from ..plan import Before, Subject
 
-__all__ = ["Expand", "migrate_arguments", "migrated", "repair_arguments", "repaired", "validate_arguments"]
-
-
-async def repair_arguments(call: Call) -> Call:
-    """Return the call with arguments that are an object; raises `ToolFailure` for text that is not JSON."""
-    return repaired(call)
-
-
-def repaired(call: Call) -> Call:
-    """Do the same at once: nothing here waits."""
-    arguments, notes = repair(call.arguments, call.target.input_schema)
-    if arguments is call.arguments and not notes:
-        return call
-    return call.evolve(arguments=arguments, repairs=(*call.changes.repairs, *notes))
-
+__all__ = ["Expand", "Migrate", "Repair", "Validate"]
 
 _logger: Final = logging.getLogger(__name__)
 
 
-async def migrate_arguments(call: Call) -> Call:
-    """Return the call with arguments as the tool takes them now, where the call or its session pins an older version.
+class Repair:
+    """Make the arguments an object; raises `ToolFailure` for text that is not JSON."""
 
-    A call that is made again was migrated the first time. Raises `ToolFailure` when a migration breaks.
-    """
-    return migrated(call)
+    def __call__(self, call: Call) -> Call:
+        """Return the call with arguments that are an object."""
+        arguments, notes = repair(call.arguments, call.target.input_schema)
+        if arguments is call.arguments and not notes:
+            return call
+        return call.evolve(arguments=arguments, repairs=(*call.changes.repairs, *notes))
+
+    def bind(self, subject: Subject) -> Before:
+        """Return the step for one schema: arguments that need no repair pass at once."""
+        if subject.tool is None:
+            return self
+        is_plain = plain_check(subject.tool.input_schema)
+        return lambda call: call if is_plain(call.arguments) else self(call)
 
 
-def migrated(call: Call) -> Call:
-    """Do the same at once: nothing here waits."""
-    tool = call.target
-    version = call.options.version or pin_of_session(call.session.scope.versions, tool)
-    if not version or call.changes.migrated or version not in tool.migrations or version == tool.version:
-        return call
-    try:
-        arguments, notes = migrate(tool, version, call.arguments)
-    except Exception as error:
-        _logger.exception("the migration of %s from version %s failed", tool.name, version)
-        raise ToolFailure(
-            "invalid_arguments",
-            f"{tool.name} did not run: the arguments of version {version} could not be made those of {tool.version}",
-            hint=f"call it as version {tool.version} wants it",
-        ) from error
-    asked = f"{call.route.requested or tool.name}@{version}"  # the requested name in the audit row
-    return call.evolve(arguments=arguments, repairs=(*call.changes.repairs, *notes), migrated=version, requested=asked)
+class Migrate:
+    """Make the arguments those that the tool takes now, where the call or its session pins an older version."""
+
+    def __call__(self, call: Call) -> Call:
+        """Return the call with migrated arguments. Raises `ToolFailure` when a migration breaks.
+
+        A call that is made again was migrated the first time.
+        """
+        tool = call.target
+        version = call.options.version or pin_of_session(call.session.scope.versions, tool)
+        if not version or call.changes.migrated or version not in tool.migrations or version == tool.version:
+            return call
+        try:
+            arguments, notes = migrate(tool, version, call.arguments)
+        except Exception as error:
+            _logger.exception("the migration of %s from version %s failed", tool.name, version)
+            raise ToolFailure(
+                "invalid_arguments",
+                f"{tool.name} did not run: the arguments of version {version} could not be made those of "
+                f"{tool.version}",
+                hint=f"call it as version {tool.version} wants it",
+            ) from error
+        asked = f"{call.route.requested or tool.name}@{version}"  # the requested name in the audit row
+        repairs = (*call.changes.repairs, *notes)
+        return call.evolve(arguments=arguments, repairs=repairs, migrated=version, requested=asked)
+
+    def bind(self, subject: Subject) -> Before | None:
+        """Return nothing for a tool without migrations."""
+        return None if subject.tool is not None and not subject.tool.migrations else self
 
 
 class Expand:
@@ -72,15 +82,21 @@ class Expand:
         self._artifacts = artifacts
         self._taint = taint
 
-    async def __call__(self, call: Call) -> Call:
+    def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with real arguments; raises `ToolFailure` naming the argument that cannot be resolved.
 
         Arguments of meta-tools and of the tools for jobs stay as they are: they belong to another call.
         """
-        tool = call.target
-        if tool.source in (SOURCE, JOBS) or not holds_reference(call.arguments):
+        if call.target.source in (SOURCE, JOBS) or not holds_reference(call.arguments):
             return call
-        owner = call.session.principal
+        return self._expanded(call)
+
+    def bind(self, subject: Subject) -> Before | None:
+        """Return nothing for meta-tools and the tools for jobs."""
+        return None if subject.tool is not None and subject.tool.source in (SOURCE, JOBS) else self
+
+    async def _expanded(self, call: Call) -> Call:
+        tool, owner = call.target, call.session.principal
         arguments, references = await expand(call.arguments, tool.input_schema, owner, self._artifacts)
         if any(reference.trust == "untrusted" for reference in references):
             # another session may have read it, so the tool's own declaration counts here
@@ -92,13 +108,36 @@ _SCHEMA_SHOWN: Final = 4000
 """Characters of a schema that an error repeats; a larger one is named by its fields."""
 
 
-async def validate_arguments(call: Call) -> Call:
-    """Return the call with its effective arguments; raises `ToolFailure` listing every field that is wrong."""
-    tool = call.target
-    arguments, errors = complete_arguments(tool, call.arguments, call.session.defaults)
-    if errors:
-        raise _in_profile_words(call) or _invalid(tool, errors)
-    return call if arguments is call.arguments else call.evolve(arguments=arguments)
+class Validate:
+    """Check the arguments against the schema, and fill in its defaults and those of the session."""
+
+    def __call__(self, call: Call) -> Call:
+        """Return the call with its effective arguments; raises `ToolFailure` listing every field that is wrong."""
+        tool = call.target
+        arguments, errors = complete_arguments(tool, call.arguments, call.session.defaults)
+        if errors:
+            raise _in_profile_words(call) or _invalid(tool, errors)
+        return call if arguments is call.arguments else call.evolve(arguments=arguments)
+
+    def bind(self, subject: Subject) -> Before:
+        """Return the step for one schema; a session with values of its own, and every error, takes the whole step."""
+        try:
+            accept = validator_of(subject.tool).accept if subject.tool is not None else None
+        except ValueError:  # the schema cannot be taken: the step fails with its reason at each call
+            return self
+        if accept is None:
+            return self
+
+        def validate(call: Call) -> Call:
+            if call.session.defaults:
+                return self(call)
+            given = call.arguments
+            arguments, errors = accept(given)
+            if errors:
+                return self(call)
+            return call if arguments is given else call.evolve(arguments=arguments)
+
+        return validate
 
 
 def _in_profile_words(call: Call) -> ToolFailure | None:

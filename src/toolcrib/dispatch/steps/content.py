@@ -9,15 +9,17 @@ from typing import Any, Final, cast
 
 from ...catalog.resources import RESOURCES
 from ...core.call import Call
-from ...core.result import ToolError, ToolResult
+from ...core.result import ToolError, ToolResult, Trust
 from ...core.schema import compile_schema
+from ...core.tool import Tool
 from ...disclosure.meta_tools import SOURCE
 from ...jobs.tools import SOURCE as JOBS
 from ...policy.taint import Taint
 from ...results.redact import Redactor
 from ...results.untrusted_text import suspicions, visible_json, visible_text
+from ..plan import After, Subject
 
-__all__ = ["Enrich", "Enricher", "Examine", "Provenance", "Redact", "tell_version"]
+__all__ = ["Enrich", "Enricher", "Examine", "NoteVersion", "Provenance", "Redact"]
 
 Enricher = Callable[[Call, ToolResult], Awaitable[ToolResult]]
 
@@ -36,10 +38,13 @@ class Enrich:
         self._enrichers.append((priority, enricher))
         self._enrichers.sort(key=lambda entry: -entry[0])
 
-    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return `result` with the subscribers' additions; a replay has them already, and a dry run gets none."""
         if not self._enrichers or result.is_error or call.grant is None:
             return result
+        return self._enriched(call, result)
+
+    async def _enriched(self, call: Call, result: ToolResult) -> ToolResult:
         for _, enricher in self._enrichers:
             try:
                 result = _result(await enricher(call, result))
@@ -55,18 +60,26 @@ def _result(enriched: object) -> ToolResult:
     return enriched
 
 
-async def tell_version(call: Call, result: ToolResult) -> ToolResult:
-    """Return the result with `version` in its metadata, where the tool is deprecated or arguments were migrated."""
-    tool = call.tool
-    if tool is None or not (tool.deprecated or call.changes.migrated):
-        return result
-    version = {
-        "ran": tool.version,
-        "migrated_from": call.changes.migrated,
-        "deprecated": tool.deprecated,
-        "replaced_by": tool.replaced_by,
-    }
-    return result.with_meta(version={key: value for key, value in version.items() if value})
+class NoteVersion:
+    """Report a deprecated tool, and arguments that were migrated."""
+
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result with `version` in its metadata, where there is something to report."""
+        tool = call.tool
+        if tool is None or not (tool.deprecated or call.changes.migrated):
+            return result
+        version = {
+            "ran": tool.version,
+            "migrated_from": call.changes.migrated,
+            "deprecated": tool.deprecated,
+            "replaced_by": tool.replaced_by,
+        }
+        return result.with_meta(version={key: value for key, value in version.items() if value})
+
+    def bind(self, subject: Subject) -> After | None:
+        """Return nothing for a tool that is not deprecated and has no migrations."""
+        tool = subject.tool
+        return None if tool is None or not (tool.deprecated or tool.migrations) else self
 
 
 class Redact:
@@ -76,9 +89,10 @@ class Redact:
         """`redactor` knows the formats of secrets, and our own."""
         self._redactor = redactor
 
-    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result without secrets."""
-        return await self._redactor.clean(result)
+        redactor = self._redactor
+        return redactor.result(result) if redactor.is_quick(result) else redactor.clean(result)
 
 
 _OURS: Final = frozenset({SOURCE, JOBS, RESOURCES})
@@ -95,19 +109,27 @@ class Provenance:
         """`taint` decides which content is untrusted."""
         self._taint = taint
 
-    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with `source` and `trust` in its metadata. A refusal is our own word, and local."""
         tool = call.tool
+        return self._marked(call, result, tool, None if tool is None else self._taint.trust_of(tool))
+
+    def bind(self, subject: Subject) -> After:
+        """Return the step for one tool, whose trust no call changes."""
+        tool = subject.tool
+        trust = None if tool is None else self._taint.trust_of(tool)
+        return lambda call, result: self._marked(call, result, tool, trust)
+
+    def _marked(self, call: Call, result: ToolResult, tool: Tool | None, trust: Trust | None) -> ToolResult:
         marked = result.meta.get("trust")
         is_ours = result.error is not None and result.error.code in _OUR_WORDS and marked != "untrusted"
-        if tool is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
+        if tool is None or trust is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
             return result.with_meta(source=SOURCE, trust="local")
         hands_on = tool.source in _OURS or tool.origin == "workflow"
         if marked == "untrusted" or (hands_on and marked is not None):
             if marked == "untrusted":
                 self._taint.note(tool, "untrusted", call.session, result.text)
             return result  # the result of another call, handed on
-        trust = self._taint.trust_of(tool)
         if result.input_required is None and self._taint.is_noted(tool, trust):
             text = result.text if result.spooled is None else f"{result.spooled.head}\n{result.spooled.tail}"
             self._taint.note(tool, trust, call.session, text)
@@ -125,7 +147,7 @@ class Examine:
         """`taint` records suspicious text."""
         self._taint = taint
 
-    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result as a person would see it, with `hidden` (how many characters) and `suspicious`."""
         if result.meta.get("trust") != "untrusted" or result.input_required is not None or "fenced" in result.meta:
             return result

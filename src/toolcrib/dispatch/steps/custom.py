@@ -73,7 +73,7 @@ def step_name(step: Callable[..., Any]) -> str:
 class CustomBefore:
     """One before-step of the program, as a step of the pipeline."""
 
-    def __init__(self, step: BeforeStep, validate: Callable[[Call], Awaitable[Call]]) -> None:
+    def __init__(self, step: BeforeStep, validate: Callable[[Call], Call]) -> None:
         """Its name stands in errors and in the record; `validate` is the step of the pipeline."""
         self._step = step
         self._validate = validate
@@ -90,7 +90,7 @@ class CustomBefore:
             return outcome
         if call.charged or canonical(outcome) == canonical(call.arguments):
             return call
-        return await self._changed(call, outcome)
+        return self._changed(call, outcome)
 
     async def confirm(self, call: Call) -> Call:
         """Return a call whose arguments an approver has edited; the step may refuse it.
@@ -130,7 +130,7 @@ class CustomBefore:
         meta = {"ended_by": self._name}
         return ToolResult(content=content, structured_content=structured, error=given.error, meta=meta)
 
-    async def _changed(self, call: Call, arguments: Any) -> Call:
+    def _changed(self, call: Call, arguments: Any) -> Call:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"the before-step {self._name} returned {type(arguments).__name__} as arguments")
         given = copy.deepcopy(dict(cast("Mapping[str, Any]", arguments)))
@@ -140,7 +140,7 @@ class CustomBefore:
         references = tuple(one for one in call.references if _is_at(given, before, one))
         changed = call.evolve(arguments=given, references=references, repairs=(*call.changes.repairs, note))
         try:
-            return await self._validate(changed)
+            return self._validate(changed)
         except ToolFailure as failure:
             message = f"{call.name} did not run: {self._name} changed its arguments, and it does not take them"
             raise ToolFailure(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -108,30 +108,31 @@ def _context(
 ) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session = call.session
-    return Context(
-        call_id=call.id,
-        session_key=session.key,
-        principal=session.principal,
-        first_call=call.first or call.id,
-        instance=session.instance,
-        defaults=session.defaults,
-        user=session.user,
-        deadline=call.deadline,
-        peer=peers.to(call.client.peer),
-        progress_token=call.client.progress_token,
-        meta=call.client.meta or {},
-        resume=call.client.resume,
-        cwd=session.files.cwd,
-        workspace=session.files.workspace,
-        host=host,
-        result_bytes=session.result_tokens * 4,
-        permissions=permissions,
-        runtime=session.runtime,
-        signal=signal,
-        listener=call.client.listener,
-        elicitor=_elicitor(session),
-        cleaner=peers.cleaner,
-    )
+    fields: dict[str, Any] = {
+        "call_id": call.id,
+        "session_key": session.key,
+        "principal": session.principal,
+        "first_call": call.first or call.id,
+        "instance": session.instance,
+        "defaults": session.defaults,
+        "user": session.user,
+        "deadline": call.deadline,
+        "peer": peers.to(call.client.peer),
+        "progress_token": call.client.progress_token,
+        "meta": call.client.meta or {},
+        "resume": call.client.resume,
+        "cwd": session.files.cwd,
+        "workspace": session.files.workspace,
+        "host": host,
+        "result_bytes": session.result_tokens * 4,
+        "permissions": permissions,
+        "runtime": session.runtime,
+        "signal": signal,
+        "listener": call.client.listener,
+        "elicitor": _elicitor(session),
+        "cleaner": peers.cleaner,
+    }
+    return Context.of(fields)
 
 
 def _elicitor(session: SessionState) -> Elicitor | None:

@@ -10,13 +10,16 @@ from typing import Any
 
 import anyio
 
+from ...catalog.catalog import Catalog
 from ...core.budget import NO_LOOPS
 from ...core.call import Call
 from ...core.json import canonical, dumps
+from ...core.permission import Decision
 from ...core.result import ToolResult
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ...disclosure.base import Profile
+from ...disclosure.meta_tools import SOURCE
 from ...errors import ToolFailure
 from ...jobs.tools import SOURCE as JOBS
 from ...policy.approval import Approvals, Revise
@@ -25,7 +28,8 @@ from ...policy.grant import mint
 from ...sources.source import Source
 from ...store.idempotency import Conflict, Receipts, Replay
 from ..budgets import Spending
-from ..pipeline import Refused
+from ..pipeline import Refused, definition_changed
+from ..plan import Before, Subject
 
 __all__ = ["Approve", "CheckBudget", "Decide", "ReplayOrDescribe", "TurnHistory"]
 
@@ -53,13 +57,13 @@ class CheckBudget:
         self._spending = spending
         self._profile_of = profile_of
 
-    async def __call__(self, call: Call) -> Call:
+    def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its share reserved; raises `ToolFailure` with the alternatives."""
         if call.options.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
             return call
         if call.turn.place:
             self._check_loops(call)
-        return await self._spending.take(call)
+        return self._spending.take(call)
 
     def _check_loops(self, call: Call) -> None:
         """Check the turns of a model for loops: single calls do not form turns."""
@@ -94,13 +98,24 @@ class CheckBudget:
 class Decide:
     """Attach the decision to the call."""
 
-    def __init__(self, policy: Policy, is_unreviewed: Callable[[Tool], bool]) -> None:
-        """`policy` holds the rules and the modes; an unreviewed tool runs only while the guard is off."""
+    def __init__(
+        self,
+        policy: Policy,
+        is_unreviewed: Callable[[Tool], bool],
+        catalog_of: Callable[[SessionState], Catalog],
+    ) -> None:
+        """`policy` holds the rules and the modes; an unreviewed tool runs only while the guard is off.
+
+        `catalog_of` returns the present catalog of a session: a tool that changed since it was found does not run.
+        """
         self._policy = policy
         self._is_unreviewed = is_unreviewed
+        self._catalog_of = catalog_of
 
-    async def __call__(self, call: Call) -> Call:
+    def __call__(self, call: Call) -> Call:
         """Return the call with its decision; raises `ToolFailure` when it is a deny."""
+        if not call.options.version and not _is_current(call.target, self._catalog_of(call.session)):
+            raise definition_changed(call.target.name)
         if self._policy.is_strict() and self._is_unreviewed(call.target):
             source = call.target.source
             raise ToolFailure(
@@ -108,16 +123,49 @@ class Decide:
                 f"{call.name} is withheld: its definition has not been reviewed, and the guard is on",
                 hint=f"The user can read and accept it with `toolcrib accept {source}`",
             )
-        decision = self._policy.decide_call(call)
-        if decision.effect == "deny":
-            failure = ToolFailure(
-                "denied",
-                f"{call.name} is denied by {decision.rule}",
-                hint="do not try another way to the same effect; ask the user",
-                details={"rule": decision.rule},
-            )
-            raise Refused(failure, call.evolve(decision=decision))  # so that the record names who denied it
+        return _decided(call, self._policy.decide_call(call))
+
+    def bind(self, subject: Subject) -> Before:
+        """Return the step for one tool and one session.
+
+        Where no rule, mode or check looks at the arguments, the first decision holds for every later call that nothing
+        but the subject decides on.
+        """
+        policy, tool = self._policy, subject.tool
+        if tool is None or subject.catalog is None or not _is_current(tool, subject.catalog):
+            return self
+        settled: Decision | None = None
+
+        def decide(call: Call) -> Call:
+            nonlocal settled
+            if not policy.is_usual(call):
+                return self(call)
+            if settled is not None:
+                return _decided(call, settled)
+            decision = policy.decide_call(call)
+            if policy.is_settled(tool, call.session, decision):
+                settled = decision
+            return _decided(call, decision)
+
+        return decide
+
+
+def _is_current(tool: Tool, catalog: Catalog) -> bool:
+    """Whether the catalog has the tool as it is; meta-tools stand in none."""
+    return tool.source == SOURCE or catalog.tools.get(tool.name) == tool
+
+
+def _decided(call: Call, decision: Decision) -> Call:
+    """Return the call with the decision. Raises `ToolFailure` for a deny."""
+    if decision.effect != "deny":
         return call.evolve(decision=decision)
+    failure = ToolFailure(
+        "denied",
+        f"{call.name} is denied by {decision.rule}",
+        hint="do not try another way to the same effect; ask the user",
+        details={"rule": decision.rule},
+    )
+    raise Refused(failure, call.evolve(decision=decision))  # so that the record names who denied it
 
 
 class ReplayOrDescribe:
@@ -137,15 +185,22 @@ class ReplayOrDescribe:
         self._sources = sources
         self._diff = diff
 
-    async def __call__(self, call: Call) -> Call | ToolResult:
+    def __call__(self, call: Call) -> Call | Awaitable[Call | ToolResult]:
         """Return the call, holding its key if it has one, or the recorded outcome for the key.
 
         A key on a read has no effect: reads may run twice.
         """
-        if call.options.dry_run:
-            return _described(call, self._sources(call.target.source), await self._diff(call))
-        if not call.options.idempotency_key or call.target.annotations.read_only:
+        options = call.options
+        if options.dry_run:
+            return self._described(call)
+        if not options.idempotency_key or call.target.annotations.read_only:
             return call
+        return self._replayed(call)
+
+    async def _described(self, call: Call) -> ToolResult:
+        return _described(call, self._sources(call.target.source), await self._diff(call))
+
+    async def _replayed(self, call: Call) -> Call | ToolResult:
         session, tool = call.session, call.target
         request = hashlib.sha256(canonical([tool.digest.hex(), call.arguments])).digest()
         with anyio.CancelScope(shield=True):  # a key that was taken without a record would stay taken
@@ -185,7 +240,7 @@ class Approve:
         self._approvals = approvals
         self._revise = revise
 
-    async def __call__(self, call: Call) -> Call:
+    def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its grant; raises `ToolFailure` when it is not granted.
 
         An approval that was given before is used up even where a rule allows the call by now.
@@ -193,4 +248,4 @@ class Approve:
         decision = call.decision
         if decision is not None and decision.effect == "allow" and not call.approval:
             return call.evolve(grant=mint(call.id, call.target, call.arguments, decision.rule))
-        return await self._approvals.ask(call, self._revise)
+        return self._approvals.ask(call, self._revise)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...disclosure.profiles import envelope_of
 from ...results.limit import HINTS, Limiter, Way
 from ...results.untrusted_text import fenced
 from ..finished_results import is_settled
+from ..plan import After, Subject
 
 __all__ = ["Limit", "Wrap"]
 
@@ -28,19 +29,36 @@ class Limit:
         """`limiter` stores the artifacts, `profile_of` returns the profile of a session."""
         self._limiter = limiter
         self._profile_of = profile_of
-        self._usual: tuple[Profile, Way] | None = None
 
-    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result within the session's budget of tokens for one result, and within its profile's.
 
         Results for an MCP client pass whole up to a size, unless a person or the profile set a limit in tokens or
         characters. Built-in tools keep the limit: clients had no such results before.
         """
+        profile = self._profile_of(call.session)
+        return self._limited(call, result, profile, _usual_way(profile))
+
+    def bind(self, subject: Subject) -> After:
+        """Return the step for one profile."""
+        profile = subject.profile
+        if profile is None:
+            return self
+        usual = _usual_way(profile)
+        return lambda call, result: self._limited(call, result, profile, usual)
+
+    def _limited(
+        self, call: Call, result: ToolResult, profile: Profile, usual: Way
+    ) -> ToolResult | Awaitable[ToolResult]:
         if is_settled(call, result) or (call.options.raw and result.spooled is None):
             return result
+        if not usual.fit.hints and self._limiter.fits(result, call.session.result_tokens, usual.fit.least):
+            return result
+        return self._cut(call, result, profile, usual)
+
+    async def _cut(self, call: Call, result: ToolResult, profile: Profile, usual: Way) -> ToolResult:
         session = call.session
-        profile = self._profile_of(session)
-        way = self._way(call, profile)
+        way = self._way(call, profile, usual)
         if result.meta.get("trust", "local") != "local":
             way = replace(way, source=str(result.meta.get("source", "")), trust=result.meta["trust"])
         limited = await self._limiter.apply(result, session.result_tokens, session.principal, way)
@@ -51,7 +69,7 @@ class Limit:
             return _without_structure(call, limited)
         return limited
 
-    def _way(self, call: Call, profile: Profile) -> Way:
+    def _way(self, call: Call, profile: Profile, usual: Way) -> Way:
         """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
         tool = call.tool
         declared: Mapping[str, Any] = tool.capability.metadata if tool is not None else {}
@@ -60,12 +78,14 @@ class Limit:
             hint = "skip"  # a page that the model asked for is cut to fit already
         lines, whole = declared.get("result") == "lines", _passes_whole(call, profile)
         schema = tool.output_schema if tool is not None and _is_promised(call) else None
-        if self._usual is None or self._usual[0] is not profile:
-            self._usual = (profile, Way(fit=profile.results, read=profile.verbs.get("read", "")))
-        usual = self._usual[1]
         if not (hint or lines or whole or schema is not None):
             return usual
         return replace(usual, hint=hint if hint in HINTS else None, lines=lines, schema=schema, whole=whole)
+
+
+def _usual_way(profile: Profile) -> Way:
+    """Return how results of most calls under a profile are to fit."""
+    return Way(fit=profile.results, read=profile.verbs.get("read", ""))
 
 
 def _passes_whole(call: Call, profile: Profile) -> bool:
@@ -101,12 +121,22 @@ class Wrap:
         """`profile_of` returns the profile of a session."""
         self._profile_of = profile_of
 
-    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result as the model is to read it."""
+        profile = self._profile_of(call.session)
+        return self._wrapped(call, result, profile, envelope_of(profile))
+
+    def bind(self, subject: Subject) -> After:
+        """Return the step for one profile."""
+        profile = subject.profile
+        if profile is None:
+            return self
+        envelope = envelope_of(profile)
+        return lambda call, result: self._wrapped(call, result, profile, envelope)
+
+    def _wrapped(self, call: Call, result: ToolResult, profile: Profile, envelope: str) -> ToolResult:
         if call.options.raw or result.input_required is not None or is_settled(call, result):
             return result
-        profile = self._profile_of(call.session)
-        envelope = envelope_of(profile)
         shown = ENVELOPES[envelope](call, result)
         if call.origin == "cli":  # a person, or a program that reads standard output
             return shown
@@ -114,9 +144,11 @@ class Wrap:
         is_plain = "fenced" in result.meta or (result.is_error and not suspicious)
         if profile.fence != "none" and not is_plain and result.meta.get("trust") == "untrusted":
             shown = fenced(shown, call.name, suspicious).with_meta(fenced=True)
-        notes = (
-            (call.changes.edited,) if call.changes.edited and envelope == "mcp" else ()
-        )  # else it believes that its call ran
-        notes = (*notes, *(call.changes.unused if envelope != "gateway" else ()))
+        changes = call.changes
+        if not (changes.edited or changes.unused):
+            return shown
+        # else it believes that its call ran
+        notes = (changes.edited,) if changes.edited and envelope == "mcp" else ()
+        notes = (*notes, *(changes.unused if envelope != "gateway" else ()))
         blocks = tuple({"type": "text", "text": f"[{note}]"} for note in notes)
         return replace(shown, content=(*shown.content, *blocks)) if blocks else shown

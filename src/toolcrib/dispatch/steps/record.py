@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -23,6 +23,7 @@ from ...results.error_advice import classify, error_type, is_failure
 from ...store.store import Store
 from ...telemetry.otel import Telemetry
 from ..budgets import Spending
+from ..plan import After, Subject
 
 __all__ = ["Assess", "Record"]
 
@@ -38,19 +39,37 @@ class Assess:
         self._learning = learning
         self._profile_of = profile_of
 
-    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result with `recovery` in the metadata of an error, and the strategy's notes on the run."""
+        return self._assessed(call, result, strategy_of(self._profile_of(call.session)).deliver)
+
+    def bind(self, subject: Subject) -> After:
+        """Return the step for one profile."""
+        if subject.profile is None:
+            return self
+        deliver = strategy_of(subject.profile).deliver
+        return lambda call, result: self._assessed(call, result, deliver)
+
+    def _assessed(
+        self, call: Call, result: ToolResult, deliver: Callable[[Call, ToolResult], Awaitable[ToolResult]] | None
+    ) -> ToolResult | Awaitable[ToolResult]:
         tool, session = call.tool, call.session
         if tool is not None and tool.source not in _OURS and call.grant is not None and result.input_required is None:
             self._learning.note(session.principal, tool.name, result.error.code if result.error else "ok")
-            deliver = strategy_of(self._profile_of(session)).deliver
             if deliver is not None:
-                result = await deliver(call, result)
+                return self._delivered(call, deliver(call, result))
+        return self._counted(call, result)
+
+    async def _delivered(self, call: Call, delivery: Awaitable[ToolResult]) -> ToolResult:
+        return self._counted(call, await delivery)
+
+    def _counted(self, call: Call, result: ToolResult) -> ToolResult:
         if result.error is not None:
             return self._failed(call, result, result.error)
         if call.grant is not None:
-            session.history.errors = ("", 0)
-            session.history.failures.pop(call.name, None)
+            history = call.session.history
+            history.errors = ("", 0)
+            history.failures.pop(call.name, None)
         return result
 
     def _failed(self, call: Call, result: ToolResult, error: ToolError) -> ToolResult:
@@ -88,7 +107,7 @@ class Record:
         self._telemetry = telemetry
         self._spending = spending
 
-    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+    def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result with the call's id, its duration in milliseconds, and the deciding rule."""
         took = round((time.monotonic() - call.started) * 1000, 3)
         rule = call.decision.rule if call.decision else ""
@@ -98,16 +117,23 @@ class Record:
         self._spending.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:
             call.session.history.succeeded.setdefault(call.tool.name)
-        if call.grant is None or call.target.annotations.read_only:
-            if call.reserved:
-                await self._store.receipts.release(call.session.principal, call.options.idempotency_key)
-            self._store.calls.note(call, result)
-            return result
-        with anyio.CancelScope(shield=True):
-            result = await self._write_down(call, result)
+        if call.grant is not None and not call.target.annotations.read_only:
+            return self._write_down(call, result)
+        if call.reserved:
+            return self._released(call, result)
+        self._store.calls.note(call, result)
+        return result
+
+    async def _released(self, call: Call, result: ToolResult) -> ToolResult:
+        await self._store.receipts.release(call.session.principal, call.options.idempotency_key)
+        self._store.calls.note(call, result)
         return result
 
     async def _write_down(self, call: Call, result: ToolResult) -> ToolResult:
+        with anyio.CancelScope(shield=True):
+            return await self._written(call, result)
+
+    async def _written(self, call: Call, result: ToolResult) -> ToolResult:
         """Record an effect. While the disk fails, the row waits and the caller still gets the outcome."""
         recorded = result
         if call.reserved:

@@ -8,11 +8,11 @@ time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ...core.call import Call
+from ...core.call import DIRECT, USUAL, Call, Options, Route
 from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
@@ -21,14 +21,17 @@ from ...disclosure.base import View, VisibleCatalog
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
 from ...sources.source import still_starting, unavailable
-from ..pipeline import Refused
+from ..pipeline import Refused, definition_changed
+from ..plan import Before, Subject
 from ..running_calls import allowed_time
 
-__all__ = ["Resolve", "Surroundings", "definition_changed"]
+__all__ = ["Resolve", "Surroundings"]
 
 
 _LEAST_SECONDS: Final = 0.001
 """What a call may run whose time went into the wait for its source: a limit of 0 would be none."""
+_NAMES: Final = 1024
+"""Names of one session that are kept with their tools."""
 _READ_RESULT: Final = "read_result"
 """The name by which models call the meta-tool `read` on their own, under any profile."""
 
@@ -53,14 +56,22 @@ class Resolve:
         """`surroundings` is asked at every call: the catalog may have changed."""
         self._surroundings = surroundings
 
-    async def __call__(self, call: Call) -> Call:
+    def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call of the real tool; raises `ToolFailure` for an unknown or unavailable one."""
         try:
             return self.read(call)
         except ToolFailure as failure:
             if failure.code != "not_found":
                 raise
-            return await self._wait_for_source(call, failure)
+            return self._wait_for_source(call, failure)
+
+    def bind(self, subject: Subject) -> Before:
+        """Return the step for one session, which resolves a name once.
+
+        A name is kept where catalog and profile alone give it its tool. Switches are read at each call; a call that
+        pins a version, is made again or restricts the tool takes the whole step.
+        """
+        return self if subject.profile is None or subject.tool is not None else _Names(self, self._surroundings).resolve
 
     async def _wait_for_source(self, call: Call, failure: ToolFailure) -> Call:
         """Resolve the call once a source that may have the tool has listed; raise `failure` where none is starting."""
@@ -199,6 +210,73 @@ class Resolve:
         return ToolFailure("not_found", f"unknown tool {call.name[:200]!r}", hint=hint, details={"nearest": close})
 
 
+class _Names:
+    """Names of one session that were resolved, as long as its plan holds."""
+
+    def __init__(self, step: Resolve, surroundings: Callable[[SessionState], Surroundings]) -> None:
+        self._step = step
+        self._surroundings = surroundings
+        self._verbs: Mapping[str, tuple[str, Tool]] | None = None
+        self._tools: dict[str, Tool] = {}
+        self._routes: dict[tuple[str, str], tuple[Options, Route]] = {}
+        """Options and route of a plain call by a meta-tool and the name of a tool."""
+
+    def resolve(self, call: Call) -> Call | Awaitable[Call]:
+        asked = call.name
+        tool = self._tools.get(asked)
+        if tool is not None and call.tool is None and not call.options.is_special and self._is_on(call, tool):
+            if asked == tool.name:
+                return call.evolve(tool=tool)
+            return call.evolve(tool=tool, name=tool.name, requested=call.route.requested or asked)
+        if self._verbs is None:  # the surroundings themselves would keep the session alive
+            self._verbs = self._surroundings(call.session).verbs
+        verb = self._verbs.get(asked)
+        if verb is not None and call.tool is None and call.options is USUAL and call.route is DIRECT:
+            return self._by_verb(call, verb[0])
+        return self._whole(call, asked)
+
+    def _by_verb(self, call: Call, verb: str) -> Call | Awaitable[Call]:
+        """Resolve a call of a meta-tool."""
+        unwrap = VERBS[verb].unwrap
+        if unwrap is None or call.session.scope.exact is not None:
+            return self._step(call)
+        meant = unwrap(call.arguments, call.name)
+        tool = self._tools.get(meant.name)
+        if tool is None:
+            return self._whole(call, meant.name)
+        is_restricted = VERBS[verb].only is not None and tool.kind != VERBS[verb].only
+        if meant.options or is_restricted or not self._is_on(call, tool):
+            return self._step(call)
+        key = (call.name, tool.name)
+        known = self._routes.get(key)
+        if known is None:
+            whole = call.evolve(only=VERBS[verb].only, verb=verb, requested=call.name)
+            known = self._routes[key] = (whole.options, whole.route)
+        return call.evolve(tool=tool, name=tool.name, arguments=meant.arguments, options=known[0], route=known[1])
+
+    def _whole(self, call: Call, name: str) -> Call | Awaitable[Call]:
+        """Take the whole step, and keep the tool of `name` if catalog and profile alone give it."""
+        outcome = self._step(call)
+        if not isinstance(outcome, Call) or outcome.tool is None or call.tool is not None:
+            return outcome
+        around = self._surroundings(call.session)
+        scene = around.scene
+        label = scene.labels.real(name)
+        is_plain = label is None or label.is_bare
+        is_plain = is_plain and scene.profile.on_miss == "run" and strategy_of(scene.profile).read is None
+        is_ours = name in around.verbs or _reader(name, around) is not None
+        if is_plain and not is_ours and not call.options.is_special and not outcome.options.version:
+            if len(self._tools) >= _NAMES:
+                self._tools.clear()
+                self._routes.clear()
+            self._tools[name] = outcome.tool
+        return outcome
+
+    @staticmethod
+    def _is_on(call: Call, tool: Tool) -> bool:
+        return not call.session.is_disabled(tool.name)
+
+
 def _reader(asked: str, around: Surroundings) -> tuple[str, Tool] | None:
     """Return the meta-tool that reads stored results, if requested by its other name and no tool has that name."""
     if asked != _READ_RESULT or around.scene.catalog.find(asked) is not None:
@@ -225,15 +303,6 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
         "as_written": (shown, given),
     }
     return call.evolve(**changes, unused=meant.notes(given)), meant
-
-
-def definition_changed(name: str) -> ToolFailure:
-    """Return the failure of a call whose tool has changed since the call was saved."""
-    return ToolFailure(
-        "definition_changed",
-        f"{name} is defined in another way than when this call was made; it did not run",
-        hint="look at the tool again, then call it anew",
-    )
 
 
 def _check_open(call: Call, tool: Tool, around: Surroundings) -> None:

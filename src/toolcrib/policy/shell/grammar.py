@@ -283,6 +283,8 @@ def _pieces(node: Node) -> Iterator[Piece]:
         yield from unescaped(grammar_nodes.text(node), quoted=False)
     elif node.child_count:
         yield HOLE, False
+    elif kind == "``":
+        yield "", False  # an empty command substitution: the grammar has no node for it
     else:
         yield grammar_nodes.text(node), False
 

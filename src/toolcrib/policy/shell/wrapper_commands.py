@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from .grammar_nodes import GUIDES
+from .launchers import started_by
 from .script import HOLE, Word
 
 __all__ = ["Carried", "carried_by"]
@@ -104,37 +105,13 @@ _ARITHMETIC: Final = frozenset(
     "declare export getopts let local printf read readonly test typeset unset wait [".split()
 )
 """Words of the shell that take names of variables, with an index that is run as arithmetic."""
-_SPLITS: Final = re.compile(r"-[a-zA-Z0]*S|--split-string=?")
-_GIT_RUNS: Final = ("--exec", "-x", "--upload-pack", "-u", "--receive-pack", "--extcmd", "--open-files-in-pager", "-O")
+_SPLITS: Final = re.compile(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
 _GIT_PROGRAMS: Final = re.compile(
     r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
     r"|core\.(?:askpass|editor|fsmonitor|gitproxy|hookspath|pager|sshcommand)|sequence\.editor|.*\.(?:cmd|command|program)",
     re.IGNORECASE,
 )
 """Settings of git that name programs."""
-_TAR: Final = (
-    *("--to-command", "--use-compress-program", "--checkpoint-action", "--rsh-command", "--info-script"),
-    *("--new-volume-script", "-I", "-F"),
-)
-_TEXT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "bsdtar": ("--use-compress-program",),
-    "dpkg": ("--pre-invoke", "--post-invoke"),
-    "gtar": _TAR,
-    "man": ("--pager", "-P", "--html", "-H"),
-    "rg": ("--pre", "--hostname-bin"),
-    "rsync": ("--rsh", "-e", "--rsync-path"),
-    "scp": ("-S", "-o", "-D"),
-    "sort": ("--compress-program",),
-    "split": ("--filter",),
-    "ssh": ("-o",),
-    "tar": _TAR,
-    "tcpdump": ("-z",),
-    "vi": ("-c", "--cmd"),
-    "vim": ("-c", "--cmd"),
-    "wget": ("--use-askpass",),
-    "zip": ("-TT", "--unzip-command"),
-}
-"""Options whose value is a command."""
 
 
 def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
@@ -142,6 +119,13 @@ def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
     if not words or not words[0].known:
         return Carried()
     name, rest = words[0].text.rpartition("/")[2], tuple(words[1:])
+    found, started = _carried(name, rest, stdin), started_by(name, rest, stdin)
+    texts = dict.fromkeys((*found.texts, *filter(None, started.texts)))
+    doubts = dict.fromkeys((*found.doubts, *started.doubts))
+    return replace(found, texts=tuple(texts), doubts=tuple(doubts))
+
+
+def _carried(name: str, rest: tuple[Word, ...], stdin: str) -> Carried:
     if name in _SHELLS:
         return _shell(name, rest, stdin)
     if name in _SPECIAL:
@@ -158,7 +142,7 @@ def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
         return Carried(doubts=("arithmetic with variables",))
     if name in ("test", "[", "[[") and any(word.text in ("-v", "-R") for word in rest):
         return Carried(doubts=("arithmetic with variables",))
-    return _with_options(name, rest)
+    return Carried()
 
 
 def _shell(name: str, rest: Sequence[Word], stdin: str) -> Carried:
@@ -205,8 +189,8 @@ def _find(rest: Sequence[Word]) -> Carried:
 
 
 def _git(rest: Sequence[Word]) -> Carried:
-    """Configuration that names programs, `bisect run`, `submodule foreach`, and options whose value is a command."""
-    texts, commands, configured = _option_texts(rest, _GIT_RUNS), list[tuple[Word, ...]](), False
+    """Configuration that names programs, `bisect run`, `submodule foreach`, and transports that are commands."""
+    texts, commands, configured = list[str](), list[tuple[Word, ...]](), False
     for place, word in enumerate(rest):
         if _configures(word):
             configured = True
@@ -214,6 +198,8 @@ def _git(rest: Sequence[Word]) -> Carried:
         elif _GIT_PROGRAMS.fullmatch(word.text) and "config" in (before.text for before in rest[:place]):
             configured = True
             texts += [_filled(inner).lstrip("!") for inner in rest[place + 1 :]]
+        elif word.text.startswith(("--exec-path=", "--template")):
+            configured = True
         elif word.text.startswith("ext::"):
             texts.append(_filled(word).removeprefix("ext::"))
         elif word.text in ("run", "foreach"):
@@ -340,31 +326,6 @@ def _rests(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     for place, word in enumerate(words[:_MAX_RESTS]):
         if not word.text.startswith("-"):
             yield tuple(words[place:])
-
-
-def _with_options(name: str, rest: Sequence[Word]) -> Carried:
-    texts = _option_texts(rest, _TEXT_OPTIONS.get(name, ()))
-    return Carried(texts=tuple(text for text in texts if text))
-
-
-def _option_texts(rest: Sequence[Word], options: Sequence[str]) -> list[str]:
-    """Return the values of options that are commands."""
-    texts: list[str] = []
-    for place, word in enumerate(rest):
-        option, equals, value = word.text.partition("=")
-        for known in options:
-            if known.startswith(option) and len(option) > 3 and equals:
-                texts.append(value.removeprefix("exec="))
-            elif _is_option(word.text, known) and place + 1 < len(rest):
-                texts.append(_filled(rest[place + 1]).removeprefix("exec="))
-            elif len(known) == 2 and option.startswith(known) and len(word.text) > 2:
-                texts.append(word.text[2:])
-    return texts
-
-
-def _is_option(text: str, known: str) -> bool:
-    """Whether it is the option, or an abbreviation that GNU accepts."""
-    return text == known or (text.startswith("--") and len(text) > 3 and known.startswith(text))
 
 
 def _filled(word: Word) -> str:

@@ -1,12 +1,14 @@
 """Configuration of one HTTP API: where its description is, where it is served, and the credentials.
 
-sources:
-  openapi:
-    github:
-      spec: api.github.com.json          # a path (relative: to this file) or a URL
-      base_url: https://api.github.com
-      auth: {type: bearer, token: "${GITHUB_TOKEN}"}
-      include: [issues, "pulls/*", "GET /repos/*"]
+    sources:
+      openapi:
+        github:
+          spec: api.github.com.json          # a path (relative: to this file) or a URL
+          base_url: https://api.github.com
+          auth: {type: bearer, token: "${GITHUB_TOKEN}"}
+          include: [issues, "pulls/*", "GET /repos/*"]
+
+An API has one name in a configuration, and its tools carry it.
 """
 
 from __future__ import annotations

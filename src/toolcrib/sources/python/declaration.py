@@ -26,8 +26,8 @@ NEEDS: Final = ("language_server", "shell", "user", "workspace")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class ToolOptions(TypedDict, total=False):
-    """Options of `@tool(...)`; each is explained in `core.tool.Tool`."""
+class _NamingOptions(TypedDict, total=False):
+    """Name of a tool, and how it is found."""
 
     name: str
     """Else the function's own."""
@@ -35,12 +35,55 @@ class ToolOptions(TypedDict, total=False):
     description: str
     """Else the docstring, without its sections on parameters and results."""
     category: str
-    kind: Kind
-    """`read`, `write` or `destructive`; the default is destructive, as in MCP."""
     op: str
     tags: Sequence[str]
     aliases: Sequence[str]
+    core: bool
+    priority: int
+    """0 to 100, else 50: the higher is preferred when several tools fit."""
+    metadata: Mapping[str, Any]
+    """Metadata for selections and for limits on results: `result: lines`, `compression_hint`, `quality` …"""
+    examples: Sequence[Mapping[str, Any]]
+    """Valid arguments, best first; checked against the schema when the function is added."""
+    policy: Mapping[str, Sequence[str]]
+    """Advice for the model: `do`, `dont`, `edge_cases`."""
+
+
+class _EffectOptions(TypedDict, total=False):
+    """What calls of a tool do, and who may make them."""
+
+    kind: Kind
+    """`read`, `write` or `destructive`; the default is destructive, as in MCP."""
     approval: Literal["never", "mode", "always"]
+    idempotent: bool
+    """Whether running it twice equals running it once; true by default for a read."""
+    open_world: bool
+    """Whether it reaches beyond this machine or this data; true by default, as in MCP."""
+    traits: Sequence[str]
+    """Properties that the pipeline relies on: `file_writer`, `untrusted`, `outbound`, `private`."""
+    needs: Sequence[str]
+    """Requirements on the session, without which the tool is out of scope; see `NEEDS`."""
+    contexts: Sequence[str]
+    """Kinds of session that have the tool; else all."""
+
+
+class _RunOptions(TypedDict, total=False):
+    """How calls of a tool run."""
+
+    timeout: float
+    """Seconds."""
+    background_after: float
+    """Seconds after which a call goes on in the background."""
+    serial: bool
+    locks: Sequence[str]
+    """Names of the parameters that identify the written resources."""
+    explicit: Sequence[str]
+    """Names of the parameters that a session's `context=` never fills: left out, they mean something of their own."""
+
+
+class _VersionOptions(TypedDict, total=False):
+    """Version of a tool, and what replaces it."""
+
     version: str
     """Several functions may have one name and differ in it: sessions get the newest that is not deprecated."""
     deprecated: str
@@ -49,34 +92,10 @@ class ToolOptions(TypedDict, total=False):
     """The name of the tool to use instead."""
     migrations: Mapping[str, Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]]
     """By version: `{"rename": {then: now}, "set": {name: value}, "drop": [name]}`, or a function of the arguments."""
-    timeout: float
-    """Seconds."""
-    examples: Sequence[Mapping[str, Any]]
-    """Valid arguments, best first; checked against the schema when the function is added."""
-    policy: Mapping[str, Sequence[str]]
-    """Advice for the model: `do`, `dont`, `edge_cases`."""
-    core: bool
-    locks: Sequence[str]
-    """Names of the parameters that identify the written resources."""
-    serial: bool
-    explicit: Sequence[str]
-    """Names of the parameters that a session's `context=` never fills: left out, they mean something of their own."""
-    priority: int
-    """0 to 100, else 50: the higher is preferred when several tools fit."""
-    metadata: Mapping[str, Any]
-    """Metadata for selections and for limits on results: `result: lines`, `compression_hint`, `quality` …"""
-    contexts: Sequence[str]
-    """Kinds of session that have the tool; else all."""
-    background_after: float
-    """Seconds after which a call goes on in the background."""
-    idempotent: bool
-    """Whether running it twice equals running it once; true by default for a read."""
-    traits: Sequence[str]
-    """Properties that the pipeline relies on: `file_writer`, `untrusted`, `outbound`, `private`."""
-    needs: Sequence[str]
-    """Requirements on the session, without which the tool is out of scope; see `NEEDS`."""
-    open_world: bool
-    """Whether it reaches beyond this machine or this data; true by default, as in MCP."""
+
+
+class ToolOptions(_NamingOptions, _EffectOptions, _RunOptions, _VersionOptions, total=False):
+    """Options of `@tool(...)`; each is explained in `core.tool.Tool`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,168 @@
+"""Plan of a call: the list of steps, bound to what stays the same from call to call.
+
+A step may have `bind(subject)`. It returns the function that runs for such calls, or None where the step cannot have an
+effect on any of them; a step without `bind` runs as it is. A binding may rest on the fields of `Subject` and on nothing
+else that changes: everything else (answers, taint, switches, usage) is read at each call.
+
+Plans are kept and dropped here, and nowhere else. `Plans.of` reads the terms of the session at each call: where one of
+them is another object than before, all plans of that session are dropped. The pipeline asks again after each wait that
+comes before the decision, so a rule, mode or definition that changes is in force for every call that is not decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ..catalog.catalog import Catalog
+from ..core.call import Call
+from ..core.permission import Effect
+from ..core.result import ToolResult
+from ..core.session import SessionState
+from ..core.tool import Tool
+from ..disclosure.base import Profile
+
+__all__ = ["After", "Before", "Execute", "Plan", "Plans", "SessionPlans", "Subject", "bound"]
+
+Before = Callable[[Call], Call | ToolResult | Awaitable[Call | ToolResult]]
+"""Returns the call to go on with, or the result that ends the walk; awaitable only where it waits."""
+Execute = Callable[[Call], Awaitable[ToolResult]]
+After = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]
+"""Returns the result to go on with; awaitable only where it waits."""
+
+_MOST: Final = 256
+"""Tools of one session for which plans are kept."""
+
+
+class Subject(NamedTuple):
+    """Everything that a binding may rest on: the tool, and the terms of the session."""
+
+    tool: Tool | None
+    """None before the tool is known, and for calls that never had one."""
+    catalog: Catalog | None = None
+    profile: Profile | None = None
+    mode: str = ""
+    rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
+    treat_as_write: frozenset[str] = frozenset()
+    allowed: frozenset[str] | None = None
+    exact: tuple[str, ...] | None = None
+    contexts: frozenset[str] = frozenset()
+    provided: frozenset[str] = frozenset()
+    planning: bool = False
+
+
+class Plan(NamedTuple):
+    """Functions of one subject, in the order of the list."""
+
+    subject: Subject
+    before: Sequence[tuple[int, Before]]
+    """With the place of each in the list, so that a call can go on in another plan."""
+    execute: Execute
+    after: Sequence[After]
+
+
+class SessionPlans:
+    """Plans of one session, and the terms that they hold for. Kept with the session, made and dropped by `Plans`."""
+
+    __slots__ = ("catalog", "maker", "plans", "profile", "terms")
+
+    shown_by = ()
+    """Views do not depend on it."""
+
+    def __init__(self, maker: Plans, catalog: Catalog | None, profile: Profile | None, terms: tuple[Any, ...]) -> None:
+        self.maker = maker
+        self.catalog = catalog
+        self.profile = profile
+        self.terms = terms
+        self.plans: dict[int, Plan] = {}
+
+    def of(self, tool: Tool | None) -> Plan:
+        """Return the plan of the calls of `tool`."""
+        plan = self.plans.get(id(tool))  # a plan keeps its tool, so that the id stays its own
+        if plan is None:
+            if len(self.plans) >= _MOST:
+                self.plans.clear()
+            subject = Subject(tool, self.catalog, self.profile, *self.terms)
+            plan = self.plans[id(tool)] = self.maker.make(subject)
+        return plan
+
+
+class Plans:
+    """Makes the plans of the sessions, and drops them. One for a pipeline, used from its event loop."""
+
+    def __init__(
+        self,
+        before: Iterable[Before],
+        execute: Execute,
+        after: Iterable[After],
+        *,
+        catalog_of: Callable[[SessionState], Catalog] | None = None,
+        profile_of: Callable[[SessionState], Profile] | None = None,
+        shortcuts: bool = True,
+    ) -> None:
+        """Take the steps in order. Without `shortcuts` each runs as it is; nothing but the time differs."""
+        self.before = tuple(before)
+        self.execute = execute
+        self.after = tuple(after)
+        self._catalog_of = catalog_of or _nothing
+        self._profile_of = profile_of or _nothing
+        self._shortcuts = shortcuts
+
+    def of(self, session: SessionState) -> SessionPlans:
+        """Return the plans of a session on its present terms."""
+        catalog, profile = self._catalog_of(session), self._profile_of(session)
+        scope = session.scope
+        terms = (
+            session.mode,
+            session.rules,
+            session.treat_as_write,
+            scope.allowed,
+            scope.exact,
+            scope.contexts,
+            scope.provided,
+            scope.planning,
+        )
+        kept: Any = session.strategies.get(SessionPlans)
+        if (
+            kept is None
+            or kept.maker is not self
+            or kept.catalog is not catalog
+            or kept.profile is not profile
+            or kept.terms != terms
+        ):
+            kept = session.strategies[SessionPlans] = SessionPlans(self, catalog, profile, terms)
+        return kept
+
+    def after_of(self, plan: Plan, call: Call) -> Sequence[After]:
+        """Return the after-steps of a call that went by `plan`: they rest on tool and profile alone."""
+        subject = plan.subject
+        if subject.tool is not call.tool or subject.profile is not self._profile_of(call.session):
+            return self.of(call.session).of(call.tool).after
+        return plan.after
+
+    def make(self, subject: Subject) -> Plan:
+        """Bind every step to `subject`."""
+        bind = bound if self._shortcuts else _unbound
+        before = [(place, bind(step, subject)) for place, step in enumerate(self.before)]
+        ended = Subject(subject.tool, profile=subject.profile)
+        after = [bind(step, ended) for step in self.after]
+        return Plan(
+            subject=subject,
+            before=tuple((place, step) for place, step in before if step is not None),
+            execute=bind(self.execute, subject),
+            after=tuple(step for step in after if step is not None),
+        )
+
+
+def _nothing(session: SessionState) -> None:
+    """Return no catalog and no profile: those of a pipeline whose steps need none."""
+
+
+def bound(step: Any, subject: Subject) -> Any:
+    """Return the function of a step for `subject`; None where it has no effect."""
+    bind = getattr(step, "bind", None)
+    return step if bind is None else bind(subject)
+
+
+def _unbound(step: Any, subject: Subject) -> Any:
+    return step

@@ -1,0 +1,274 @@
+"""Options and operands by which programs start other programs: `tar -I`, `ssh -o ProxyCommand`, `sed e`, `python -c`.
+
+`launchers.toml` lists them by program. An option bundle in which such an option may stand behind an unlisted letter is
+a doubt, and so is code of an interpreter that can start a program: which one, only the code knows when it runs.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from .script import HOLE, Word, literal
+
+__all__ = ["Launcher", "Started", "launchers", "started_by"]
+
+_DATA: Final = Path(__file__).with_suffix(".toml")
+_VERSION: Final = re.compile(r"[-.\d]+$")
+_MAX_CODE: Final = 20_000
+"""Characters of code that are searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """Ways of one program; `launchers.toml` describes the fields."""
+
+    flags: str = ""
+    valued: str = ""
+    glued: str = ""
+    runs: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    opaque: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    language: str = ""
+    operand: Literal["", "first", "all"] = ""
+    input: Literal["", "alone", "always"] = ""
+    pipes: bool = False
+    plus: bool = False
+    old_bundle: bool = False
+    one_dash: bool = False
+
+    def kind(self, option: str) -> str:
+        """Return the list in which an option stands: a letter, or a long name or its beginning; empty without one."""
+        if option in self.whole:
+            return ""
+        for kind, names in (
+            ("runs", self.runs),
+            ("code", self.code),
+            ("opaque", self.opaque),
+            ("settings", self.settings),
+        ):
+            if any(name == option or (len(option) > 1 and len(name) > 1 and name.startswith(option)) for name in names):
+                return kind
+        return ""
+
+
+@dataclass(slots=True)
+class Started:
+    """Programs that the words of one command start."""
+
+    texts: list[str] = field(default_factory=list[str])
+    """Shell texts."""
+    doubts: list[str] = field(default_factory=list[str])
+
+
+@cache
+def _data() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(_DATA.read_text(encoding="utf-8"))
+
+
+@cache
+def _starts(language: str) -> re.Pattern[str]:
+    return re.compile(_data()["languages"][language], re.VERBOSE)
+
+
+@cache
+def launchers() -> Mapping[str, Launcher]:
+    """Return the launchers by the names of their programs; sub-commands of git are `git rebase`."""
+    table = _data()["programs"]
+    known = {one.name for one in fields(Launcher)}
+    found: dict[str, Launcher] = {}
+    for names, row in table.items():
+        if unknown := row.keys() - known:
+            raise ValueError(f"{_DATA.name}: [{names}] has the unknown key {min(unknown)}")
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        launcher = Launcher(**values)
+        found.update(dict.fromkeys([names] if names.startswith("git ") else names.split(), launcher))
+    return found
+
+
+def started_by(name: str, rest: Sequence[Word], stdin: str = "") -> Started:
+    """Return what the program `name` starts, given these words and, from a here-document, this input."""
+    table = launchers()
+    found = Started()
+    if name == "git":
+        for place, word in enumerate(rest):
+            if launcher := table.get(f"git {word.text}"):
+                _read(f"git {word.text}", launcher, rest[place + 1 :], "", found)
+    elif launcher := table.get(name) or table.get(_VERSION.sub("", name)):
+        _read(name, launcher, rest, stdin, found)
+    return found
+
+
+def _read(name: str, launcher: Launcher, rest: Sequence[Word], stdin: str, found: Started) -> None:
+    words = _Words(name, launcher, rest, found)
+    words.read()
+    code = [_filled(word) for word in words.code]
+    operands = words.operands
+    if launcher.operand and not words.has_code:
+        given = operands if launcher.operand == "all" else operands[:1]
+        code += map(_filled, given)
+        operands = operands[len(given) :]
+    if launcher.input and stdin:
+        code.append(stdin)
+    elif launcher.input == "always" or (launcher.input and not (words.has_code or operands or words.only_asks)):
+        found.doubts.append(f"what {name} reads")
+    if launcher.pipes:
+        found.texts += [_filled(word).strip("| ") for word in operands if "|" in (word.text[:1], word.text[-1:])]
+    for text in code:
+        _judge(name, launcher.language, text, found)
+
+
+def _judge(name: str, language: str, code: str, found: Started) -> None:
+    """Add what code starts; code with a hole, and more than is searched, is a doubt."""
+    if language == "sed":
+        _sed(code, found)
+    elif language == "any" or len(code) > _MAX_CODE or _starts(language).search(unicodedata.normalize("NFKC", code)):
+        found.doubts.append(f"code of {name} that may start a program")
+
+
+class _Words:
+    """The words of one command, option by option; used once."""
+
+    def __init__(self, name: str, launcher: Launcher, rest: Sequence[Word], found: Started) -> None:
+        self.code: list[Word] = []
+        self.operands: list[Word] = []
+        self.has_code = False
+        """Whether an option gives the code, so that no operand does."""
+        self.only_asks = bool(rest) and all(word.text.lower() in _ASKS for word in rest)
+        self._name, self._launcher, self._rest, self._found = name, launcher, rest, found
+        self._place = 0
+
+    def read(self) -> None:
+        """Go through the words."""
+        launcher, ended = self._launcher, False
+        while self._place < len(self._rest):
+            word = self._rest[self._place]
+            self._place += 1
+            text = word.text
+            if text.startswith(HOLE) or (text.startswith(("-", "+")) and not word.known):
+                self._doubt("options that only the shell will know")
+            if launcher.old_bundle and self._place == 1 and not text.startswith("-"):
+                self._old(text)
+            elif launcher.plus and text.startswith("+"):
+                self.code.append(literal(text[1:]))
+            elif ended or text == "-" or not text.startswith("-"):
+                self.operands.append(word)
+                # Options of an interpreter end at its script; what is behind belongs to the script.
+                ended = ended or (launcher.input and bool(launcher.code) and not launcher.one_dash)
+            elif text.startswith("--") or (launcher.one_dash and len(text) > 2):
+                self._long(text)
+            else:
+                self._bundle(text)
+
+    def _doubt(self, text: str) -> None:
+        self._found.doubts.append(f"{self._name} with {text}")
+
+    def _next(self) -> Word | None:
+        if self._place < len(self._rest):
+            self._place += 1
+            return self._rest[self._place - 1]
+        return None
+
+    def _long(self, text: str) -> None:
+        name, equals, value = text.lstrip("-").partition("=")
+        if kind := self._launcher.kind(name) if name else "":
+            self._take(kind, literal(value) if equals else self._next())
+        elif glued := next((one for one in self._launcher.runs if len(one) > 1 and name.startswith(one)), ""):
+            self._take("runs", literal(name.removeprefix(glued)))
+        elif not text.startswith("--") and (kind := self._launcher.kind(name[:1])):
+            self._take(kind, literal(text[2:]))
+
+    def _bundle(self, text: str) -> None:
+        """Read `-xzf`: letters without a value, then at most one with a value."""
+        launcher, unclear = self._launcher, False
+        for place, letter in enumerate(text[1:], start=2):
+            behind = text[place:]
+            if kind := launcher.kind(letter):
+                if unclear:
+                    self._doubt(f"the options {text}")
+                self._take(kind, literal(behind) if behind else self._next())
+                if not unclear:
+                    return
+            elif letter in launcher.valued and not unclear:
+                if not behind:
+                    self._next()
+                return
+            elif letter in launcher.glued and not unclear:
+                return
+            unclear = unclear or letter not in launcher.flags
+
+    def _old(self, text: str) -> None:
+        """Read `cIf`: the values of its letters are the next words, in order."""
+        for letter in text:
+            if kind := self._launcher.kind(letter):
+                self._take(kind, self._next())
+            elif letter in self._launcher.valued:
+                self._next()
+
+    def _take(self, kind: str, value: Word | None) -> None:
+        if value is None:
+            return
+        if kind == "code":
+            self.has_code = True
+            self.code.append(value)
+        elif kind == "opaque":
+            self.has_code = True
+            self._doubt("an option that loads commands")
+        elif kind == "settings":
+            key, _, command = value.text.strip().replace("=", " ", 1).partition(" ")
+            if HOLE in key or key.strip().lower().startswith(self._launcher.keys):
+                self._found.texts.append(_filled(Word(command.strip(" '\""), "")))
+                if key.strip().lower() not in _COMMAND_KEYS:
+                    self._doubt(f"the setting {key.strip()}")
+        else:
+            text = _filled(value)
+            self._found.texts.append(text.removeprefix("exec=").lstrip("|! "))
+
+
+_ASKS: Final = frozenset("-h --help -l -v --version -version version".split())
+"""Words that make a program say only what it is."""
+_COMMAND_KEYS: Final = frozenset("proxycommand localcommand knownhostscommand remotecommand use_askpass".split())
+
+
+def _filled(word: Word) -> str:
+    """Return the word as part of a shell text: an unknown part is a variable there, too."""
+    return word.text.replace(HOLE, "${_}")
+
+
+_PART: Final = r"(?:\\.|(?!(?P={0}))[^\\])*(?P={0})"
+"""Text up to the delimiter of this group, as GNU sed takes it: a bracket hides none."""
+_SED: Final = re.compile(
+    r"(?:e[ \t]*(?P<command>[^\n]*)"
+    r"|s(?P<s>[^\\\n])" + _PART.format("s") + _PART.format("s") + r"(?P<flags>[gpiIMme\d]*)(?:w[^\n]*)?"
+    r"|y(?P<y>[^\\\n])" + _PART.format("y") + _PART.format("y") + r"|[aic](?:[^\n\\]|\\.)*|[rRwWv][^\n]*|[btT:][^\n;}]*"
+    r"|[#][^\n]*|[{}=dDgGhHlnNpPqQxzF](?:[ \t]*\d+)?|[;\s]|/(?:\\.|[^\\/])*/[IM]*"
+    r"|\\(?P<a>[^\n\\])" + _PART.format("a") + r"[IM]*|[\d$,+~!]+)",
+    re.DOTALL,
+)
+"""One command of sed, or a part of its address."""
+
+
+def _sed(code: str, found: Started) -> None:
+    """Read a script of sed, command by command: `e COMMAND` and the flag `e` of `s` run shell commands."""
+    place = 0
+    if "${_}" in code:
+        found.doubts.append("a script of sed that only the shell will know")
+    while place < len(code):
+        read = _SED.match(code, place)
+        if read is None:
+            found.doubts.append("a script of sed that cannot be read")
+            return
+        place = read.end()
+        if command := read["command"]:
+            found.texts.append(command)
+        elif command == "" or "e" in (read["flags"] or ""):
+            found.doubts.append("sed that runs the lines that it reads or makes")
