@@ -304,10 +304,9 @@ def _is_type_variable(node: ast.Assign | ast.AnnAssign) -> bool:
 
 def _statements(body: Iterable[ast.stmt], *, within: bool = False) -> Iterator[ast.stmt]:
     """Statements, also those under `if` and `try`; `within` functions, classes, `with` and loops, too."""
-    kinds: tuple[type[ast.stmt], ...] = (ast.stmt,) if within else (ast.If, ast.Try)
     for node in body:
         yield node
-        if isinstance(node, kinds):
+        if within or isinstance(node, ast.If | ast.Try):
             for part in ("body", "orelse", "finalbody"):
                 yield from _statements(getattr(node, part, ()), within=within)
             for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
