@@ -13,7 +13,7 @@ from typing import Final
 
 import tantivy
 
-from toolcrib.catalog.index import Entry
+from toolcrib.catalog.index import IndexEntry
 
 __all__ = ["Fts5Index", "TantivyIndex"]
 
@@ -28,7 +28,7 @@ _WEIGHTS: Final = (4.0, 1.0, 1.0)
 class Fts5Index:
     """SQLite's FTS5 in memory, ranked by its `bm25`."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[IndexEntry]) -> None:
         self._database = sqlite3.connect(":memory:")
         self._database.execute(
             "CREATE VIRTUAL TABLE tools USING fts5(id UNINDEXED, name, parameters, description, tokenize='porter')"
@@ -48,7 +48,7 @@ class Fts5Index:
         )
         return [row[0] for row in rows] if words else []
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexEntry) -> None:
         """Add a tool, committed."""
         self._database.execute("INSERT INTO tools VALUES (?, ?, ?, ?)", (entry.name, *_texts(entry)))
         self._database.commit()
@@ -57,7 +57,7 @@ class Fts5Index:
 class TantivyIndex:
     """tantivy in memory, one writer thread, ranked by its BM25."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[IndexEntry]) -> None:
         schema = tantivy.SchemaBuilder().add_text_field("id", stored=True, tokenizer_name="raw")
         for field in _FIELDS:
             schema = schema.add_text_field(field, tokenizer_name="en_stem")
@@ -77,12 +77,12 @@ class TantivyIndex:
         searcher = self._index.searcher()
         return [searcher.doc(address)["id"][0] for _, address in searcher.search(parsed, limit).hits]
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexEntry) -> None:
         """Add a tool, committed."""
         self._writer.add_document(self._document(entry))
         self._commit()
 
-    def _document(self, entry: Entry) -> tantivy.Document:
+    def _document(self, entry: IndexEntry) -> tantivy.Document:
         return tantivy.Document(id=entry.name, **dict(zip(_FIELDS, _texts(entry), strict=True)))
 
     def _commit(self) -> None:
@@ -90,7 +90,7 @@ class TantivyIndex:
         self._index.reload()
 
 
-def _texts(entry: Entry) -> tuple[str, str, str]:
+def _texts(entry: IndexEntry) -> tuple[str, str, str]:
     parameters = entry.schema.get("properties") or {}
     described = " ".join(
         f"{name} {one.get('description', '')}" if isinstance(one, dict) else name for name, one in parameters.items()

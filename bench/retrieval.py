@@ -34,7 +34,7 @@ from fastmcp.tools.base import Tool
 from indexes import Fts5Index, TantivyIndex
 
 from toolcrib.catalog.embedding import open_meanings
-from toolcrib.catalog.index import Entry, Index
+from toolcrib.catalog.index import Index, IndexEntry
 
 __all__ = ["build_fastmcp", "build_hybrid", "build_lexical"]
 
@@ -118,8 +118,8 @@ BUILDS: Mapping[str, Build] = {
 REFUSING = {"lexical": _by_words, "hybrid": _by_meaning}
 
 
-def _entry(tool: dict[str, Any]) -> Entry:
-    return Entry(
+def _entry(tool: dict[str, Any]) -> IndexEntry:
+    return IndexEntry(
         name=tool["id"],
         leaf=tool["name"],
         source=tool["server"],

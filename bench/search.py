@@ -30,7 +30,7 @@ from fastmcp.server.transforms.search import BM25SearchTransform
 from fastmcp.tools.base import Tool
 from indexes import Fts5Index, TantivyIndex
 
-from toolcrib.catalog.index import Entry, Index
+from toolcrib.catalog.index import Index, IndexEntry
 
 SIZES = (1_000, 10_000, 100_000)
 QUERIES = 300
@@ -60,13 +60,13 @@ version title name identifier address amount currency
 """.split()
 
 
-def catalog(size: int) -> list[Entry]:
+def catalog(size: int) -> list[IndexEntry]:
     """Return made-up tools: sources of 40, names that repeat between sources as real ones do."""
     chance = random.Random(size)
     return [_entry(chance, number) for number in range(size)]
 
 
-def _entry(chance: random.Random, number: int) -> Entry:
+def _entry(chance: random.Random, number: int) -> IndexEntry:
     source = f"{OBJECTS[number // 40 % len(OBJECTS)]}{number // 40}"
     verb, thing, kind = chance.choice(VERBS), chance.choice(OBJECTS), chance.choice(QUALIFIERS)
     others = chance.sample(FILLERS, 4)
@@ -74,7 +74,7 @@ def _entry(chance: random.Random, number: int) -> Entry:
     properties = {
         f"{thing}_{name}": {"type": "string", "description": f"The {name}"} for name in others[: chance.randint(2, 4)]
     }
-    return Entry(
+    return IndexEntry(
         name=f"{source}__{leaf}_{number}",
         leaf=leaf,
         source=source,
@@ -84,7 +84,7 @@ def _entry(chance: random.Random, number: int) -> Entry:
     )
 
 
-def queries(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+def queries(entries: Sequence[IndexEntry]) -> list[tuple[str, str]]:
     """Return (query, the tool it was made from)."""
     chance = random.Random(len(entries))
     made: list[tuple[str, str]] = []
@@ -115,7 +115,7 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
-def ours(entries: Sequence[Entry], asked: Sequence[tuple[str, str]], folder: Path) -> dict[str, float]:
+def ours(entries: Sequence[IndexEntry], asked: Sequence[tuple[str, str]], folder: Path) -> dict[str, float]:
     """Measure our index."""
     gc.collect()
     before = resident()
@@ -148,7 +148,7 @@ def ours(entries: Sequence[Entry], asked: Sequence[tuple[str, str]], folder: Pat
 
 
 def library(
-    kind: type[Fts5Index | TantivyIndex], entries: Sequence[Entry], asked: Sequence[tuple[str, str]]
+    kind: type[Fts5Index | TantivyIndex], entries: Sequence[IndexEntry], asked: Sequence[tuple[str, str]]
 ) -> dict[str, float]:
     """Measure a full-text library."""
     gc.collect()
@@ -182,7 +182,7 @@ class Listed(Provider):
         return self._tools
 
 
-async def peer(entries: Sequence[Entry], asked: Sequence[tuple[str, str]]) -> dict[str, float]:
+async def peer(entries: Sequence[IndexEntry], asked: Sequence[tuple[str, str]]) -> dict[str, float]:
     """Measure FastMCP's search transform."""
     tools = [Tool(name=entry.name, description=entry.description, parameters=dict(entry.schema)) for entry in entries]
     server = FastMCP("peer", providers=[Listed(tools)], transforms=[BM25SearchTransform(max_results=10)])

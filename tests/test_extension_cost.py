@@ -126,9 +126,10 @@ STRATEGY = Strategy(view=backwards)
 
 from ..core.events import SourceState
 from ..core.result import ToolResult
-from ..core.settings import Count, Section
+from ..core.settings import Count, Section, Text, setting
 from ..core.tool import Annotations, Tool
-from .source import ConfiguredSource, Listing, SourceKind
+from .configured import ConfiguredSource, SourceKind
+from .source import Listing
 
 
 class BellSettings(Section):
@@ -136,6 +137,7 @@ class BellSettings(Section):
 
     times: Count = 1
     """How often it rings."""
+    code: Text = setting("", secret=True)
 
 
 class BellSource:
@@ -224,7 +226,7 @@ BELLS = """
 accept: true
 sources:
   bell:
-    door: {times: 2}
+    door: {times: 2, code: ding-dong}
     gate: {time: 2}
     cellar: {enabled: false}
 """
@@ -258,10 +260,11 @@ async def main() -> dict:
     Path("toolcrib.yaml").write_text(BELLS)
     async with Toolcrib("toolcrib.yaml", memory=True) as crib, crib.session() as session:
         rung = (await session.call("door_ring", {})).text
+        masked = "ding-dong" in crib.settings.secrets
         wrong = [problem.message.replace(str(Path.cwd()), "") for problem in crib.problems]
     digests = {Toolcrib(sources={"bell": {"door": {"times": times}}}).settings.digest() for times in (1, 2)}
     return {
-        "source": [rung, wrong, len(digests), "| `sources.bell.*.times` | whole number" in key_table()],
+        "source": [rung, wrong, masked, len(digests), "| `sources.bell.*.times` | whole number" in key_table()],
         "command": [command("--name", "Ada"), command("--json"), "Say hello." in command("--help")],
         "tool": rolled.text,
         "strategy": names.index("read_letter") < names.index("write_letter"),
@@ -304,7 +307,13 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         ("mode", "denied"),
         (
             "source",
-            ["DING DING ", ["/toolcrib.yaml:6: sources.bell.gate.time: unknown key; did you mean 'times'?"], 2, True],
+            [
+                "DING DING ",
+                ["/toolcrib.yaml:6: sources.bell.gate.time: unknown key; did you mean 'times'?"],
+                True,
+                2,
+                True,
+            ],
         ),
         ("step", "DEAR BOB"),
     ],

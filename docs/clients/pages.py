@@ -37,7 +37,6 @@ _SYSTEMS: Final[Mapping[str, str]] = {"linux": "Linux", "darwin": "macOS", "win3
 _PROGRAM: Final = "/home/ada/.local/bin/toolcrib"
 _PROFILES: Final[Mapping[str, str]] = {
     "adaptive": "`adaptive`: every tool while the definitions are small, else search, describe and call",
-    "flat": "`flat`: every tool, because the client itself holds definitions back until they are needed",
 }
 
 

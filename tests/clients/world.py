@@ -23,7 +23,7 @@ from clients.models import ChatModel, Conversation, ResponsesModel, chat_model, 
 from clients.script import UNATTENDED, config, printed
 from rig import PATIENCE, Hearing, free_port, node_env, serving
 
-__all__ = ["CONNECTED", "TOOLCRIB", "TRANSPORTS", "ApprovalWatcher", "World", "world"]
+__all__ = ["CONNECTED", "TOOLCRIB", "TRANSPORTS", "ApprovalWatcher", "World", "reap", "world"]
 
 TOOLCRIB: Final = str(Path(sys.executable).with_name("toolcrib"))
 TRANSPORTS: Final = ("stdio", "http")
@@ -131,7 +131,7 @@ def world(transport: str, home: Path, chats: Script, codex: Script) -> Generator
     """Set a world up, and leave nothing of it running."""
     env = _home(home)
     with ExitStack() as stack:
-        stack.callback(_reap, home)
+        stack.callback(reap, home)
         flood = json.loads(printed([TOOLCRIB, "call", "ledger__flood", "--json"], env, home / "project"))
         artifact = str(flood["_meta"]["artifact"])
         url = stack.enter_context((_held if transport == "stdio" else _served)(home, env))
@@ -191,7 +191,7 @@ def _held(home: Path, env: Mapping[str, str]) -> Generator[str]:
             client.kill()
 
 
-def _reap(home: Path) -> None:
+def reap(home: Path) -> None:
     """Kill what was started in this home and outlived its client: daemons that clients and we ourselves leave."""
     mark = f"HOME={home}".encode()
     for folder in Path("/proc").glob("[0-9]*"):

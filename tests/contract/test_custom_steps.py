@@ -410,7 +410,8 @@ async def test_a_crib_without_steps_has_none_in_its_pipeline() -> None:
     def length(crib: Toolcrib) -> int:
         pipeline = crib.calls.check_open()
         assert isinstance(pipeline, Pipeline)
-        return len(pipeline._before) + len(pipeline._after)  # pyright: ignore[reportPrivateUsage]
+        before, _, after = pipeline.steps
+        return len(before) + len(after)
 
     async with crib_of() as (none, _), crib_of(shout, after=(footer, footer)) as (some, _):
         assert length(some) - length(none) == 3

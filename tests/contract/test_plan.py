@@ -27,7 +27,6 @@ from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
-from toolcrib.core.versions import Migration
 from toolcrib.crib import Session
 from toolcrib.dispatch import plan as plans
 from toolcrib.dispatch.steps.permission import TurnHistory
@@ -71,7 +70,7 @@ ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
     "lookup": ({"key": "b"}, {"key": "https://example.com/a"}),
 }
 OPTIONS: tuple[Mapping[str, Any], ...] = (
-    *[{}] * 12,
+    *[dict[str, Any]()] * 12,
     {"dry_run": True},
     {"idempotency_key": "k1"},
     {"version": "1"},
@@ -109,7 +108,7 @@ CHANGES: tuple[Event, ...] = (
 )
 
 
-@tool(kind="read", version="2", deprecated="it is old", migrations={"1": Migration(rename={"words": "text"})})
+@tool(kind="read", version="2", deprecated="it is old", migrations={"1": {"rename": {"words": "text"}}})
 async def count_words(text: str) -> int:
     """Count the words of a text."""
     return len(text.split())
@@ -191,10 +190,7 @@ async def world(*, bound: bool) -> AsyncGenerator[World]:
         python_of(crib).provide(frozenset({"workspace"}))
         crib.calls.enrich(add_stamp)
         approver = Approver()
-        sessions = {
-            name: crib.session(key=name, approver=approver, **options)  # pyright: ignore[reportArgumentType]
-            for name, options in SESSIONS.items()
-        }
+        sessions = {name: crib.session(key=name, approver=approver, **options) for name, options in SESSIONS.items()}
         pipeline = crib.calls.check_open()
         crib.calls.open(pipeline if bound else pipeline.unbound())
         yield World(crib, tools, sessions, approver)
@@ -249,7 +245,8 @@ def alter(one: World, session: Session, what: str, value: Any = None) -> None:
 
 def python_of(crib: Toolcrib) -> PythonSource:
     """Return the source of the crib's functions."""
-    source = crib.calls.check_open()._steps[1]._sources("python")  # type: ignore[attr-defined]
+    execute: Any = crib.calls.check_open().steps[1]
+    source = execute._sources("python")
     assert isinstance(source, PythonSource)
     return source
 
@@ -334,8 +331,10 @@ EVERY_STEP: Sequence[Event] = (
     ("flat", "call", "stumble", {}, "name", {}),
 )
 """Each step of the list changes the outcome of one of these calls."""
-PIPELINE = ("Resolve", "Repair", "Migrate", "Expand", "Validate", "CheckBudget", "Decide", "ReplayOrDescribe")
-PIPELINE += ("Approve", "Enrich", "NoteVersion", "Redact", "Provenance", "Limit", "Examine", "Assess", "Record", "Wrap")
+PIPELINE = (
+    *("Resolve", "Repair", "Migrate", "Expand", "Validate", "CheckBudget", "Decide", "ReplayOrDescribe", "Approve"),
+    *("Enrich", "NoteVersion", "Redact", "Provenance", "Limit", "Examine", "Assess", "Record", "Wrap"),
+)
 
 
 @pytest.mark.parametrize("name", PIPELINE)
@@ -343,35 +342,39 @@ async def test_a_step_that_wrongly_binds_to_nothing_is_caught(name: str, monkeyp
     expected = await history(EVERY_STEP, bound=False)
     assert await is_same(EVERY_STEP, expected)
     bind = plans.bound
-    monkeypatch.setattr(plans, "bound", lambda step, on: None if type(step).__name__ == name else bind(step, on))
+
+    def mutated(step: Any, subject: plans.Subject) -> Any:
+        return None if type(step).__name__ == name else bind(step, subject)
+
+    monkeypatch.setattr(plans, "bound", mutated)
     assert not await is_same(EVERY_STEP, expected)
 
 
 async def test_the_mutations_name_every_step_of_the_list() -> None:
     async with Toolcrib() as crib:
-        before, _, after = crib.calls.check_open()._steps  # pyright: ignore[reportPrivateUsage]
+        before, _, after = crib.calls.check_open().steps
         assert tuple(type(step).__name__ for step in (*before, *after)) == PIPELINE
 
 
 GREET: Event = ("flat", "call", "greet", {"name": "Ada"}, "name", {})
+LOOK_UP: Event = ("flat", "call", "lookup", {"key": "b"}, "name", {})
+LOOK_AROUND: Event = ("flat", "call", "look_around", {}, "name", {})
+SING: Event = ("flat", "call", "sing", {}, "name", {})
+MISSING: Event = ("flat", "call", "greet", {}, "name", {})
 TERMS: Mapping[str, Sequence[Event]] = {
-    "catalog": [(one := ("flat", "call", "lookup", {"key": "b"}, "name", {})), ("flat", "definition"), one],
-    "profile": [("flat", "call", "greet", {}, "name", {}), ("flat", "envelope", "typed")] * 2,
+    "catalog": [LOOK_UP, ("flat", "definition"), LOOK_UP],
+    "profile": [MISSING, ("flat", "envelope", "typed"), MISSING],
     "mode": [("flat", "mode", "autonomous"), GREET, ("flat", "mode", "manual"), GREET, GREET],
     "rules": [GREET, ("flat", "rules", (("deny", ("greet",)),)), GREET],
     "treat_as_write": [GREET, ("flat", "treat_as_write", frozenset({"python"})), GREET],
     "allowed": [GREET, ("flat", "allowed", frozenset({"view"})), GREET],
     "exact": [GREET, ("flat", "exact", ("view",)), GREET],
-    "contexts": [
-        (song := ("flat", "call", "sing", {}, "name", {})),
-        ("flat", "contexts", frozenset({"project"})),
-        song,
-    ],
+    "contexts": [SING, ("flat", "contexts", frozenset({"project"})), SING],
     "provided": [
         ("flat", "provided", frozenset({"workspace"})),
-        (look := ("flat", "call", "look_around", {}, "name", {})),
+        LOOK_AROUND,
         ("flat", "provided", frozenset[str]()),
-        look,
+        LOOK_AROUND,
     ],
     "planning": [("flat", "mode", "plan"), ("flat", "planning", False), GREET, ("flat", "planning", True), GREET],
 }
@@ -475,3 +478,29 @@ async def test_a_change_is_in_force_for_every_call_that_is_not_decided(change: C
         codes = [result.error.code if result.error else "ok" for _, result in sorted(results.items())]
         assert codes == ["ok", code] * 32
         assert running == [32]
+
+
+@pytest.mark.parametrize("name", PIPELINE)
+async def test_a_step_that_cannot_be_bound_runs_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, subject: plans.Subject) -> None:
+        raise RuntimeError("cannot be bound")
+
+    async with Toolcrib() as crib:
+        before, _, after = crib.calls.check_open().steps
+        step: Any = next(type(step) for step in (*before, *after) if type(step).__name__ == name)
+    monkeypatch.setattr(step, "bind", broken, raising=False)
+    script = EVERY_STEP[:8]
+    assert await is_same(script, await history(script, bound=False))
+
+
+async def test_a_call_whose_session_lost_its_profile_is_an_internal_error_and_recorded() -> None:
+    async with world(bound=True) as one:
+        session = one.sessions["flat"]
+        session.state.profile = "there_is_none"
+        result = await session.call("greet", {"name": "Ada"})
+        [row] = await one.crib.store.calls.list()
+        assert (result.error.code if result.error else "", row.outcome, one.tools.ledger) == (
+            "internal",
+            "internal",
+            [],
+        )

@@ -15,7 +15,7 @@ from ..core.json import canonical
 from ..core.tool import Tool
 from ..core.versions import pin_of_session
 from . import names as naming
-from .index import Entry, Hit
+from .index import Hit, IndexEntry
 
 __all__ = [
     "About",
@@ -81,9 +81,9 @@ def version_of(total: int) -> str:
     return f"{total:064x}"[:16]
 
 
-def entry_of(tool: Tool, about: About | None = None) -> Entry:
+def entry_of(tool: Tool, about: About | None = None) -> IndexEntry:
     """Return the ranked text of a tool, and of its source."""
-    return Entry(
+    return IndexEntry(
         name=tool.name,
         leaf=tool.local_name,
         source=tool.source,

@@ -25,9 +25,9 @@ from .ranking.postings import Frozen, Postings, Stored, load, save
 from .ranking.query import plan
 from .ranking.score import Corpus, Near, Wishes, rank
 from .ranking.sources import Sources
-from .ranking.terms import Entry, Hit, document, squash
+from .ranking.terms import Hit, IndexEntry, document, squash
 
-__all__ = ["Entry", "Hit", "Index"]
+__all__ = ["Hit", "Index", "IndexEntry"]
 
 _NUMBER_BITS = 24
 _MOST_TOOLS = 1 << _NUMBER_BITS
@@ -44,11 +44,11 @@ class Index:
     time of building again.
     """
 
-    def __init__(self, entries: Iterable[Entry] = (), *, path: Path | None = None, stamp: str = "") -> None:
+    def __init__(self, entries: Iterable[IndexEntry] = (), *, path: Path | None = None, stamp: str = "") -> None:
         """`entries` are read at the first use; of several with one name the last counts."""
         if path is not None and not stamp:
             raise UsageError(f"an index kept in {path} needs a stamp: the version of the catalog that it is of")
-        self._waiting: Iterable[Entry] | None = entries
+        self._waiting: Iterable[IndexEntry] | None = entries
         self._path = path
         self._stamp = stamp
         self._take(Stored(Postings([], Frozen()), Sources(), [], array("I"), array("Q"), array("Q")))
@@ -72,7 +72,7 @@ class Index:
             with contextlib.suppress(OSError):
                 self.save(self._path, self._stamp)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexEntry) -> None:
         """Add a tool, or read it anew if its name is known."""
         self.build()
         if entry.name in self._corpus.number_of:
@@ -110,7 +110,7 @@ class Index:
         self._free.append(number)
         corpus.resized(-1, terms)
 
-    def update(self, added: Iterable[Entry] = (), removed: Iterable[str] = ()) -> None:
+    def update(self, added: Iterable[IndexEntry] = (), removed: Iterable[str] = ()) -> None:
         """Remove, then add; each as its own method does."""
         for name in removed:
             self.remove(name)
@@ -194,7 +194,7 @@ class Index:
         return found
 
 
-def _read(entries: dict[str, Entry]) -> Stored:
+def _read(entries: dict[str, IndexEntry]) -> Stored:
     sources, postings = Sources(), Postings([], Frozen())
     keys_of = array("Q")
     for number, entry in enumerate(entries.values()):
@@ -204,7 +204,7 @@ def _read(entries: dict[str, Entry]) -> Stored:
     return Stored(postings, sources, list(entries), source_of, array("Q", sorted(keys_of)), keys_of)
 
 
-def _keys(entry: Entry, number: int) -> tuple[int, int]:
+def _keys(entry: IndexEntry, number: int) -> tuple[int, int]:
     """Return the keys of the full and the leaf name: a hash above, the tool's number below."""
     leaf = _hashed(squash(entry.leaf)) | number
     return leaf if entry.name == entry.leaf else _hashed(squash(entry.name)) | number, leaf

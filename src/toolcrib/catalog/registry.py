@@ -29,7 +29,7 @@ from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .embedding.embedder import Meanings
-from .index import Entry, Hit, Index
+from .index import Hit, Index, IndexEntry
 from .preflight import look_alikes
 
 __all__ = ["Collisions", "Overlay", "Registry"]
@@ -87,7 +87,8 @@ class Registry:
         self._meanings = meanings
         self._index: Index | None = None
         self._stamped = ""
-        self._catalog: Catalog | None = None
+        self.snapshot: Catalog | None = None
+        """The catalog as it was last asked for; None since a change."""
         self._alike: tuple[Catalog, tuple[Problem, ...]] | None = None
         self._before: dict[str, Tool | None] = {}
         """Earlier tools of the names that the last change touched."""
@@ -137,7 +138,7 @@ class Registry:
         if is_about_new:
             self._read_again(name for claim in known for name in self._homes.get(claim, ()))
         if moved:
-            self._catalog = None
+            self.snapshot = None
         return moved
 
     def amend(self, source: str, added: Iterable[Tool] = (), removed: Iterable[str] = ()) -> bool:
@@ -160,7 +161,7 @@ class Registry:
         if reported:
             layer.reported = (*layer.reported, *reported)
         if gone or changed:
-            self._catalog = None
+            self.snapshot = None
         return bool(gone or changed)
 
     @property
@@ -189,14 +190,14 @@ class Registry:
     @property
     def catalog(self) -> Catalog:
         """The current snapshot; the same object until something changes."""
-        if self._catalog is None:
+        if self.snapshot is None:
             layers = sorted(self._layers.values(), key=lambda layer: layer.order)
             withheld = {name: problem for layer in layers for name, problem in layer.withheld.items()}
             about = {name: layer.about for name, layer in self._layers.items() if layer.about != _SILENT}
-            self._catalog = Catalog(
+            self.snapshot = Catalog(
                 self._ordered(layers), version=version_of(self._total), searcher=self, withheld=withheld, about=about
             )
-        return self._catalog
+        return self.snapshot
 
     @property
     def total(self) -> int:
@@ -258,7 +259,7 @@ class Registry:
         )
         return f"{self._total:064x} {hashlib.sha256(canonical(parts)).hexdigest()}"
 
-    def _entry(self, tool: Tool) -> Entry:
+    def _entry(self, tool: Tool) -> IndexEntry:
         layer = self._layers.get(tool.source)
         return entry_of(tool, layer.about if layer else None)
 

@@ -19,7 +19,7 @@ from ..core.server_features import NO_FEATURES, ServerFeatures
 from ..errors import ToolFailure
 from . import names as naming
 
-__all__ = ["RESOURCES", "FeatureRegistry", "Place", "matches", "prefixed"]
+__all__ = ["RESOURCES", "FeaturePlace", "FeatureRegistry", "matches", "prefixed"]
 
 RESOURCES: Final = "resources"
 """The source of the tools that read resources."""
@@ -29,7 +29,7 @@ _EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FeaturePlace:
     """Owner of a resource or prompt, and its name there."""
 
     source: str
@@ -50,7 +50,7 @@ class FeatureRegistry:
     def __init__(self) -> None:
         """Start empty."""
         self._layers: dict[str, _Layer] = {}
-        self._prompts: dict[str, Place] = {}
+        self._prompts: dict[str, FeaturePlace] = {}
         self._shared: Mapping[str, frozenset[str]] = {"uri": frozenset(), "uriTemplate": frozenset()}
         self.version = 0
         """Another number after every change."""
@@ -107,7 +107,7 @@ class FeatureRegistry:
             reads=any(layer.features.reads for _, layer in layers),
         )
 
-    def resource(self, uri: str, admits: Callable[[str], bool]) -> Place:
+    def resource(self, uri: str, admits: Callable[[str], bool]) -> FeaturePlace:
         """Return the place of the resource. Raises `ToolFailure("not_found")` when no source has it, or several might.
 
         An unlisted URI goes to the only source that serves resources; with several sources no source is asked, nor for
@@ -117,29 +117,29 @@ class FeatureRegistry:
         if uri.startswith(_SCHEME):
             owner, _, rest = uri.removeprefix(_SCHEME).partition("/")
             if (source := unquote(owner)) in readers and rest:
-                return Place(source=source, name=rest)
+                return FeaturePlace(source=source, name=rest)
         for having in (self._listing(uri, readers), self._templated(uri, readers)):
             if len(having) == 1:
-                return Place(source=having[0], name=uri)
+                return FeaturePlace(source=having[0], name=uri)
             if having:
                 raise _ambiguous(uri, having)
         if len(readers) == 1 and not uri.startswith(_SCHEME):
-            return Place(source=readers[0], name=uri)
+            return FeaturePlace(source=readers[0], name=uri)
         raise ToolFailure(
             "not_found",
             f"unknown resource {uri[:300]!r}",
             hint=f"One that a server does not list is read as {_SCHEME}SERVER/ and its URI." if readers else "",
         )
 
-    def template(self, template: str, admits: Callable[[str], bool]) -> Place:
+    def template(self, template: str, admits: Callable[[str], bool]) -> FeaturePlace:
         """Return the owner of that URI template, or failing that of the resource. Raises `ToolFailure("not_found")`."""
         for name, layer in self._layers.items():
             for entry in layer.features.templates if admits(name) else ():
                 if self._named(name, str(entry["uriTemplate"]), "uriTemplate") == template:
-                    return Place(source=name, name=str(entry["uriTemplate"]))
+                    return FeaturePlace(source=name, name=str(entry["uriTemplate"]))
         return self.resource(template, admits)
 
-    def prompt(self, name: str, admits: Callable[[str], bool]) -> Place:
+    def prompt(self, name: str, admits: Callable[[str], bool]) -> FeaturePlace:
         """Return the owner of the prompt. Raises `ToolFailure("not_found")` with the nearest names."""
         place = self._prompts.get(name)
         if place is not None and admits(place.source):
@@ -149,7 +149,7 @@ class FeatureRegistry:
         hint = f"did you mean {', '.join(close)}?" if close else ""
         raise ToolFailure("not_found", f"unknown prompt {name[:200]!r}", hint=hint)
 
-    def uri(self, place: Place) -> str:
+    def uri(self, place: FeaturePlace) -> str:
         """Return by which URI a resource of that source is known."""
         return self._named(place.source, place.name, "uri")
 
@@ -194,7 +194,7 @@ class FeatureRegistry:
                     problems.append(_taken(source, local, name, self._prompts[name]))
                     continue
                 names[name] = local
-                self._prompts[name] = Place(source=source, name=local)
+                self._prompts[name] = FeaturePlace(source=source, name=local)
             layer.prompts = names
         self.problems = tuple(problems)
 
@@ -235,7 +235,7 @@ def _ambiguous(uri: str, sources: Iterable[str]) -> ToolFailure:
     return ToolFailure("not_found", f"several servers have {uri[:300]!r}", hint=f"Read {meant}.")
 
 
-def _taken(source: str, local: str, name: str, by: Place) -> Problem:
+def _taken(source: str, local: str, name: str, by: FeaturePlace) -> Problem:
     return Problem(
         source=source,
         code="collision",

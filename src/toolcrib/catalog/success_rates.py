@@ -46,8 +46,6 @@ class _Weights:
     at: float = 0.0
 
     def decay(self, now: float) -> None:
-        if now - self.at < _STEP:
-            return
         share = 0.5 ** ((now - self.at) / HALF_LIFE)
         self.good *= share
         self.bad *= share
@@ -95,7 +93,8 @@ class Learning:
             return
         for whose in {identity, EVERYBODY}:
             weights = self._weights.pop((whose, tool), None) or _Weights(at=at)
-            weights.decay(at)
+            if at - weights.at >= _STEP:
+                weights.decay(at)
             if is_bad:
                 weights.bad += 1
             else:

@@ -17,7 +17,8 @@ from ..config import files as disk
 from ..config.claude_files import claude_files, connect_hook, hook_file, is_connected
 from ..config.client_entries import RULES
 from ..config.client_permissions import (
-    CALL_TOOL,
+    META_TOOLS,
+    READS,
     allow_in_gemini,
     carried_mode,
     client_files,
@@ -36,8 +37,9 @@ from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_
 from ..config.connections import NAME, connection_of, connections, entries, rewrite
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
-from ..config.loading import config_files, here, specs_of
+from ..config.loading import config_files, here, load_gateway, specs_of
 from ..config.own_file import add_servers, read_servers
+from ..core.json import loads
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
@@ -64,6 +66,11 @@ _WAIT: Final = 20.0
 _Names = Annotated[list[str] | None, typer.Argument(metavar="CLIENT …", help=f"Any of {', '.join(CLIENTS)}.")]
 _GUARD_OFF: Final = ("--guard", "off")
 """Options of an entry behind a client that guards its user itself."""
+_MORE_TOKENS: Final = 100
+_MORE_PART: Final = 0.02
+"""Tokens and part by which definitions may cost more: names are longer by ours."""
+_OWN_KINDS: Final = frozenset({"jobs", "plan", "resources", "verbs"})
+"""Kinds of sources that no client could have itself."""
 _NOTHING_ELSE: Final[Mapping[str, Any]] = {
     "openapi": (),
     "catalogs": (),
@@ -94,6 +101,9 @@ def connect(
     command: Annotated[
         str | None, typer.Option("--command", help="The program that the entry starts, instead of this Toolcrib.")
     ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Also where the client's first request gets longer by it.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be changed, change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -102,10 +112,11 @@ def connect(
     Calls run as they ran before: the client goes on asking its user what it asks about a tool by its name, Toolcrib
     asks about what runs through `call_tool` and what your rules say. What the client's own settings allow, ask and deny
     of the servers that `--replace` moves is carried over, and gets its new names there. `--guard` makes Toolcrib ask as
-    `toolcrib serve` does, and so does `--approvals`. Clients that hold definitions back
-    themselves get the profile `flat`, the others `adaptive`. The rest of the file stays as it is;
-    `toolcrib disconnect` puts back every byte. From a clone, or under `uvx`, the entry starts a copy of this
-    environment in your data folder, which stays when this one goes; to connect again brings the copy up to date.
+    `toolcrib serve` does, and so does `--approvals`. A client whose first request
+    would get longer than the same servers make it without Toolcrib stays as it was, unless you say `--anyway`. The rest
+    of the file stays as it is; `toolcrib disconnect` puts back every byte. From a clone, or under `uvx`, the entry
+    starts a copy of this environment in your data folder, which stays when this one goes; to connect again brings the
+    copy up to date.
     """
     places = here()
     if profile is not None:
@@ -132,7 +143,14 @@ def connect(
         if dry_run:
             _preview(changes, program, config_files(places.directories, places.project)[0], as_json=as_json)
         else:
-            _report(changes, places, as_json=as_json)
+            costs = _costs([change for change in changes if change.is_new], places)
+            worse = [] if anyway else [change for change in changes if _is_worse(change, costs)]
+            for change in worse:
+                for file in (*change.rewritten, change.file):
+                    _put_back(change.client, file, places, keep_changes=False)
+            _report([change for change in changes if change not in worse], costs, places, as_json=as_json)
+    if worse:
+        raise UsageError("; ".join(_refusal(change, costs[change.client.name]) for change in worse))
     if approvals and not dry_run:
         path = program.path
         _connect_desk(path, places, project=project, unanswered=unanswered, tell=note if as_json else out)
@@ -149,15 +167,9 @@ def disconnect(
     """Put a client's configuration back as it was, byte for byte."""
     places = here()
     state = places.directories.state
-    settings = {file.name for file in claude_files(places)}
 
     def one(client: Client, file: Path) -> None:
-        if client.name == _CLAUDE and file.name in settings:
-            outcome = disconnect_settings(file, state=state, keep_changes=keep_changes)
-        else:
-            outcome = undo(client, file, state=state, keep_changes=keep_changes)
-            is_project = file == client.project_file(places)
-            remove_mode(config_files(places.directories, places.project)[0], mode_of(client, project=is_project))
+        outcome = _put_back(client, file, places, keep_changes=keep_changes)
         text = {"restored": "is as it was", "deleted": "is gone again", "removed": "no longer has Toolcrib"}[outcome]
         out(f"{client.title}: {file} {text}")
 
@@ -169,6 +181,17 @@ def disconnect(
             beside = client_files(CLIENTS[_CLAUDE], places, project=project)
             chosen += [(CLIENTS[_CLAUDE], file) for file in beside if is_connected(file, state)]
     _each(chosen, one)
+
+
+def _put_back(client: Client, file: Path, places: Places, *, keep_changes: bool) -> str:
+    """Put one file of a client back, and take its mode out of our configuration; return what was done."""
+    state = places.directories.state
+    if client.name == _CLAUDE and file.name in {settings.name for settings in claude_files(places)}:
+        return disconnect_settings(file, state=state, keep_changes=keep_changes)
+    outcome = undo(client, file, state=state, keep_changes=keep_changes)
+    is_project = file == client.project_file(places)
+    remove_mode(config_files(places.directories, places.project)[0], mode_of(client, project=is_project))
+    return outcome
 
 
 def command_line(
@@ -307,6 +330,8 @@ class _Cost:
 
     before: int
     after: int
+    direct: int
+    """Of the servers that can be reached after, if the client had all of them itself."""
     silent: tuple[str, ...]
     """Servers that listed nothing in time, and are in neither figure."""
 
@@ -364,7 +389,8 @@ def _connect(
         notes=carried.notes,
         permissions=carried.extras,
     )
-    allow = [CALL_TOOL] if has_call_tool else []
+    verbs = (*META_TOOLS, *([READS] if carried.allows_all else []))
+    allow = [f"mcp__{NAME}__{verb}" for verb in verbs] if has_call_tool else []
     if program.dry_run:
         others = [file for file, _ in _rewritten_settings(client, places, names, way, allow=allow)]
         return replace(change, rewritten=tuple(others))
@@ -394,6 +420,8 @@ class _CarriedOver:
     """Keys of our entry in the client."""
     notes: tuple[str, ...]
     """What is not as it was, one sentence each."""
+    allows_all: bool
+    """Whether the client's settings allowed every tool of every server behind us."""
 
 
 def _carry_over(
@@ -436,7 +464,9 @@ def _carry_over(
                 f"it asks about tools of {', '.join(listed)}, which it trusted: one switch of its entry is for all "
                 "servers behind Toolcrib, and not all of them were trusted"
             )
-    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes))
+    wholly = {names.get(one.server) for one in permissions if (one.effect, one.tool) == ("allow", "*")}
+    allows_all = not way.guard and behind <= wholly and all(one.effect == "allow" for one in permissions)
+    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes), allows_all=allows_all)
 
 
 def _listed_before(settings: Settings, names: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
@@ -513,6 +543,26 @@ def _preview(changes: Sequence[_Change], program: _Program, own_file: Path, *, a
         out(f"this environment ({sys.prefix}) {why}: it would be copied there")
 
 
+def _is_worse(change: _Change, costs: Mapping[str, _Cost]) -> bool:
+    """Whether the first request gets longer by more than longer names explain. A guarded entry has tools of its own."""
+    cost = costs.get(change.client.name)
+    if cost is None or change.way.guard:
+        return False
+    return cost.after > cost.direct + max(_MORE_TOKENS, _MORE_PART * cost.direct)
+
+
+def _refusal(change: _Change, cost: _Cost) -> str:
+    """Return why a client was left as it was, and what helps."""
+    counter = tokenizer()
+    figures = f"{counter.shown(cost.after)} tokens instead of {counter.shown(cost.direct)} ({counter.name})"
+    again = f"`toolcrib connect {change.client.name}"
+    move = f"{again} --replace` moves its servers behind Toolcrib, " if len(change.before) > len(change.moved) else ""
+    return (
+        f"{change.client.title} is as it was: the definitions of its first request would be {figures} for the same "
+        f"servers; {move}{again} --anyway` connects all the same"
+    )
+
+
 def _tell_rest(change: _Change, own_file: Path) -> None:
     """Print what `connect` would change beside the entry: rules and servers in our file, the client's other files."""
     title = change.client.title
@@ -529,9 +579,8 @@ def _tell_rest(change: _Change, own_file: Path) -> None:
         note(f"{title}: {line}")
 
 
-def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> None:
+def _report(changes: Sequence[_Change], costs: Mapping[str, _Cost], places: Places, *, as_json: bool) -> None:
     """Print what was done to each client, and what the definitions of its first request cost before and after."""
-    costs = _costs([change for change in changes if change.is_new], places)
     counter = tokenizer()
     paid = {
         str(change.file): {"tokens": costs[change.client.name].after, "exact": counter.exact}
@@ -577,7 +626,8 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
     if not changes:
         return {}
     way = changes[0].way
-    settings = load((), {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"})
+    overrides = {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"}
+    settings = load_gateway((), {**overrides, "profile": way.profile})
     found = [server for change in changes for server in change.before]
     rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
     ours = [row for row in rows if row.known]
@@ -591,12 +641,26 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
         async with opened(settings, wait=_WAIT) as crib:
             served = {change.client.name: _served(crib, change, counter) for change in changes}
             lists |= {row.identity: _listed(crib, row.name) for row in ours}
+            shared = {row.name for row in ours}
+            added = {
+                change.client.name: sum(
+                    _tokens(change.client, state.source, listed.tools, counter) + counter.count(listed.instructions)
+                    for state in crib.tools.sources
+                    if state.kind not in _OWN_KINDS and state.source not in shared
+                    if (listed := _listed(crib, state.source)) is not None
+                )
+                for change in changes
+            }
         if others:
             async with opened(settings.with_values(servers=tuple(others), **_NOTHING_ELSE), wait=_WAIT) as crib:
                 there = {spec.name for spec in others}
                 rest = [row for row in rows if row.name in there]
                 lists |= {row.identity: _listed(crib, row.name) for row in rest}
-        return {change.client.name: _cost(change, served[change.client.name], lists, counter) for change in changes}
+        return {
+            name: replace(cost, direct=cost.before + added[name])
+            for change in changes
+            for name, cost in [(change.client.name, _cost(change, served[change.client.name], lists, counter))]
+        }
 
     return run(main)
 
@@ -614,7 +678,18 @@ def _served(crib: Toolcrib, change: _Change, counter: Tokenizer) -> int:
     """Return the tokens of what the new entry shows the client at first."""
     backend = WithApprove(crib) if change.way.desk else CribBackend(crib)
     session = backend.serve(crib.session(profile=change.way.profile, grows=False))
-    return _tokens(change.client, NAME, session.tools, counter) + counter.count(session.instructions)
+    shown: list[dict[str, Any]] = loads(session.listing)
+    tools = (
+        Tool(
+            name=tool["name"],
+            local_name=tool["name"],
+            source=NAME,
+            description=tool.get("description", ""),
+            input_schema=tool["inputSchema"],
+        )
+        for tool in shown
+    )
+    return _tokens(change.client, NAME, tools, counter) + counter.count(session.instructions)
 
 
 def _listed(crib: Toolcrib, source: str) -> _Listed | None:
@@ -638,7 +713,7 @@ def _cost(change: _Change, served: int, lists: Mapping[bytes, _Listed | None], c
         tokens = _tokens(change.client, server.name, listed.tools, counter) + counter.count(listed.instructions)
         before += tokens
         kept += 0 if server.name in change.moved and server.scope != "local" else tokens
-    return _Cost(before=before, after=served + kept, silent=tuple(silent))
+    return _Cost(before=before, after=served + kept, direct=before, silent=tuple(silent))
 
 
 def _tokens(client: Client, server: str, tools: Iterable[Tool], counter: Tokenizer) -> int:

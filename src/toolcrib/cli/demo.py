@@ -110,6 +110,8 @@ _PORTS: Final = range(8737, 8757)
 _COLD_SECONDS: Final = 30.0
 """What sample servers may take to list their tools the first time, on a slow machine."""
 _SHOWN_LINES: Final = 12
+_BUDGET: Final = 1000
+"""Tokens from which on the sample servers are behind a search: half of the default, for they are few."""
 
 _INTERRUPTED: Final = 130
 """The exit status of a program that Ctrl-C ended."""
@@ -166,7 +168,7 @@ class _Show:
     async def _show(self, crib: Toolcrib, url: str) -> None:
         try:
             await crib.tools.wait_ready(_COLD_SECONDS)
-            await tell_what_is_served(crib, note)
+            await tell_what_is_served(crib, note, [spec.name for spec in self.settings.sources.servers])
             async with connected(url) as client:
                 await _prove(client, self.here)
             self.is_proved = True
@@ -217,7 +219,9 @@ def _settings(here: Path) -> Settings:
     # Both are replaced as a whole: another demonstration on the same folder may read them just now.
     write(kept / ".gitignore", b"*\n")
     write(config, dumps({"mcpServers": _servers(here)}))
-    settings = load([config], {"profile": "adaptive", "mode": "cautious", "accept": True, "builtins": True}, cwd=here)
+    small = {"adaptive": {"budget_tokens": _BUDGET}}
+    options = {"profile": "adaptive", "profiles": small, "mode": "cautious", "accept": True, "builtins": False}
+    settings = load([config], options, cwd=here)
     directories = replace(settings.directories, data=kept / "data", cache=kept / "cache", state=kept / "state")
     return replace(settings, directories=directories)
 

@@ -67,7 +67,7 @@ def _join(options: Options) -> int:
 
 def _serve_http(options: Options) -> int:
     serving = _module("serve_process")
-    serving.over_http(serving.load(options.files, options.overrides), options.log_level)
+    serving.over_http(serving.load_gateway(options.files, options.overrides), options.log_level)
     return 0
 
 

@@ -13,7 +13,7 @@ from ..config import files as disk
 from ..config.clients import CLIENTS, Client
 from ..config.connections import NAME, entries
 from ..config.guard_switch import GuardSwitch
-from ..config.loading import here
+from ..config.loading import here, load_gateway
 from ..core.call import Call, Options, Route
 from ..core.session import Audience, SessionState, Taint
 from ..core.tool import Annotations, Tool
@@ -113,7 +113,7 @@ def _switch(*, on: bool, as_json: bool) -> None:
 def show_guard(as_json: AsJson = False) -> None:
     """Show the sources of decisions, the entries of clients, and the outcome of sample calls."""
     switch = GuardSwitch(here().directories)
-    connected, by_hand = load((), {"guard": "off"}), load()
+    connected, by_hand = load((), {"guard": "off"}), load_gateway()
     sources = dict(_sources(switch, connected, by_hand))
     entries_of = list(_connected())
     rows: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from ..claude_code.hook_messages import EVENTS, HookRequest, Unanswered, hook_answer
-from ..config.loading import load
+from ..config.loading import load_gateway
 from ..config.settings import Settings
 from ..errors import ToolcribError, UsageError
 
@@ -81,10 +81,10 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     until = time.monotonic() + options.seconds
     overrides = {"mode": options.mode or None, "guard": "on"}  # an allow here replaces Claude Code's own dialog
     files = [str(Path(file).absolute()) for file in options.files]
-    settings = load(files, overrides)
+    settings = load_gateway(files, overrides)
     project = Path(settings.environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
     if project != Path.cwd():
-        settings = load(files, overrides, cwd=project)
+        settings = load_gateway(files, overrides, cwd=project)
     request = HookRequest(event=event, project=str(project), mode=settings.policy.mode, unanswered=options.unanswered)
     link = _joined(settings, files, overrides, project)
     if link is None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..config import load
+from ..config.loading import load_gateway
 from ..errors import UsageError
 from ..server.pipes import take_stdio
 from .serve_options import desk_overrides
@@ -74,9 +74,9 @@ def serve(
     if http:
         from .serve_process import over_http  # loads the whole server, which the shim does not need
 
-        over_http(load(config or (), overrides), log_level)
+        over_http(load_gateway(config or (), overrides), log_level)
     elif no_daemon or sys.platform == "win32":
-        settings = load(config or (), desk_overrides(overrides) if desk else overrides)
+        settings = load_gateway(config or (), desk_overrides(overrides) if desk else overrides)
         from .serve_process import over_stdio  # as above
 
         over_stdio(settings, log_level, *take_stdio(), desk=desk)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import anyio
 
 from ..claude_code.approve_tool import WithApprove
-from ..config import Settings, load
+from ..config import Settings
+from ..config.loading import load_gateway
 from ..core.json import dumps
 from ..crib import Toolcrib
 from ..mcp.server.service import Service
@@ -27,7 +28,7 @@ from .open_crib import report
 from .output import note, table
 from .token_count import count
 
-__all__ = ["http_options", "load", "over_http", "over_stdio", "snippet", "tell_what_is_served"]
+__all__ = ["http_options", "load_gateway", "over_http", "over_stdio", "snippet", "tell_what_is_served"]
 
 
 def over_http(settings: Settings, log_level: str) -> None:
@@ -107,15 +108,22 @@ def http_options(settings: Settings) -> HttpOptions:
     )
 
 
-async def tell_what_is_served(crib: Toolcrib, say: Callable[[str], None]) -> None:
-    """Tell, on standard error, every source with its tools, what their definitions cost, and how it is doing."""
+async def tell_what_is_served(
+    crib: Toolcrib, say: Callable[[str], None], sources: Collection[str] | None = None
+) -> None:
+    """Print, on standard error, the state of every source, its tools and the tokens of their definitions.
+
+    With `sources`, of those alone.
+    """
     session = crib.session(grows=False, for_client=True)
-    tools = tuple(crib.catalog.tools.values())
+    states = [state for state in crib.tools.sources if sources is None or state.source in sources]
+    named = {state.source for state in states}
+    tools = tuple(tool for tool in crib.catalog.tools.values() if tool.source in named)
     shown = [*map(definition_text, session.tools), session.instructions]
     counts = await count([*map(definition_text, tools), *shown])
     cost = dict(zip((tool.name for tool in tools), counts.tokens, strict=False))
     rows: list[tuple[str, ...]] = []
-    for state in crib.tools.sources:
+    for state in states:
         own = [cost[tool.name] for tool in tools if tool.source == state.source]
         status = f"{state.state}: {state.detail}" if state.detail else state.state
         rows.append((state.source, str(len(own)), counts.shown(sum(own)), status))
@@ -133,7 +141,4 @@ def snippet(url: str, *, is_guarded: bool = False) -> str:
     headers = {"headers": {"Authorization": "Bearer <token>"}} if is_guarded else {}
     entry = dumps({"mcpServers": {"toolcrib": {"type": "http", "url": url, **headers}}}).decode()
     option = ' --header "Authorization: Bearer <token>"' if is_guarded else ""
-    return (
-        f"mcp.json:     {entry}\n"
-        f"Claude Code:  claude mcp add --transport http toolcrib {url}/flat{option}   (it defers tools by itself)"
-    )
+    return f"mcp.json:     {entry}\nClaude Code:  claude mcp add --transport http toolcrib {url}{option}"

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
-from ..config.loading import load
+from ..config.loading import load_gateway
 from ..config.settings import Settings
 from ..daemon.rendezvous import Hello, Meeting, Order, private_directory
 from ..daemon.shim import Shim
@@ -57,7 +57,7 @@ def join(
     `ConfigError` for a broken configuration.
     """
     overrides = desk_overrides(overrides) if desk else overrides
-    settings = load(files, overrides)
+    settings = load_gateway(files, overrides)
     try:
         shim = shim_of(settings, files, overrides, Manners(idle_seconds, log_level, "desk" if desk else "mcp"))
     except UsageError as error:

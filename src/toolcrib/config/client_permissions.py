@@ -34,7 +34,8 @@ from .edits import check_edit, insert_json, remove_yaml, set_yaml
 from .files import parse_json
 
 __all__ = [
-    "CALL_TOOL",
+    "META_TOOLS",
+    "READS",
     "Names",
     "Permission",
     "allow_in_gemini",
@@ -53,8 +54,10 @@ __all__ = [
     "write_mode",
 ]
 
-CALL_TOOL: Final = f"mcp__{NAME}__call_tool"
-"""Our meta-tool in the settings of Claude Code: what it calls is asked about here."""
+META_TOOLS: Final = ("call_tool", "describe_tools", "read_artifact", "search_tools")
+"""Our meta-tools that a client need not ask about: what `call_tool` calls is asked about here, the others only show."""
+READS: Final = "call_tool_readonly"
+"""Our meta-tool about which the client's own prompt is the question."""
 _EFFECTS: Final[tuple[Effect, ...]] = ("allow", "ask", "deny")
 _CODEX: Final[Mapping[str, Effect]] = {"approve": "allow", "prompt": "ask"}
 _CODEX_DEFAULT: Final = "default_tools_approval_mode"
@@ -338,11 +341,11 @@ def _original_names(text: str, done: Connection, file: str) -> str:
                     added = f"mcp__{_claude_name(server)}" + ("" if tool == _ALL else f"__{tool}")
                     old = old_by_new.get(str(rule), added)
                     after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
-    root = parse_json(after, file)
-    listed = root.find(("permissions", "allow"))
-    ours = [item for item in listed.items if item.plain() == CALL_TOOL] if listed is not None else []
-    if listed is not None and ours:
-        after = without_item(after, listed, ours[0])
+    for rule in (*META_TOOLS, READS):
+        listed = parse_json(after, file).find(("permissions", "allow"))
+        ours = [item for item in listed.items if item.plain() == f"mcp__{NAME}__{rule}"] if listed is not None else []
+        if listed is not None and ours:
+            after = without_item(after, listed, ours[0])
     return check_edit(text, after, ("permissions",), file, lambda content: parse_json(content).plain())
 
 

@@ -81,8 +81,8 @@ class Client:
     format: Format = "json"
     path: tuple[str, ...] = ("mcpServers",)
     """The mapping from a server's name to its entry."""
-    defers: bool = False
-    """Whether it holds definitions back itself until they are needed; then it is given the `flat` profile."""
+    profile: str = "adaptive"
+    """The profile that costs the least context, measured with its own deferral of definitions on and off."""
     names: str = "mcp__{server}__{tool}"
     """How it declares a server's tools to its model: captured for Claude Code, Codex, OpenCode and Goose, and the
     form of Claude Code for the others."""
@@ -92,11 +92,6 @@ class Client:
     """Settings whose permissions `connect --replace` carries over, beside the keys of an entry."""
     notes: tuple[str, ...] = ()
     """Restrictions and differences, for the client's page of the documents."""
-
-    @property
-    def profile(self) -> str:
-        """The profile that suits it."""
-        return "flat" if self.defers else "adaptive"
 
     def declared(self, server: str, tool: str) -> str:
         """Return the name under which its model sees `tool` of `server`."""
@@ -165,7 +160,6 @@ CLIENTS: Final[Mapping[str, Client]] = {
             title="Claude Code",
             user=_claude_code,
             project=(".mcp.json",),
-            defers=True,
             entry=_typed,
             permissions=(
                 "`permissions` of `~/.claude/settings.json` (`allow`, `ask`, `deny`, `defaultMode`)",
@@ -225,7 +219,6 @@ CLIENTS: Final[Mapping[str, Client]] = {
             project=(".codex/config.toml",),
             format="toml",
             path=("mcp_servers",),
-            defers=True,
             entry=_codex_entry,
             notes=(
                 "`CODEX_HOME` moves its file.",

@@ -18,6 +18,7 @@ from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
 from ..core.session import Limits
 from ..core.settings import secret_texts
+from ..disclosure.settings import SEED_PROFILES
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
@@ -38,7 +39,7 @@ from .settings import Settings
 from .source_paths import placed, skills_spec
 from .validation import did_you_mean
 
-__all__ = ["bare", "config_files", "here", "load", "project_root", "servers_in", "specs_of"]
+__all__ = ["bare", "config_files", "here", "load", "load_gateway", "project_root", "servers_in", "specs_of"]
 
 _Result = TypeVar("_Result")
 _SERVER_KEYS: Final = ("servers", "mcpServers")
@@ -131,6 +132,22 @@ def load(
         secrets=[secret for part in parts for secret in part.secrets],
     )
     return _settings(values, around)
+
+
+def load_gateway(
+    files: Sequence[str | Path] | None = (),
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    cwd: str | Path | None = None,
+) -> Settings:
+    """Return the settings of a gateway for MCP clients: built-in tools are left out unless a file chooses some.
+
+    The profiles of the seeds have theirs: they are for programs that were written for a seed's own tools.
+    """
+    settings = load(files, overrides, cwd=cwd)
+    if "builtins" in settings.sources.model_fields_set or settings.disclosure.profile in SEED_PROFILES:
+        return settings
+    return settings.with_values(builtins=False)
 
 
 def bare() -> Settings:

@@ -15,9 +15,9 @@ from pydantic import AfterValidator, BeforeValidator
 from ..core.document_tree import Member, Node
 from ..core.settings import Flag, Scalar, expected, secret_texts
 from ..errors import ConfigError, ConfigErrors
+from ..sources.configured import ConfiguredSource
 from ..sources.openapi.spec import ApiSettings, OpenApiSpec, url_parts
 from ..sources.settings import KINDS
-from ..sources.source import ConfiguredSource
 from .secrets import MIN_LENGTH, is_secret_name
 from .servers import Entry, file_line
 from .validation import did_you_mean, read_setting

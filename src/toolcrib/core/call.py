@@ -19,7 +19,6 @@ The argument names of a profile become the tool's own before, in the step `resol
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
@@ -35,6 +34,7 @@ from .tool import Kind, Tool
 __all__ = [
     "DIRECT",
     "NESTED",
+    "UNCHANGED",
     "USUAL",
     "Call",
     "Changes",
@@ -218,7 +218,8 @@ USUAL: Final = Options()
 """Options of most calls: none that the caller set."""
 DIRECT: Final = Route()
 """Route of most calls: by the tool's own name."""
-_CHANGES: Final = Changes()
+UNCHANGED: Final = Changes()
+"""Changes of most calls: none."""
 _TURN: Final = Turn()
 
 
@@ -239,14 +240,12 @@ class Call:
     first: str = ""
     """The id of the first attempt, where a job makes a call again; empty for a call that is its own."""
     started: float = 0.0
-    """On the clock of `time.monotonic`; `deadline` too."""
-    deadline: float = float("inf")
-    """Set when the tool starts."""
+    """On the clock of `time.monotonic`."""
     client: Client = _CLIENT
     options: Options = USUAL
     route: Route = DIRECT
     turn: Turn = _TURN
-    changes: Changes = _CHANGES
+    changes: Changes = UNCHANGED
     references: tuple[Reference, ...] = ()
     """Outputs that `expand` put into the arguments."""
     tool: Tool | None = None
@@ -273,11 +272,6 @@ class Call:
         for reference in self.references:
             display = _replaced(display, reference.path, reference.display)
         return display if self.tool is None else canonical_arguments(self.tool, display, self.session.defaults)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until the deadline, never negative."""
-        return max(0.0, self.deadline - time.monotonic())
 
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with `changes`: fields of the call, or of one of its groups (`timeout`, `listener` …).
@@ -319,7 +313,7 @@ _GROUP_OF: Final = {
         ("options", USUAL),
         ("route", DIRECT),
         ("turn", _TURN),
-        ("changes", _CHANGES),
+        ("changes", UNCHANGED),
     )
     for field in fields(one)
 }

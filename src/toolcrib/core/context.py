@@ -35,11 +35,11 @@ class Signal:
     which belongs to the event loop.
     """
 
-    __slots__ = ("_deadline", "_event", "_outliving", "_over", "_reason", "is_starting")
+    __slots__ = ("_event", "_outliving", "_over", "_reason", "deadline", "is_starting")
 
     def __init__(self, deadline: float = float("inf")) -> None:
         """`deadline` is on the clock of `time.monotonic`; from then on the signal counts as given."""
-        self._deadline = deadline
+        self.deadline = deadline
         self._reason = ""
         self._event: anyio.Event | None = None
         self._outliving = 0
@@ -50,7 +50,7 @@ class Signal:
     @property
     def aborted(self) -> bool:
         """Whether the caller has left, the job was cancelled, or the time is up."""
-        return bool(self._reason) or time.monotonic() >= self._deadline
+        return bool(self._reason) or time.monotonic() >= self.deadline
 
     @property
     def reason(self) -> str:

@@ -85,30 +85,31 @@ class Listeners(Generic[_Event]):
 
     def __init__(self) -> None:
         """Start with none."""
-        self._callbacks: dict[object, Callable[[_Event], None]] = {}
+        self.callbacks: dict[object, Callable[[_Event], None]] = {}
+        """By the token of each."""
 
     def __bool__(self) -> bool:
         """Whether anybody listens."""
-        return bool(self._callbacks)
+        return bool(self.callbacks)
 
     def add(self, callback: Callable[[_Event], None]) -> Callable[[], None]:
         """Call `callback` with every event from now on; returns what ends it."""
         token = object()
-        self._callbacks[token] = callback
+        self.callbacks[token] = callback
 
         def end() -> None:
-            self._callbacks.pop(token, None)
+            self.callbacks.pop(token, None)
 
         return end
 
     def tell_of(self, made: Callable[[], _Event]) -> None:
         """Send the event that `made` returns, created only if there are listeners. Never raises."""
-        if self._callbacks:
+        if self.callbacks:
             self.tell(made())
 
     def tell(self, event: _Event) -> None:
         """Tell everybody. Never raises."""
-        for callback in tuple(self._callbacks.values()):
+        for callback in tuple(self.callbacks.values()):
             try:
                 callback(event)
             except Exception:

@@ -79,6 +79,11 @@ class Running(Protocol):
         ...
 
     @property
+    def programs(self) -> Sequence[str]:
+        """Folders of programs that it changed and that run only when called; known after the context exits."""
+        ...
+
+    @property
     def refused(self) -> Sequence[str]:
         """Refused destinations, each with the reason; in the order of the attempts."""
         ...

@@ -84,11 +84,11 @@ class CallRunner:
     async def run(self, call: Call) -> ToolResult:
         """Run one call. Raises `UsageError` when the crib is not open."""
         pipeline, session = self.check_open(), call.session
-        if self._runtimes.has_left:
+        if self._runtimes.left:
             await self._runtimes.close_left()
         if session.approvals.blanket:
             rest(session, self._idle)
-        if self._workspaces.is_making(session):
+        if self._workspaces.promised:
             try:
                 await self._workspaces.ready(session)
             except ToolFailure as failure:

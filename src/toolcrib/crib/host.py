@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 
 from ..catalog.embedding.embedder import SharedEmbedder
-from ..catalog.index import Entry, Index
+from ..catalog.index import Index, IndexEntry
 from ..config import Settings, files, load
 from ..config.directories import PROJECT_FOLDER
 from ..config.key_access import CHANGEABLE, MODEL, fixed_by, shown, steps_of, value_of
@@ -412,7 +412,9 @@ class Hosting:
 
     def rank(self, query: str, texts: Mapping[str, tuple[str, str]], limit: int) -> list[str]:
         """Return the keys of the texts that fit a query, best first."""
-        entries = (Entry(name=key, leaf=title, source="", description=text) for key, (title, text) in texts.items())
+        entries = (
+            IndexEntry(name=key, leaf=title, source="", description=text) for key, (title, text) in texts.items()
+        )
         return [hit.name for hit in Index(entries).search(query, limit)]
 
     async def embed(self, texts: Sequence[str]) -> Embedded:

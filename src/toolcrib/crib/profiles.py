@@ -30,7 +30,8 @@ class ProfileRegistry(Mapping[str, Profile]):
         """
         self._guarded = guarded
         self._sessions = sessions
-        self._built: dict[str, Profile] = {}
+        self.built: dict[str, Profile] = {}
+        """The profiles that a session had or a program added, by name."""
         self._given: dict[str, GivenProfile] = {one.name: one for one in given}
         self._broken: dict[str, list[Problem]] = {}
         self._verbs: dict[str, Mapping[str, tuple[str, Tool]]] = {}
@@ -45,13 +46,13 @@ class ProfileRegistry(Mapping[str, Profile]):
     def __getitem__(self, name: str) -> Profile:
         """Return a profile that can be built. Raises `KeyError`; see `get_or_load` for the error with near names."""
         try:
-            return self._built.get(name) or self._load(name)
+            return self.built.get(name) or self._load(name)
         except ConfigError as error:
             raise KeyError(name) from error
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names, the built-in ones first."""
-        known = dict.fromkeys((*profiles.BUILT_IN, *self._given, *self._built))
+        known = dict.fromkeys((*profiles.BUILT_IN, *self._given, *self.built))
         return (name for name in known if name not in self._broken)
 
     def __len__(self) -> int:
@@ -71,14 +72,14 @@ class ProfileRegistry(Mapping[str, Profile]):
 
     def get_or_load(self, name: str) -> Profile:
         """Return a profile by name. Raises `ConfigError` with the nearest names for an unknown one."""
-        if name not in self._built:
+        if name not in self.built:
             self._register(self._load(name))
-        return self._built[name]
+        return self.built[name]
 
     @property
     def in_use(self) -> tuple[Profile, ...]:
         """The profiles that a session had, and those that a program added."""
-        return tuple(self._built.values())
+        return tuple(self.built.values())
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -110,7 +111,7 @@ class ProfileRegistry(Mapping[str, Profile]):
         return replace(profile, **plain)
 
     def _register(self, profile: Profile) -> None:
-        self._built[profile.name] = profile
+        self.built[profile.name] = profile
         self._broken.pop(profile.name, None)
         self.version += 1
         shows_own = profile.progressive or profiles.STRATEGIES[profile.strategy].whole is not None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Unpack
 
-from ..catalog.resources import RESOURCES, Place, prefixed
+from ..catalog.resources import RESOURCES, FeaturePlace, prefixed
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
@@ -53,7 +53,7 @@ class ResourceRegistry:
         self._source = sources.get
         self._clean = redactor.value
         intake.on_offer(self.tools.look)
-        self._watchers: dict[Place, dict[object, Callable[[], None]]] = {}
+        self._watchers: dict[FeaturePlace, dict[object, Callable[[], None]]] = {}
 
     def open(self, state: SessionState, send: Send) -> SessionResources:
         """Return the shelf as one session has it."""
@@ -98,7 +98,7 @@ class ResourceRegistry:
         scene = self._views.scene_of(context)
         admits = self.admits(scene)
         there = [name for name in self.shelf.sources if admits(name) and server in ("", name)]
-        untrusted = any(self._trust(Place(source=name, name="")) == "untrusted" for name in there)
+        untrusted = any(self._trust(FeaturePlace(source=name, name="")) == "untrusted" for name in there)
         return self.shelf.features(there.__contains__), untrusted
 
     async def read(self, uri: str, context: Context) -> ToolResult:
@@ -163,7 +163,7 @@ class ResourceRegistry:
         return stop
 
     def _updated(self, source: str, uri: str) -> None:
-        for changed in tuple(self._watchers.get(Place(source=source, name=uri), {}).values()):
+        for changed in tuple(self._watchers.get(FeaturePlace(source=source, name=uri), {}).values()):
             changed()
 
     def _offers(self, source: str) -> FeatureReader:
@@ -172,7 +172,7 @@ class ResourceRegistry:
             raise ToolFailure("unavailable", f"source {source!r} is not there any more")
         return mounted.features
 
-    def _stand_in(self, place: Place, name: str) -> Tool:
+    def _stand_in(self, place: FeaturePlace, name: str) -> Tool:
         """Return a tool of the source itself, by which rules and trust of its tools hold for what is read there."""
         mounted = self._source(place.source)
         return Tool(
@@ -184,16 +184,16 @@ class ResourceRegistry:
             annotations=_READS,
         )
 
-    def _trust(self, place: Place) -> str:
+    def _trust(self, place: FeaturePlace) -> str:
         return self._policy.taint.trust_of(self._stand_in(place, "read_resource"))
 
-    def _check(self, state: SessionState, place: Place, name: str, arguments: Mapping[str, Any]) -> None:
+    def _check(self, state: SessionState, place: FeaturePlace, name: str, arguments: Mapping[str, Any]) -> None:
         """Raise `ToolFailure("denied")` where a rule denies everything of this source, or just this."""
         decision = self._policy.decide(self._stand_in(place, name), arguments, state)
         if decision.effect == "deny":
             raise ToolFailure("denied", f"{place.name[:200]} of {place.source} is denied: {decision.rule}")
 
-    async def _told(self, place: Place, ask: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    async def _told(self, place: FeaturePlace, ask: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Add the source to a result; a failure becomes a result of that source too."""
         try:
             result = await ask()

@@ -19,22 +19,18 @@ class Runtimes:
     def __init__(self) -> None:
         """Start with no session."""
         self._kept: Final[dict[int, tuple[weakref.ref[SessionState], Runtime]]] = {}
-        self._left: Final[list[Runtime]] = []
+        self.left: Final[list[Runtime]] = []
+        """Values that ended sessions have left behind, to be closed before the next call."""
 
     def watch(self, state: SessionState) -> None:
         """Close the runtime of `state` some time after the last reference to it is gone."""
         key = id(state)
         self._kept[key] = (weakref.ref(state, lambda _: self._leave(key)), state.runtime)
 
-    @property
-    def has_left(self) -> bool:
-        """Whether a session has left something behind."""
-        return bool(self._left)
-
     async def close_left(self) -> None:
         """Close what sessions have left behind."""
-        while self._left:
-            await self._left.pop().aclose()
+        while self.left:
+            await self.left.pop().aclose()
 
     async def close(self) -> None:
         """Close everything."""
@@ -45,7 +41,7 @@ class Runtimes:
     def _leave(self, key: int) -> None:
         _, runtime = self._kept.pop(key)
         if runtime:
-            self._left.append(runtime)
+            self.left.append(runtime)
 
 
 class SessionTable:

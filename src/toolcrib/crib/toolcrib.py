@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import anyio
 
@@ -28,10 +28,9 @@ from ..core.result import ToolResult
 from ..disclosure.meta_tool_source import MetaToolSource
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..errors import ToolFailure
-from ..plugin import load_entry_points
-from ..sources.python import PythonSource
 from ..sources.source import Source
 from .assembly import assemble, build_pipeline
+from .guests import GUESTS, follow_servers, load_guests
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
 from .options import SessionOptions, settings_of
@@ -42,9 +41,6 @@ from .views import provide
 __all__ = ["Toolcrib", "run"]
 
 _Slice = TypeVar("_Slice", bound=Slice)
-
-_GUESTS: Final = "builtin"
-"""The source of the tools that installed packages bring."""
 
 
 class Toolcrib:
@@ -222,9 +218,12 @@ class Toolcrib:
         parts, tools, settings = self.parts, self.tools, self.settings
         await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
-        if settings.sources.builtins:
-            parts.inventory.ranking.registry.declare(_GUESTS, prefix=False, yields=True)
-            await tools.mount_source(_guests(), prefix=False, trusted=True)
+        if builtins := settings.sources.builtins:
+            parts.inventory.ranking.registry.declare(GUESTS, prefix=False, yields=True)
+            guests = load_guests(builtins)
+            await tools.mount_source(guests, prefix=False, trusted=True)
+            if builtins is not True:
+                follow_servers(guests, tools)
             there = await parts.workspaces.shells.ready()
             provide(parts.inventory.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
             await parts.plugins.open()
@@ -239,7 +238,7 @@ class Toolcrib:
             parts.views,
             parts.session_table,
             parts.policy,
-            at_once=settings.sources.builtins,
+            at_once=bool(builtins) or any(spec.background_after for spec in settings.sources.servers),
         )
         await self._restore_registrations()
         await tools.mount_source(parts.plans, prefix=False, trusted=True)
@@ -263,16 +262,6 @@ class Toolcrib:
             from ..registration import Registrations  # a slice, above the parts: loaded where the store has some
 
             await self.slice(Registrations).restore(rows)
-
-
-def _guests() -> PythonSource:
-    """Load the tools that installed packages bring."""
-    source = PythonSource(_GUESTS)
-    guests, problems = load_entry_points()
-    for guest in guests:
-        source.offer(guest.thing, guest.origin)
-    source.report(*problems)
-    return source
 
 
 T = TypeVar("T")

@@ -23,6 +23,7 @@ from ..core.tool import Annotations, Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.aliases import Labels
 from ..disclosure.base import Profile, View, VisibleCatalog
+from ..disclosure.formats.lean import lean_schema
 from ..disclosure.missing_tools import gaps, op_problems
 from ..disclosure.ops import OpMap
 from ..disclosure.server_instructions import server_instructions
@@ -163,8 +164,10 @@ class Views:
 
     def catalog_of(self, state: SessionState, name: str = "", version: str = "") -> Catalog:
         """Return the catalog of a session, with the tool `name` in `version` where one is given."""
-        overlay = self._overlays.get(state.instance) if state.instance else None
-        catalog, versions = overlay.catalog if overlay else self._registry.catalog, state.scope.versions
+        overlay, versions = self._overlays.get(state.instance) if state.instance else None, state.scope.versions
+        catalog = overlay.catalog if overlay else self._registry.snapshot
+        if catalog is None:
+            catalog = self._registry.catalog
         return self._pinned.at(catalog, versions, name, version) if version or versions else catalog
 
     def _ops(self, catalog: Catalog) -> Iterator[OpMap]:
@@ -226,7 +229,8 @@ class Views:
 
 
 def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a definition without the hints that MCP assumes where a server says nothing."""
+    """Return a definition without what tells a model nothing: hints that MCP assumes anyway, marks of generators."""
+    definition = {**definition, "inputSchema": lean_schema(definition["inputSchema"])}
     hints = {
         name: value for name, value in definition.get("annotations", {}).items() if _ASSUMED.get(name) is not value
     }

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, cast
@@ -24,7 +25,9 @@ from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.modes import Mode
 from ..sandbox.bubblewrap import Bounds
+from ..workspace.batch import is_written
 from ..workspace.disk import DiskWorkspace, Tree
+from ..workspace.git import is_from_commit
 from ..workspace.paths import Guard, Roots
 from ..workspace.pending_changes import PendingWorkspace
 from ..workspace.review import OnConflict, accept, diff, reject
@@ -198,7 +201,8 @@ class Workspaces:
         self._store = store
         self._plans = plans
         self._programs = settings.environment.get("PATH", os.defpath)
-        self._shadows: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
+        self.promised: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
+        """Shadows of the sessions that were promised one; `ready` makes them."""
         self._making = anyio.Lock()
         self._guard = guard_of(settings)
         self.shells = Shells(settings)
@@ -210,14 +214,14 @@ class Workspaces:
         mode = self._policy.mode(options.get("mode") or state.mode)
         state.files.task = options.get("task", state.files.task)
         if "workspace" in options:
-            self._shadows.pop(state, None)
+            self.promised.pop(state, None)
             given = options["workspace"]
             state.files.workspace = None if given is None else self._given(given, state.files.cwd)
         elif is_new and self._roots:
             state.files.workspace = self._given(self._roots, state.files.cwd)
         if state.files.workspace is not None and state.files.cwd == Path():
             state.files.cwd = state.files.workspace.root
-        if options.get("shadow", mode.shadow) and state not in self._shadows:
+        if options.get("shadow", mode.shadow) and state not in self.promised:
             self._shade(state)
         if is_new or mode.name != state.mode:
             end_planning(state)
@@ -225,13 +229,9 @@ class Workspaces:
                 self._plans.begin(state)
         self._enter(state, mode)
 
-    def is_making(self, state: SessionState) -> bool:
-        """Whether the session was promised a shadow: `ready` makes it."""
-        return state in self._shadows
-
     async def ready(self, state: SessionState) -> None:
         """Make the shadow of a session that was promised one; nothing for every other. Raises `ToolFailure`."""
-        shadow = self._shadows.get(state)
+        shadow = self.promised.get(state)
         if shadow is None:
             return
         async with self._making:
@@ -260,7 +260,7 @@ class Workspaces:
         if state.files.workspace is None:
             raise UsageError("a shadow stands for a workspace, and this session has none: session(workspace=…)")
         state.files.task = state.files.task or f"task-{secrets.token_hex(4)}"
-        self._shadows[state] = shadow_of(state.files.workspace.root, state.files.task, self._programs)
+        self.promised[state] = shadow_of(state.files.workspace.root, state.files.task, self._programs)
 
     def _diverted(self, tree: Tree, state: SessionState, mode: Mode) -> Workspace:
         """Return the workspace over these files in this mode."""
@@ -300,6 +300,8 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,
+        is_written=is_written,
+        brought=partial(is_from_commit, path=settings.environment.get("PATH", os.defpath)),
     )
 
 

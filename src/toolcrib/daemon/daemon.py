@@ -27,8 +27,8 @@ from anyio.abc import TaskGroup, TaskStatus
 from ..claude_code.approve_tool import WithApprove, asked_from
 from ..claude_code.gate import gate_of
 from ..claude_code.hook import serve_hook
-from ..config import Settings, load
-from ..config.loading import config_files
+from ..config import Settings
+from ..config.loading import config_files, load_gateway
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
@@ -320,7 +320,7 @@ async def _stop_on_signal(stop: Callable[[str], None]) -> None:
 
 
 def _run(order: Order, say: Callable[[bytes], None]) -> None:
-    settings = load(order.files, order.overrides, cwd=order.project)
+    settings = load_gateway(order.files, order.overrides, cwd=order.project)
     log_to(DaemonLog(order.log), order.log_level, Redactor(settings.secrets).text)
     os.chdir(settings.directories.home)
     if Meeting.of(settings).key != order.key:

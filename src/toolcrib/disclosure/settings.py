@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ..core.settings import INSTRUCTIONS, Section, Text, setting
 
-__all__ = ["DisclosureSettings", "GivenProfile", "RankingSettings"]
+__all__ = ["SEED_PROFILES", "DisclosureSettings", "GivenProfile", "RankingSettings"]
+
+SEED_PROFILES: Final = frozenset({"flat", "gateway", "introspection", "selection", "tiered"})
+"""Built-in profiles that present tools as a seed system did, its own tools among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,8 @@ class Spending:
         self._rows: BudgetRows | None = None
         self._clock = clock
         self._monotonic = monotonic
-        self._has_any = budgets != NO_BUDGETS
+        self.has_any = budgets != NO_BUDGETS
+        """Whether anything is limited beside the calls of a session."""
         self._by_identity = budgets.identity != NO_BUDGETS.identity
         self._counts_tokens = any(
             budget.tokens is not None for budget in (budgets.session, budgets.identity, *budgets.tools.values())
@@ -104,7 +105,7 @@ class Spending:
 
     def _take(self, call: Call) -> Call:
         session, name = call.session, call.target.name
-        shares = tuple(self._shares(session, name)) if self._has_any else ()
+        shares = tuple(self._shares(session, name)) if self.has_any else ()
         self._check(shares, session, name)
         for share in shares:
             if share.budget.calls_per_minute is not None:

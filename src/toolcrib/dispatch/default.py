@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..catalog.catalog import Catalog
 from ..catalog.success_rates import Learning
 from ..core.call import Call
-from ..core.events import CallFinished
+from ..core.events import CallFinished, Listeners
 from ..core.host import Host
 from ..core.session import SessionState
 from ..core.tool import Tool
@@ -45,6 +45,8 @@ class Parts:
     surroundings: Callable[[SessionState], Surroundings]
     catalog_of: Callable[[SessionState], Catalog]
     profile_of: Callable[[SessionState], Profile]
+    profiles: Mapping[str, Profile]
+    """Those that are built, by name."""
     sources: Callable[[str], Source | None]
     policy: Policy
     is_unreviewed: Callable[[Tool], bool]
@@ -54,8 +56,8 @@ class Parts:
     limiter: Limiter
     store: Store
     jobs: Jobs
-    tell: Callable[[Callable[[], CallFinished]], None]
-    """Takes a function that makes the event of a call that ended; it is invoked only with listeners."""
+    finished: Listeners[CallFinished]
+    """Listeners to calls that ended."""
     learning: Learning = field(default_factory=Learning)
     enrich: Enrich = field(default_factory=Enrich)
     spending: Spending = field(default_factory=Spending)
@@ -111,11 +113,12 @@ def build(parts: Parts) -> Pipeline:
             Limit(parts.limiter, parts.profile_of),
             Examine(parts.policy.taint),
             Assess(parts.learning, parts.profile_of),
-            Record(parts.store, parts.tell, parts.telemetry, parts.spending),
+            Record(parts.store, parts.finished, parts.telemetry, parts.spending),
             wrap,
         ],
         background=InBackground(parts.jobs, wrap),
         telemetry=parts.telemetry,
         catalog_of=parts.catalog_of,
         profile_of=parts.profile_of,
+        profiles=parts.profiles,
     )

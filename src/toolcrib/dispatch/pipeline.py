@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 
@@ -29,9 +31,9 @@ from .plan import After, Before, Execute, Plan, Plans, SessionPlans
 
 __all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused", "caller_left", "definition_changed"]
 
-Waiting = Callable[[], Awaitable[ToolResult]]
+_Waiting = Callable[[], Awaitable[ToolResult]]
 """The caller's wait for a job: its result, or the notice that it continues."""
-Background = Callable[[Call], Awaitable[Waiting] | None]
+Background = Callable[[Call], Awaitable[_Waiting] | None]
 """Starts a call as a job that comes back to `Pipeline.work`; None for a call that runs in front of its caller."""
 
 _INTERNAL = ToolResult.failed("internal", "the call failed inside Toolcrib; its log has the reason")
@@ -85,40 +87,45 @@ class Pipeline:
         telemetry: Telemetry | None = None,
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
+        profiles: Mapping[str, Profile] | None = None,
         shortcuts: bool = True,
     ) -> None:
         """Take the steps; they are called in this order, `after` included.
 
         `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
         `telemetry` holds a span open around each walk, with a listener only. `catalog_of` and `profile_of` return the
-        present ones of a session; without `shortcuts` no step is bound (`plan`).
+        present ones of a session, `profiles` has the known ones by name; without `shortcuts` no step is bound (`plan`).
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
-        self._steps = (tuple(before), execute, tuple(after))
-        self._sources = (catalog_of, profile_of)
-        self._plans = Plans(*self._steps, catalog_of=catalog_of, profile_of=profile_of, shortcuts=shortcuts)
+        self.steps = (tuple(before), execute, tuple(after))
+        """The list: before-steps, the execution, after-steps."""
+        self._terms: dict[str, Any] = {
+            "catalog_of": catalog_of,
+            "profile_of": profile_of,
+            "profiles": {} if profiles is None else profiles,
+        }
+        self._plans = Plans(*self.steps, **self._terms, shortcuts=shortcuts)
 
     def unbound(self) -> Pipeline:
         """Return a pipeline of the same steps in which none is bound: the reference for every plan."""
-        before, execute, after = self._steps
-        catalog_of, profile_of = self._sources
+        before, execute, after = self.steps
         return Pipeline(
             before=before,
             execute=execute,
             after=after,
             background=self._background,
             telemetry=self._telemetry,
-            catalog_of=catalog_of,
-            profile_of=profile_of,
+            **self._terms,
             shortcuts=False,
         )
 
-    async def run(self, call: Call) -> ToolResult:
+    def run(self, call: Call) -> Awaitable[ToolResult]:
         """Return the result of `call`. Raises only when the caller is cancelled."""
         watch = self._telemetry.watch(call)
-        if watch is None:
-            return await self._run(call)
+        return self._run(call) if watch is None else self._watched(call, watch)
+
+    async def _watched(self, call: Call, watch: AbstractContextManager[None]) -> ToolResult:
         with watch:
             return await self._run(call)
 
@@ -160,31 +167,32 @@ class Pipeline:
         with anyio.CancelScope(shield=True):
             settle(await self._finish(walk, result))
 
-    async def _go(self, walk: _Walk, plans: SessionPlans) -> ToolResult | Waiting:
+    async def _go(self, walk: _Walk, plans: SessionPlans) -> ToolResult | _Waiting:
         """Run the steps up to the execution.
 
         Behind the step that finds the tool, the list goes on in the plan of that tool; behind one that waited, in the
         plan of that moment.
         """
-        call, tool, steps = walk.call, walk.call.tool, list(reversed(walk.plan.before))
-        while steps:
-            place, step = steps.pop()
-            outcome = step(call)
-            has_waited = not isinstance(outcome, (Call, ToolResult))
-            if has_waited:
-                outcome = await outcome
+        call, plan, number = walk.call, walk.plan, 0
+        while number < len(plan.before):
+            place, step = plan.before[number]
+            outcome, has_waited = step(call), False
+            if not isinstance(outcome, (Call, ToolResult)):
+                outcome, has_waited = await outcome, True
             if isinstance(outcome, ToolResult):
                 return outcome
             walk.call = call = outcome
-            if has_waited or call.tool is not tool:
-                plans, tool = self._plans.of(call.session) if has_waited else plans, call.tool
-                walk.plan = plans.of(tool)
-                steps = [entry for entry in reversed(walk.plan.before) if entry[0] > place]
-        if self._background is not None:
+            number += 1
+            if has_waited:
+                plans = self._plans.of(call.session)
+            if has_waited or call.tool is not plan.subject.tool:
+                walk.plan = plan = plans.of(call.tool)
+                number = plan.behind[place]
+        if self._background is not None and (call.options.background or plan.may_wait):
             starting = self._background(self._telemetry.with_trace_context(call))
             if starting is not None:
                 return await starting
-        return await walk.plan.execute(call)
+        return await plan.execute(call)
 
     def _finish(self, walk: _Walk, result: ToolResult) -> Awaitable[ToolResult]:
         """Run the after-steps; a failing one makes the result an internal error, the others run."""

@@ -11,7 +11,8 @@ comes before the decision, so a rule, mode or definition that changes is in forc
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..catalog.catalog import Catalog
@@ -30,6 +31,8 @@ Execute = Callable[[Call], Awaitable[ToolResult]]
 After = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]
 """Returns the result to go on with; awaitable only where it waits."""
 
+_logger: Final = logging.getLogger("toolcrib.dispatch")
+_NO_PROFILES: Final[Mapping[str, Profile]] = {}
 _MOST: Final = 256
 """Tools of one session for which plans are kept."""
 
@@ -57,8 +60,12 @@ class Plan(NamedTuple):
     subject: Subject
     before: Sequence[tuple[int, Before]]
     """With the place of each in the list, so that a call can go on in another plan."""
+    behind: Sequence[int]
+    """For each place in the list, where `before` goes on behind it."""
     execute: Execute
     after: Sequence[After]
+    may_wait: bool
+    """Whether the tool has a time after which its calls go on in the background."""
 
 
 class SessionPlans:
@@ -98,19 +105,29 @@ class Plans:
         *,
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
+        profiles: Mapping[str, Profile] = _NO_PROFILES,
         shortcuts: bool = True,
     ) -> None:
-        """Take the steps in order. Without `shortcuts` each runs as it is; nothing but the time differs."""
+        """Take the steps in order. `profiles` has the known ones by name, `profile_of` builds another.
+
+        Without `shortcuts` each step runs as it is; nothing but the time differs.
+        """
         self.before = tuple(before)
         self.execute = execute
         self.after = tuple(after)
         self._catalog_of = catalog_of or _nothing
         self._profile_of = profile_of or _nothing
+        self._profiles = profiles
         self._shortcuts = shortcuts
 
     def of(self, session: SessionState) -> SessionPlans:
         """Return the plans of a session on its present terms."""
-        catalog, profile = self._catalog_of(session), self._profile_of(session)
+        try:
+            catalog = self._catalog_of(session)
+            profile = self._profiles.get(session.profile) or self._profile_of(session)
+        except Exception:  # the steps meet the same error themselves, where it becomes a result and is recorded
+            _logger.exception("the plans of session %s cannot be made", session.key)
+            catalog = profile = None
         scope = session.scope
         terms = (
             session.mode,
@@ -136,7 +153,7 @@ class Plans:
     def after_of(self, plan: Plan, call: Call) -> Sequence[After]:
         """Return the after-steps of a call that went by `plan`: they rest on tool and profile alone."""
         subject = plan.subject
-        if subject.tool is not call.tool or subject.profile is not self._profile_of(call.session):
+        if subject.tool is not call.tool or subject.profile is not self._profiles.get(call.session.profile):
             return self.of(call.session).of(call.tool).after
         return plan.after
 
@@ -146,10 +163,13 @@ class Plans:
         before = [(place, bind(step, subject)) for place, step in enumerate(self.before)]
         ended = Subject(subject.tool, profile=subject.profile)
         after = [bind(step, ended) for step in self.after]
+        kept = tuple((place, step) for place, step in before if step is not None)
         return Plan(
             subject=subject,
-            before=tuple((place, step) for place, step in before if step is not None),
+            before=kept,
+            behind=tuple(sum(other <= place for other, _ in kept) for place, _ in before),
             execute=bind(self.execute, subject),
+            may_wait=subject.tool is not None and subject.tool.execution.background_after is not None,
             after=tuple(step for step in after if step is not None),
         )
 
@@ -159,9 +179,15 @@ def _nothing(session: SessionState) -> None:
 
 
 def bound(step: Any, subject: Subject) -> Any:
-    """Return the function of a step for `subject`; None where it has no effect."""
+    """Return the function of a step for `subject`; None where it has no effect. A binding that fails is the step."""
     bind = getattr(step, "bind", None)
-    return step if bind is None else bind(subject)
+    if bind is None:
+        return step
+    try:
+        return bind(subject)
+    except Exception:
+        _logger.exception("%s cannot be bound and runs as it is", type(step).__name__)
+        return step
 
 
 def _unbound(step: Any, subject: Subject) -> Any:

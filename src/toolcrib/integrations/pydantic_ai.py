@@ -32,7 +32,7 @@ from pydantic_ai.messages import InstructionPart, ModelResponse, ToolReturnPart,
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.toolsets import ToolsetTool
 
-from ..catalog.index import Entry, Index
+from ..catalog.index import Index, IndexEntry
 from ..core.json import canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -306,8 +306,8 @@ def _definition(tool: Tool, *, is_deferred: bool) -> ToolDefinition:
     )
 
 
-def _entry(tool: ToolDefinition) -> Entry:
-    return Entry(
+def _entry(tool: ToolDefinition) -> IndexEntry:
+    return IndexEntry(
         name=tool.name,
         leaf=tool.name,
         source="",

@@ -17,6 +17,7 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -133,9 +134,7 @@ class DbosQueue:
             _log.debug("the event loop ended before job %s was carried", id)
 
     def _launch(self) -> None:
-        from dbos import _dbos  # its one instance has no public name
-
-        if getattr(_dbos, "_dbos_global_instance", None) is not None:
+        if getattr(import_module("dbos._dbos"), "_dbos_global_instance", None) is not None:
             raise UsageError("this program has a DBOS of its own, and there can be one")
         logging.getLogger("dbos").setLevel(logging.WARNING)
         config: DBOSConfig = {

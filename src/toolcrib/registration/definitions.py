@@ -20,7 +20,7 @@ from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..results.redact import Redactor
 from ..sources.source import Listing, Publish
-from ..sources.yaml.entry import KEYS, Command, Endpoint, Entry, Reading, read_entry
+from ..sources.yaml.entry import KEYS, Command, Endpoint, Entry, EntryContext, read_entry
 from ..sources.yaml.fields import Template
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..system.child_processes import shared_reaper
@@ -183,7 +183,7 @@ def _unknown(plain: Mapping[str, Any], known: Sequence[str]) -> Iterator[Wrong]:
 def _entry(source: str, plain: Mapping[str, Any], *, is_api: bool) -> Entry:
     label = str(plain.get("name") or "[0]")
     try:
-        entry = read_entry(_node(plain), 0, Reading(source=source, file=_FILE, expand=_literal))
+        entry = read_entry(_node(plain), 0, EntryContext(source=source, file=_FILE, expand=_literal))
     except ConfigError as error:
         path = error.key.removeprefix(label).removeprefix(".")
         message = str(error).removeprefix(f"{error.file}: ").removeprefix(f"{error.key}: ")

@@ -18,9 +18,10 @@ from .secret_formats import ASSIGNMENT, FORMATS, PREFILTER, names_secret, spelli
 
 __all__ = ["Find", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
 
-_re2: Any
 try:
-    import re2 as _re2  # pyright: ignore[reportMissingTypeStubs]
+    import re2
+
+    _re2: Any = re2
 except ImportError:  # no wheel for this platform: the same patterns, slower
     _re2 = None
 
@@ -174,6 +175,17 @@ class Redactor:
         if self.is_quick(result):
             return self.result(result)
         return await to_thread.run_sync(self.result, result)
+
+    def is_clean(self, result: ToolResult) -> bool:
+        """Whether `result` is one short text and nothing else, without anything that looks like a secret."""
+        content = result.content
+        if len(content) != 1 or result.structured_content is not None or result.error is not None or result.meta:
+            return False
+        text = content[0].get("text")
+        if len(content[0]) != 2 or not isinstance(text, str) or len(text) > _IN_THREAD:
+            return False
+        is_whole = result.spooled is None and result.input_required is None and content[0].get("type") == "text"
+        return is_whole and not self._match(text.encode("utf-8", "surrogatepass"))
 
     def is_quick(self, result: ToolResult) -> bool:
         """Whether `result` is so short that `clean` would not leave the event loop."""

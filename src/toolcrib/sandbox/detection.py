@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,10 +21,14 @@ from ..errors import ToolFailure
 from . import bubblewrap
 from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_filter
 from .egress import Handing
+from .leftovers import is_harmless
 from .process import Group, Held, Process, Watched, start
-from .protected_paths import Guarded, Repositories, guarded_in, put_aside
+from .protected_paths import Guarded, Repositories, guarded_in, left_in, put_aside, put_back
 
-__all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
+__all__ = ["Brought", "Bubblewrap", "Unsandboxed", "find_sandbox"]
+
+Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
+"""Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
 
 _SECONDS: Final = 10.0
 """For the trial."""
@@ -43,12 +48,17 @@ class Bubblewrap:
     outlet: Outlet | None = field(default=None, repr=False)
     """Serves commands that reach named hosts; without one they reach nothing."""
     repositories: Repositories = field(default_factory=Repositories, repr=False)
+    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
+    """Whether a file tool wrote a file meanwhile."""
+    brought: Brought | None = field(default=None, repr=False)
+    """Whether git brought a file from a commit; without it every new file is the command's own."""
     kind: Literal["bubblewrap"] = "bubblewrap"
 
     @asynccontextmanager
     async def open(self, command: Command) -> AsyncGenerator[Running]:
         """Run a command until the context is left. See `Sandbox`."""
         _check(command)
+        began = time.time_ns()
         guarded = await to_thread.run_sync(
             partial(guarded_in, command.folders, self.repositories, trusted=command.trusted)
         )
@@ -71,9 +81,25 @@ class Bubblewrap:
             await group.close()
             if handing is not None:
                 handing.close()
-            moved += put_aside(guarded)
+            with anyio.CancelScope(shield=True):
+                programs = await self._compare(guarded, began, moved)
             if running is not None:
-                running.aside = tuple(sorted(moved))
+                running.aside, running.programs = tuple(sorted(moved)), programs
+
+    async def _compare(self, guarded: Guarded, began: int, moved: list[str]) -> tuple[str, ...]:
+        """Put aside what the command left behind; return the folders of programs that it changed."""
+        moved += await to_thread.run_sync(put_aside, guarded)
+        left = await to_thread.run_sync(left_in, guarded, self.repositories)
+        files = [path for path in left.files if not is_harmless(path) and not self.is_written(path)]
+        if self.brought is not None:
+            brought = [
+                path
+                for path in files
+                if not self.repositories.kept.is_refused(path) and await self.brought(path, guarded.mounted, began)
+            ]
+            files = [path for path in files if path not in brought]
+        moved += (*left.aside, *put_back(guarded, self.repositories, files))
+        return left.programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +130,14 @@ def find_sandbox(
     network: bool | Reach = False,
     outlet: Outlet | None = None,
     bounds: Bounds | None = None,
+    is_written: Callable[[Path], bool] = lambda path: False,
+    brought: Brought | None = None,
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is not bubblewrap.
 
     Runs a command: call it in a thread. `unsandboxed`: the operator accepts commands without a sandbox, where none is
-    found. `network`, `outlet`: the model's destinations, and the server of named hosts. A trial counts for the whole
-    process.
+    found. `network`, `outlet`: the model's destinations, and the server of named hosts. `is_written`, `brought`:
+    whether a file tool wrote a file, or git brought it. A trial counts for the whole process.
     """
     program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
@@ -117,7 +145,10 @@ def find_sandbox(
         for alone in (True, False):  # versions before 0.8, and some containers, cannot disable them
             maker = Maker(program=program, environ=environ, bounds=bounds or Bounds(), alone=alone)
             if not (problem := _tried(maker)):
-                return Bubblewrap(maker=maker, network=network, outlet=outlet), ""
+                return (
+                    Bubblewrap(maker=maker, network=network, outlet=outlet, is_written=is_written, brought=brought),
+                    "",
+                )
             why = f"bubblewrap does not work here: {problem}"
     return (Unsandboxed(environ=environ), why) if unsandboxed else (None, why)
 

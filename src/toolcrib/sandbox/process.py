@@ -248,6 +248,8 @@ class Process:
         self._handing = held.handing
         self.aside: Sequence[str] = ()
         """Forbidden files that the command created, under their new names."""
+        self.programs: Sequence[str] = ()
+        """Folders of programs that it changed."""
 
     @property
     def refused(self) -> Sequence[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-__all__ = ["Guarded", "Repositories", "guarded_in", "put_aside"]
+from .leftovers import Kept, Stamp, clean_repository, is_taken_up, move_aside, stamp_of, stamps_of
+
+__all__ = ["Found", "Guarded", "Left", "Repositories", "guarded_in", "left_in", "put_aside", "put_back"]
 
 _SKIPPED: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__"})
 """Folders of package managers, with more entries than all others; repositories in them are not the user's."""
@@ -22,6 +24,9 @@ _MOST: Final = 20_000
 _SETTLED: Final = 1_000_000_000
 """Nanoseconds: well above the time resolution of file systems."""
 _BARE: Final = frozenset({"HEAD", "objects", "refs"})
+_SHARED: Final = frozenset({"HEAD", "commondir"})
+"""A folder with these is a repository, too: objects and references are in the other folder."""
+_PROGRAMS: Final = ("bin", ".bin", "Scripts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,46 +38,67 @@ class _Seen:
     """Names of the folders in it that are looked at."""
     repository: str
     """Name of its repository, `.` for the root itself; empty outside a repository."""
+    taken_up: tuple[str, ...] = ()
+    """Names of its files that another program takes up by itself."""
+    programs: tuple[str, ...] = ()
+    """Folders of programs in it that run only when they are called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What is below a folder."""
+
+    repositories: tuple[Path, ...]
+    """Where the repositories are kept, without that of the folder itself: those known before come first."""
+    taken_up: Mapping[str, Stamp]
+    programs: Mapping[str, Stamp]
 
 
 class Repositories:
-    """Repositories below folders, found once and remembered. Safe in several threads."""
+    """Repositories and files with an effect below folders, found once and remembered. Safe in several threads."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
         self._found: dict[str, dict[Path, None]] = {}
         """The repositories found below each root: they stay, even behind folders that are added in front of them."""
         self._lock = Lock()
+        self.kept = Kept()
 
-    def below(self, root: Path) -> list[Path]:
-        """Return where the repositories below a folder are kept, without its own: those known before come first.
+    def below(self, root: Path) -> Found:
+        """Return what is below a folder. A repository is a `.git`, a folder or a file, or a bare one.
 
-        That is a `.git`, a folder or a file, or a bare repository. Blocks: it is for a thread.
+        Blocks: it is for a thread. A folder is read again only when it changed.
         """
         with self._lock:
+            looked = self._looked(str(root))
             known = [place for place in self._found.get(str(root), ()) if os.path.lexists(place)]
-            found = self._found[str(root)] = dict.fromkeys([*known, *self._below(str(root))])
-            return list(found)
+            fresh = [Path(place, seen.repository) for place, seen in looked.items() if seen.repository]
+            found = self._found[str(root)] = dict.fromkeys([*known, *(one for one in fresh if one != root / ".git")])
+            taken_up = (f"{place}/{name}" for place, seen in looked.items() for name in seen.taken_up)
+            programs = (f"{place}/{name}" for place, seen in looked.items() for name in seen.programs)
+            return Found(repositories=tuple(found), taken_up=_stamped(taken_up), programs=_stamped(programs))
 
-    def _below(self, root: str) -> list[Path]:
-        found: list[Path] = []
+    def keep(self, taken_up: Mapping[str, Stamp]) -> None:
+        """Read the contents of these files, to be given back."""
+        with self._lock:
+            self.kept.take(taken_up)
+
+    def _looked(self, root: str) -> dict[str, _Seen]:
         looked: dict[str, _Seen] = {}
         waiting = deque([root])
         while waiting and len(looked) < _MOST:
             place = waiting.popleft()
-            seen = self._look(place)
+            seen = self._look(place, root)
             if seen is None:
                 continue
             looked[place] = seen
-            if seen.repository and place != root:
-                found.append(Path(place, seen.repository))
             waiting.extend(f"{place}/{name}" for name in seen.folders)
         for gone in [place for place in self._seen if place.startswith(f"{root}/") and place not in looked]:
             del self._seen[gone]
         self._seen |= looked
-        return found
+        return looked
 
-    def _look(self, place: str) -> _Seen | None:
+    def _look(self, place: str, root: str) -> _Seen | None:
         """Return the content of a folder; None when it is not one any more."""
         try:
             changed = os.stat(place, follow_symlinks=False).st_ctime_ns
@@ -84,10 +110,20 @@ class Repositories:
                 names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
             return None
-        if names.keys() >= _BARE:
+        if place != root and (names.keys() >= _BARE or names.keys() >= _SHARED):
             return _Seen(settled, (), ".")
-        folders = tuple(name for name, is_folder in names.items() if is_folder and name not in _SKIPPED | {".git"})
-        return _Seen(settled, folders, ".git" if ".git" in names else "")
+        parts = tuple(place.removeprefix(root).split("/")[1:])
+        repository = ".git" if ".git" in names else ""
+        if parts and parts[-1] in _SKIPPED:  # of a package manager: only its own repository and programs
+            programs = tuple(name for name in _PROGRAMS if names.get(name))
+            return _Seen(settled, (), repository, programs=programs)
+        folders = tuple(name for name, is_folder in names.items() if is_folder and name != ".git")
+        taken_up = (name for name, is_folder in names.items() if not is_folder and is_taken_up(parts, name))
+        return _Seen(settled, folders, repository, tuple(taken_up))
+
+
+def _stamped(places: Iterable[str]) -> dict[str, Stamp]:
+    return {place: stamp for place in places if (stamp := stamp_of(place)) is not None}
 
 
 _OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "modules", "info/attributes")
@@ -95,6 +131,7 @@ _OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "modules", 
 _GUARDED: Final = (
     ".toolcrib", ".claude", ".codex", ".cursor", ".gemini", ".mcp.json", ".vscode", ".idea", ".envrc", ".husky",
 )  # fmt: skip
+"""Read-only where they exist; what a command adds elsewhere is put aside when it has ended."""
 _SECRET: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
 """Files that the file tools guard as well; empty for a command."""
 _RUNNING: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
@@ -105,6 +142,10 @@ _NESTED: Final = 32
 
 Those whose guarded part is oldest come first: no command can push one out of the list by making others.
 """
+_COMMIT: Final = re.compile(r"(?m)\b[0-9a-f]{40,64}\b")
+_REFERENCES: Final = 2_000
+_REFERENCED: Final = 1024 * 1024
+"""Files of references that are read, and characters of one."""
 _WRITTEN: Final = ("objects", "refs", "logs")
 """Files of a shared repository that work in one of its worktrees writes."""
 
@@ -125,6 +166,16 @@ class Guarded:
     """Guarded paths that do not exist yet."""
     placed: Mapping[Path, int] = field(default_factory=dict[Path, int])
     """Repositories and worktrees that may be moved, and their inodes: in the place of one there may be no other."""
+    roots: tuple[Path, ...] = ()
+    """Folders that are compared when the command has ended."""
+    mounted: Mapping[Path, tuple[str, ...]] = field(default_factory=dict[Path, "tuple[str, ...]"])
+    """Repositories whose configuration and hooks no command can change, each with the commits that were referred to."""
+    loose: Mapping[Path, tuple[object, ...]] = field(default_factory=dict[Path, tuple[object, ...]])
+    """The other ones, with the stamps of these files."""
+    taken_up: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
+    """Files that other programs take up."""
+    programs: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
+    """Folders of programs that run only when they are called."""
 
 
 def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False) -> Guarded:
@@ -137,41 +188,95 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
     own = [one for root in roots if (one := _of_worktree(root / ".git", shown, fixed)) is not None]
     if trusted:
         return Guarded(shown=tuple(shown), fixed=tuple(fixed))
-    nested = _oldest((folder for root in roots for folder in known.below(root)), "config")
+    below = [known.below(root) for root in roots]
+    taken_up = {path: stamp for found in below for path, stamp in found.taken_up.items()}
+    known.keep(taken_up)
+    every = [folder for found in below for folder in found.repositories]
+    nested = _oldest(every, "config")
     repositories = (*(root / ".git" for root in roots), *nested)
     others = _oldest((one for folder in repositories for one in _folders_in(folder / "worktrees")), "commondir")
     trees = [*roots, *(folder.parent for folder in nested if folder.name == ".git")]
     names = [path for root in roots for path in _of_repository(root / ".git", fixed)]
     names += [path for folder in nested for path in _of_nested(folder, fixed)]
     names += [folder / name for folder in (*own, *others) for name in _OF_WORKTREE]
-    names += [tree / name for tree in trees for name in _GUARDED]
+    given = [tree / name for tree in trees for name in _GUARDED]
     secrets = [tree / name for tree in trees for name in _SECRET]
     return Guarded(
         shown=tuple(shown),
         fixed=tuple(fixed),
-        kept=_inside((*roots, *own), (path for path in names if path.exists())),
+        kept=_inside((*roots, *own), (path for path in (*names, *given) if path.exists())),
         hidden=_inside(roots, (path for path in secrets if path.is_file())),
         absent=tuple(path for path in names if not os.path.lexists(path)),
         placed={folder: number for folder in (*nested, *others) if (number := _number(folder))},
+        roots=tuple(roots),
+        mounted={folder: _commits(folder) for folder in repositories if os.path.lexists(folder)},
+        loose={folder: stamps_of(folder) for folder in every if folder not in nested},
+        taken_up=taken_up,
+        programs={path: stamp for found in below for path, stamp in found.programs.items()},
     )
 
 
 def put_aside(guarded: Guarded) -> tuple[str, ...]:
     """Rename forbidden files that were created; return the new names."""
-    moved: list[str] = []
     replaced = [path for path, number in guarded.placed.items() if _number(path) not in (0, number)]
-    for path in (*replaced, *guarded.absent):
-        if os.path.lexists(path):
-            target = next(place for place in _names(path) if not os.path.lexists(place))
-            with contextlib.suppress(OSError):  # another process has removed it meanwhile
-                path.rename(target)
-                moved.append(str(target))
+    return tuple(name for path in (*replaced, *guarded.absent) if os.path.lexists(path) and (name := move_aside(path)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a command left behind."""
+
+    files: tuple[Path, ...] = ()
+    """New and changed files that other programs take up."""
+    programs: tuple[str, ...] = ()
+    """Changed folders of programs that run only when they are called."""
+    aside: tuple[str, ...] = ()
+    """New names of what starts programs in new repositories."""
+
+
+def left_in(guarded: Guarded, known: Repositories) -> Left:
+    """Compare the folders with what they were; put aside what starts programs in repositories that were not there."""
+    files, programs, aside = list[Path](), list[str](), list[str]()
+    moved = frozenset(guarded.placed.values())
+    for root in guarded.roots:
+        found = known.below(root)
+        repositories = [root / ".git"] if os.path.lexists(root / ".git") else []
+        for folder in (*repositories, *found.repositories):
+            if folder in guarded.mounted or _number(folder) in moved:
+                continue
+            if guarded.loose.get(folder) != stamps_of(folder):
+                aside += clean_repository(folder, guarded.roots, guarded.mounted)
+        files += [Path(path) for path, stamp in found.taken_up.items() if guarded.taken_up.get(path) != stamp]
+        programs += [path for path, stamp in found.programs.items() if guarded.programs.get(path) != stamp]
+    return Left(files=tuple(files), programs=tuple(programs), aside=tuple(aside))
+
+
+def put_back(guarded: Guarded, known: Repositories, files: Iterable[Path]) -> tuple[str, ...]:
+    """Put aside new and changed files, and give changed ones their earlier content; return the new names."""
+    moved: list[str] = []
+    for path in files:
+        before = guarded.taken_up.get(str(path))
+        known.kept.refuse(path)
+        if name := move_aside(path):
+            moved.append(name)
+        if before is not None:
+            known.kept.give_back(path, before)
     return tuple(moved)
 
 
-def _names(path: Path) -> Iterator[Path]:
-    yield path.with_name(f"{path.name}.aside")
-    yield from (path.with_name(f"{path.name}.aside{number}") for number in itertools.count(2))
+def _commits(repository: Path) -> tuple[str, ...]:
+    """Return the commits that the branches, tags and stashes of a repository refer to, and its HEAD."""
+    texts = [_text(repository / name) for name in ("HEAD", "packed-refs", "logs/refs/stash")]
+    for place, _, files in os.walk(repository / "refs"):
+        texts += [_text(Path(place, name)) for name in files[: _REFERENCES - len(texts)]]
+    return tuple(dict.fromkeys(_COMMIT.findall("\n".join(texts))))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii", errors="replace")[:_REFERENCED]
+    except OSError:
+        return ""
 
 
 def _of_repository(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:

@@ -5,16 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, cast
 
-from ..core.settings import INSTRUCTIONS, LIMITING, POLICY, REACH, Flag, Section, Texts, Wait, setting
+from pydantic import BeforeValidator
+
+from ..core.settings import (
+    INSTRUCTIONS,
+    LIMITING,
+    POLICY,
+    REACH,
+    Flag,
+    Section,
+    Text,
+    Texts,
+    Wait,
+    expected,
+    setting,
+)
 from ..mcp.client.spec import ServerSpec
 from . import kinds
+from .configured import ConfiguredSource, SourceKind
 from .openapi.spec import OpenApiSpec
 from .skills.skill_scan import SkillRoot
-from .source import ConfiguredSource, SourceKind
 
-__all__ = ["KINDS", "CatalogSpec", "GivenWorkflow", "PluginSettings", "SkillsSpec", "SourceSettings", "texts_of"]
+__all__ = [
+    "KINDS",
+    "Builtins",
+    "CatalogSpec",
+    "GivenWorkflow",
+    "PluginSettings",
+    "SkillsSpec",
+    "SourceSettings",
+    "texts_of",
+]
 
 
 KINDS: Final[Mapping[str, SourceKind]] = {
@@ -75,6 +98,18 @@ def texts_of(config: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping[str, str]
     return tuple({key: value for key, value in given.items() if isinstance(value, str)} for given in config.values())
 
 
+def _builtins(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list | tuple):
+        raise expected("true, false or a list of categories")
+    return tuple(cast("list[Any]", value))
+
+
+Builtins = Annotated[bool | tuple[Text, ...], BeforeValidator(_builtins)]
+"""true for all, false for none, or the categories of those that are mounted."""
+
+
 class SourceSettings(Section):
     """The keys of a file that decide which tools exist."""
 
@@ -92,8 +127,11 @@ class SourceSettings(Section):
     """Plugins, and their settings."""
     workflows: tuple[GivenWorkflow, ...] = setting((), why=REACH, names_only=True)
     """Several calls as one tool each."""
-    builtins: Flag = setting(True, why=REACH)
-    """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
+    builtins: Builtins = setting(True, why=REACH)
+    """Installed guests (entry points `toolcrib.tools`): all, none, or the categories that no server covers already.
+
+    A gateway has none unless it is set.
+    """
     ready_timeout: Wait = setting(10.0, why=LIMITING)
     """Seconds that opening and mounting wait for sources that have neither listed nor failed; a cached list counts."""
     first_list_timeout: Wait = setting(5.0, why=LIMITING)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
@@ -29,19 +28,16 @@ from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.result import ToolResult
 from ..core.server_features import NO_FEATURES, ServerFeatures
-from ..core.settings import Section
 from ..core.tool import Tool
 from ..errors import ToolFailure
 
 __all__ = [
     "Amendment",
-    "ConfiguredSource",
     "Listing",
     "MountedSource",
     "MountedSources",
     "Publish",
     "Source",
-    "SourceKind",
     "is_starting",
     "still_starting",
     "unavailable",
@@ -107,27 +103,6 @@ class Source(Protocol):
     async def close(self) -> None:
         """Stop, wait for what must be waited for, and end every process that was started."""
         ...
-
-
-class ConfiguredSource(Section):
-    """One entry of `sources.KIND.NAME` of a configuration: the source that it makes, not made yet."""
-
-    kind: str
-    name: str
-    settings: Section
-    """The keys of the entry."""
-    folder: Path
-    """The folder that its relative paths count from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceKind:
-    """A kind of source whose entries stand under `sources.KIND.NAME` of a configuration; `sources.kinds` lists them."""
-
-    settings: type[Section]
-    """The keys of one entry."""
-    make: Callable[[ConfiguredSource], Source]
-    """Returns the source of an entry, not opened. Raises `UsageError` for one that cannot be made."""
 
 
 _GAP: Final = r"[\W_]*"

@@ -18,8 +18,11 @@ import os
 import secrets
 import shutil
 import stat
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from ..errors import ToolFailure
@@ -27,7 +30,7 @@ from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, sc
 from .paths import TEMPORARY, Place
 from .safe_paths import exchange, open_beneath
 
-__all__ = ["MAX_BYTES", "NOTHING", "Change", "Conflict", "apply", "state_of", "sweep"]
+__all__ = ["MAX_BYTES", "NOTHING", "Change", "Conflict", "apply", "is_written", "state_of", "sweep"]
 
 MAX_BYTES: Final = 100 << 20
 """Of one file, read or written."""
@@ -101,6 +104,38 @@ def apply(changes: Sequence[Change]) -> None:
         work.take_back()
         raise
     work.clean()
+    _remember(changes)
+
+
+_REMEMBERED: Final = 4_096
+_written: Final = OrderedDict[str, tuple[int, int]]()
+"""Files that tools of this process wrote last, with inode and change time; under `_lock`."""
+_lock: Final = Lock()
+
+
+def _remember(changes: Sequence[Change]) -> None:
+    with _lock:
+        for change in changes:
+            path = str(change.place.path)
+            if change.content is not None and (stamp := _stamp(path)) is not None:
+                _written[path] = stamp
+                _written.move_to_end(path)
+        while len(_written) > _REMEMBERED:
+            _written.popitem(last=False)
+
+
+def is_written(path: Path) -> bool:
+    """Whether a tool of this process wrote the file, and nothing changed it since."""
+    with _lock:
+        return (stamp := _stamp(str(path))) is not None and _written.get(str(path)) == stamp
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
 
 
 class _Work:

@@ -6,6 +6,7 @@ key that names a program is taken back.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +16,11 @@ from subprocess import DEVNULL
 from typing import Final
 
 import anyio
+from anyio import to_thread
 
 from ..errors import ToolFailure
 
-__all__ = ["Git", "harmless", "repository_of"]
+__all__ = ["Git", "harmless", "is_from_commit", "repository_of"]
 
 _HARMLESS: Final[Mapping[str, str]] = {
     "core.fsmonitor": "false",
@@ -113,17 +115,17 @@ class Git:
         names = configured.decode(errors="surrogateescape").split("\0")
         return cls(tree=tree, folder=found.folder, configured=tuple(sorted({*names})), path=path)
 
-    async def run(self, *arguments: str, index: Path | None = None) -> bytes:
-        """Return the output of `git <arguments>`; `index` replaces the tree's own.
+    async def run(self, *arguments: str, index: Path | None = None, stdin: bytes | None = None) -> bytes:
+        """Return the output of `git <arguments>`; `index` replaces the tree's own, `stdin` is its input.
 
         Raises `ToolFailure("tool_error")` with git's message.
         """
         environment = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
-        return await self._run(*arguments, environment=environment)
+        return await self._run(*arguments, environment=environment, stdin=stdin)
 
-    async def _run(self, *arguments: str, environment: Mapping[str, str]) -> bytes:
+    async def _run(self, *arguments: str, environment: Mapping[str, str], stdin: bytes | None = None) -> bytes:
         command: Sequence[str] = ("git", "--no-pager", "--literal-pathspecs", *arguments)
         try:
             with anyio.fail_after(_SECONDS):
@@ -131,7 +133,8 @@ class Git:
                     command,
                     cwd=self.tree,
                     env={"PATH": self.path, **harmless(self.configured), **environment},
-                    stdin=DEVNULL,
+                    input=stdin,
+                    stdin=DEVNULL if stdin is None else None,
                     check=False,
                 )
         except FileNotFoundError:
@@ -142,3 +145,58 @@ class Git:
             problem = done.stderr.decode(errors="replace").strip()[-500:]
             raise ToolFailure("tool_error", f"git {arguments[0]} failed: {problem or f'status {done.returncode}'}")
         return done.stdout
+
+
+_SLACK: Final = 20_000_000
+"""Nanoseconds by which the clock of a file system may be behind."""
+_COMMITS: Final = 50
+
+
+async def is_from_commit(
+    file: Path, repositories: Mapping[Path, Sequence[str]], began: int, *, path: str = os.defpath
+) -> bool:
+    """Whether git brought a file from a commit that the workspace's own repositories had when a command began.
+
+    `repositories` are `.git` folders, each with the commits that were referred to at that time (nanoseconds). What was
+    fetched since counts, too; and a file in a new worktree or clone whose commit one of the repositories had.
+    """
+    tree = repository_of(file.parent)
+    if tree is None:
+        return False
+    place = str(file.relative_to(tree))
+    try:
+        content = await to_thread.run_sync(_content, file)
+    except OSError:
+        return False
+    own = tree / ".git"
+    for folder in (own,) if own in repositories else repositories:
+        with contextlib.suppress(OSError, ToolFailure):
+            if await _has(await Git.at(folder.parent, path), content, place, repositories[folder], began):
+                return True
+    return False
+
+
+async def _has(git: Git, content: bytes, place: str, commits: Sequence[str], began: int) -> bool:
+    blob = (await git.run("hash-object", "--stdin", "--no-filters", stdin=content)).decode().strip()
+    log = ("log", "--full-history", "-m", "--format=%H", f"--find-object={blob}")
+    if await git.run(*log, "--max-count=1", "--remotes", "--", place):
+        return True
+    known = "".join(f"{commit}\n" for commit in commits).encode()
+    if known and await git.run(*log, "--max-count=1", "--ignore-missing", "--stdin", "--", place, stdin=known):
+        return True
+    found = (await git.run(*log, f"--max-count={_COMMITS}", "--all", "--reflog", "--", place)).decode().split()
+    objects = Path(os.fsdecode(await git.run("rev-parse", "--git-path", "objects")).strip())
+    return any(_is_older(git.tree / objects, commit, began - _SLACK) for commit in found)
+
+
+def _content(file: Path) -> bytes:
+    return os.fsencode(os.readlink(file)) if file.is_symlink() else file.read_bytes()
+
+
+def _is_older(objects: Path, name: str, began: int) -> bool:
+    """Whether an object was there before: as a file, or in a pack."""
+    try:
+        return (objects / name[:2] / name[2:]).lstat().st_ctime_ns < began
+    except OSError:
+        packs = list((objects / "pack").glob("*.pack"))
+        return bool(packs) and all(pack.lstat().st_ctime_ns < began for pack in packs)

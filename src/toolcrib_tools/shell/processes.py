@@ -125,6 +125,8 @@ class CommandResult:
     seconds: float
     aside: tuple[str, ...] = ()
     """Files that commands may not create, moved aside under new names."""
+    programs: tuple[str, ...] = ()
+    """Folders of programs that it changed and that run only when called."""
     refused: tuple[str, ...] = ()
     """Connections that were refused, each with the reason."""
 
@@ -199,6 +201,7 @@ async def run(ctx: Context, command: Command, seconds: float) -> CommandResult:
         finished=finished,
         seconds=anyio.current_time() - started,
         aside=tuple(running.aside),
+        programs=tuple(running.programs),
         refused=tuple(running.refused),
     )
 
@@ -206,6 +209,9 @@ async def run(ctx: Context, command: Command, seconds: float) -> CommandResult:
 def notes_of(ended: CommandResult | Running) -> list[str]:
     """Say what a command may not do and tried, and which key of the configuration lets it; once it has ended."""
     aside = [f"put aside, for commands may not make it: {path}" for path in ended.aside]
+    if ended.aside:
+        aside.append("a person gives a file back by renaming it, a file tool writes it anew")
+    aside += [f"programs changed that run when they are called: {path}" for path in ended.programs]
     refused = [f"refused: {reason}" for reason in ended.refused]
     return [*aside, *refused, *([_ALLOWING] if refused else ())]
 

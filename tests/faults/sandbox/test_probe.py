@@ -230,7 +230,8 @@ async def test_a_repository_that_takes_the_place_of_one_that_was_moved_is_put_as
     outcome = await run("mv a gone; mkdir -p a/sub; git init -q a/sub; git -C a/sub config core.fsmonitor evil")
 
     assert state(folder / "gone" / "sub" / ".git") == before
-    assert outcome.aside == (str(folder / "a" / "sub" / ".git.aside"),)
+    aside = folder / "a" / "sub" / ".git.aside"
+    assert outcome.aside == (str(aside), str(aside / "config.aside"))  # a repository by any name is one to git
     assert not (folder / "a" / "sub" / ".git").exists()
 
 
@@ -279,7 +280,8 @@ async def test_git_cannot_be_told_to_look_for_its_configuration_elsewhere(run: R
     outcome = await run(f"cd ./{place}; " + POISON.format(git=".git", leave='echo "$PWD/evil" > .git/commondir'))
 
     assert not runs_something(folder / place)
-    assert outcome.aside == (str(folder / place / ".git" / "commondir.aside"),)
+    names = (".git/commondir.aside", "evil/config.aside")
+    assert outcome.aside == tuple(str(folder / place / name) for name in names)
 
 
 @pytest.mark.parametrize("at", ["tree", "main"], ids=["in-the-worktree", "beside-it"])
@@ -298,7 +300,7 @@ async def test_a_worktree_cannot_be_given_another_repository(tmp_path: Path, at:
         await running.wait()
 
     assert ((own / "commondir").read_bytes(), (own / "gitdir").read_bytes()) == before
-    assert running.aside == (str(own / "config.worktree.aside"),)
+    assert sorted(running.aside) == sorted([f"{own}/config.worktree.aside", f"{tmp_path}/{at}/evil/config.aside"])
     assert not runs_something(tree)
 
 
@@ -323,7 +325,11 @@ async def test_another_place_for_the_configuration_of_git_does_not_last_while_a_
     sandbox, why = find_sandbox(os.environ)
     assert sandbox is not None, why
     command = Command(
-        argv=("/bin/sh", "-c", "mkdir .claude; echo x > .envrc; echo y > .git/commondir; echo made; cat"),
+        argv=(
+            "/bin/sh",
+            "-c",
+            "mkdir .claude; echo z > .claude/x; echo x > .envrc; echo y > .git/commondir; echo made; cat",
+        ),
         cwd=folder,
         folders=(folder,),
     )
@@ -334,7 +340,7 @@ async def test_another_place_for_the_configuration_of_git_does_not_last_while_a_
         theirs = [(folder / name).exists() for name in (".claude", ".envrc")]
 
     assert theirs == [True, True], "these may be the user's, until the command has ended"
-    names = (".claude", ".envrc", ".git/commondir")
+    names = (".claude/x", ".envrc", ".git/commondir")
     assert running.aside == tuple(sorted(str(folder / f"{name}.aside") for name in names))
 
 
@@ -387,8 +393,9 @@ async def test_what_editors_and_agents_believe_stays_as_it_is(run: Run, folder: 
     assert [path.name for path in (folder / ".claude").iterdir()] == ["settings.json"]
     assert (folder / ".claude" / "settings.json").read_text() == "{}"
     assert (folder / ".envrc").read_text() == "# ours\n"
-    assert outcome.aside == (str(folder / ".mcp.json.aside"), str(folder / ".vscode.aside"))
-    assert sorted(path.name for path in folder.iterdir()) == [".claude", ".envrc", ".mcp.json.aside", ".vscode.aside"]
+    assert outcome.aside == (str(folder / ".mcp.json.aside"),)
+    assert (folder / ".vscode" / "tasks.json").read_text() == "evil\n"  # it runs nothing when the folder is opened
+    assert sorted(path.name for path in folder.iterdir()) == [".claude", ".envrc", ".mcp.json.aside", ".vscode"]
 
 
 async def test_it_writes_nowhere_but_in_the_workspace(run: Run, home: Path, tmp_path: Path, folder: Path) -> None:

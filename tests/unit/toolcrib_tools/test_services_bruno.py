@@ -11,7 +11,7 @@ import pytest
 
 from rig.bruno import read_by_bruno
 from toolcrib_tools import services
-from toolcrib_tools.services.bruno import Bru, Pair, read_bru
+from toolcrib_tools.services.bruno_format import Bru, Pair, read_bru
 from unit.toolcrib_tools.bruno_collection import FILES, write_collection
 from unit.toolcrib_tools.online import Online, online
 

@@ -138,8 +138,27 @@ async def test_what_a_command_may_not_make_is_put_aside_and_told(folder: Path) -
     async with session_of(folder) as session:
         said = await told(session, "run_command", command="echo evil > .envrc; echo done")
 
-    assert said == f"done\n[put aside, for commands may not make it: {folder}/.envrc.aside]"
+    assert said.startswith(f"done\n[put aside, for commands may not make it: {folder}/.envrc.aside]\n[")
     assert sorted(path.name for path in folder.iterdir()) == [".envrc.aside"]
+
+
+@needs_sandbox
+async def test_instructions_stay_when_a_file_tool_writes_them_or_git_brings_them(folder: Path) -> None:
+    async with session_of(folder) as session:
+        await told(session, "run_command", command="git init -q -b main; sleep 60", background=True)
+        await eventually(lambda: (folder / ".git" / "HEAD").exists())
+        await told(session, "write_file", path="AGENTS.md", content="ours\n")
+        await told(session, "shell_close", session_id="command_1")
+        by_tool = (folder / "AGENTS.md").read_text()
+        await told(session, "run_command", command="git add -A; git -c user.name=a -c user.email=a@b commit -qm first")
+        brought = await told(session, "run_command", command="rm AGENTS.md; git checkout AGENTS.md; cat AGENTS.md")
+        changed = await told(session, "run_command", command="echo evil >> AGENTS.md; git status --porcelain")
+        again = await told(session, "run_command", command="git status --porcelain --untracked-files=no; cat AGENTS.md")
+
+    assert (by_tool, again) == ("ours\n", "ours")
+    assert brought.startswith("ours\n")
+    assert "AGENTS.md.aside" not in brought
+    assert f"{folder}/AGENTS.md.aside" in changed
 
 
 @needs_sandbox

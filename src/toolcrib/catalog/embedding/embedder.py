@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from ...errors import ConfigError
-from ..ranking.terms import Entry
+from ..ranking.terms import IndexEntry
 
 __all__ = [
     "GROUP",
@@ -73,7 +73,7 @@ class Nearness(Protocol):
 class Meanings(Protocol):
     """The vectors of all tools of an index."""
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: IndexEntry) -> None:
         """Add or update a tool; its vector follows when it has been computed."""
         ...
 

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ranking.query import saves_file
-from ..ranking.terms import Entry
+from ..ranking.terms import IndexEntry
 from .embedder import Embedder
 
 __all__ = ["Floats", "TextVectors", "Vectors", "connected", "keys_of", "passages", "read", "text_of", "through", "unit"]
@@ -157,7 +157,7 @@ class Vectors:
         """Return how many tools have their vector."""
         return len(self._names)
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: IndexEntry) -> None:
         """Add or update a tool; an old vector is dropped."""
         text = text_of(entry)
         if self._texts.get(entry.name) == text:
@@ -289,7 +289,7 @@ class _Near:
         return None if row is None else max(0.0, float(self._shares[row]))
 
 
-def text_of(entry: Entry) -> str:
+def text_of(entry: IndexEntry) -> str:
     """Return the embedded text of a tool: its name in words, its description, its source."""
     description = " ".join(entry.description[:_MOST_CHARACTERS].split())
     parts = [f"{_spaced(entry.title or entry.leaf)}: {description}".rstrip()]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import log
 from typing import TypeAlias
 
-from .terms import Entry, source_levels
+from .terms import IndexEntry, source_levels
 
 __all__ = ["SCALE", "Sources", "rarity"]
 
@@ -43,7 +43,7 @@ class Sources:
         self._counts: Counter[str] = Counter()
         self._next = 0
 
-    def join(self, entry: Entry) -> int:
+    def join(self, entry: IndexEntry) -> int:
         """Count one tool more of its source; return the source's number."""
         key = (entry.source, entry.source_title, entry.source_description)
         number = self._numbers.get(key)

@@ -20,8 +20,8 @@ __all__ = [
     "LEVELS",
     "MAX_WORDS",
     "Document",
-    "Entry",
     "Hit",
+    "IndexEntry",
     "document",
     "is_asking",
     "normal",
@@ -142,7 +142,7 @@ def _bigrams(run: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class IndexEntry:
     """The text of one tool, as far as the ranking reads it. Read once, when it is added; not kept."""
 
     name: str
@@ -236,7 +236,7 @@ class Document(NamedTuple):
     """The terms of the description before any block of arguments, in order."""
 
 
-def document(entry: Entry) -> Document:
+def document(entry: IndexEntry) -> Document:
     """Return the weighted terms of one tool."""
     before, blocks = _split(entry.description)
     names, texts = _schema_words(entry.schema)

@@ -92,6 +92,8 @@ class Redact:
     def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result without secrets."""
         redactor = self._redactor
+        if redactor.is_clean(result):
+            return result
         return redactor.result(result) if redactor.is_quick(result) else redactor.clean(result)
 
 
@@ -117,8 +119,18 @@ class Provenance:
     def bind(self, subject: Subject) -> After:
         """Return the step for one tool, whose trust no call changes."""
         tool = subject.tool
-        trust = None if tool is None else self._taint.trust_of(tool)
-        return lambda call, result: self._marked(call, result, tool, trust)
+        if tool is None:
+            return self
+        trust = self._taint.trust_of(tool)
+        is_noted, hands_on = self._taint.is_noted(tool, trust), tool.source in _OURS or tool.origin == "workflow"
+        source = tool.source
+
+        def mark(call: Call, result: ToolResult) -> ToolResult:
+            if is_noted or hands_on or call.grant is None or result.error is not None or result.meta.get("trust"):
+                return self._marked(call, result, tool, trust)
+            return result.with_meta(source=source, trust=trust)
+
+        return mark
 
     def _marked(self, call: Call, result: ToolResult, tool: Tool | None, trust: Trust | None) -> ToolResult:
         marked = result.meta.get("trust")

@@ -8,7 +8,7 @@ a pause before the body: while it is unspent, nothing ran.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -20,11 +20,14 @@ from ...core.host import Host
 from ...core.permission import Effect
 from ...core.result import ToolResult
 from ...core.session import SessionState
+from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...policy.grant import spend
 from ...sources.source import Source, still_starting
 from ...store.calls import Calls
 from ..client_output import RedactedPeers
+from ..plan import Execute as Run
+from ..plan import Subject
 from ..running_calls import Deadlines, Lag, Locks, allowed_time, lock_keys
 
 __all__ = ["Execute"]
@@ -58,26 +61,45 @@ class Execute:
         self._deadlines = Deadlines()
         self._lag = Lag()
 
-    async def __call__(self, call: Call) -> ToolResult:
+    def __call__(self, call: Call) -> Awaitable[ToolResult]:
         """Return the tool's result; raises `ToolFailure` when it could not run or did not end in time."""
         tool = call.target
+        turns = lock_keys(tool, call.arguments, call.session.files.cwd)
+        return self._timed(call, tool, turns, self._permissions(call.session))
+
+    def bind(self, subject: Subject) -> Run:
+        """Return the execution for one tool and one mode; calls that take no turns need not look for theirs."""
+        tool = subject.tool
+        if tool is None or tool.execution.serial or not tool.annotations.read_only:
+            return self
+        permissions: Mapping[str, Effect] | None = None
+
+        def execute(call: Call) -> Awaitable[ToolResult]:
+            nonlocal permissions
+            if permissions is None:
+                permissions = self._permissions(call.session)
+            return self._timed(call, tool, (), permissions)
+
+        return execute
+
+    async def _timed(
+        self, call: Call, tool: Tool, turns: tuple[str, ...], permissions: Mapping[str, Effect]
+    ) -> ToolResult:
         source = self._sources(tool.source)
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
         call.session.history.activated.setdefault(tool.name)
-        call = call.evolve(deadline=time.monotonic() + allowed_time(call))  # waiting for an approval takes none of it
-        signal = Signal(call.deadline)
-        turns = lock_keys(tool, call.arguments, call.session.files.cwd)
+        signal = Signal(time.monotonic() + allowed_time(call))  # waiting for an approval takes none of it
         is_waiting = bool(turns)
-        scope = self._deadlines.open(call.deadline, signal)
+        scope = self._deadlines.open(signal.deadline, signal)
         self._lag.enter(tool)
         try:
             with scope:
                 if not turns:
-                    return await self._run(call, source, signal)
+                    return await self._run(call, source, signal, permissions)
                 async with self._locks.hold(turns, signal):
                     is_waiting = False
-                    return await self._run(call, source, signal)
+                    return await self._run(call, source, signal, permissions)
         finally:
             self._deadlines.close(scope)
             self._lag.leave(tool)
@@ -85,17 +107,17 @@ class Execute:
             raise still_starting(tool.source)
         raise _not_started(call) if is_waiting else _timed_out(call)
 
-    async def _run(self, call: Call, source: Source, signal: Signal) -> ToolResult:
+    async def _run(self, call: Call, source: Source, signal: Signal, permissions: Mapping[str, Effect]) -> ToolResult:
         tool = call.target
         if not tool.annotations.read_only:
             await self._journal.intend(call)
-        context = _context(call, signal, self._permissions(call.session), self._peers, self._host)
+        context = _context(call, signal, permissions, self._peers, self._host)
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
         try:
             return await source.call(tool, call.arguments, context)
         except anyio.get_cancelled_exc_class():
-            signal.abort("timeout" if time.monotonic() >= call.deadline else "cancelled")
+            signal.abort("timeout" if time.monotonic() >= signal.deadline else "cancelled")
             raise
         finally:
             if context.is_waiting:
@@ -116,8 +138,8 @@ def _context(
         "instance": session.instance,
         "defaults": session.defaults,
         "user": session.user,
-        "deadline": call.deadline,
-        "peer": peers.to(call.client.peer),
+        "deadline": signal.deadline,
+        "peer": call.client.peer and peers.to(call.client.peer),
         "progress_token": call.client.progress_token,
         "meta": call.client.meta or {},
         "resume": call.client.resume,

@@ -65,6 +65,22 @@ class CheckBudget:
             self._check_loops(call)
         return self._spending.take(call)
 
+    def bind(self, subject: Subject) -> Before:
+        """Return the step for one tool: where nothing is limited, a call is counted and goes on."""
+        if subject.tool is None or self._spending.has_any:
+            return self
+        name = subject.tool.name
+
+        def count(call: Call) -> Call | Awaitable[Call]:
+            limits = call.session.limits
+            is_limited = limits.calls is not None or limits.calls_per_tool
+            if is_limited or call.charged or call.turn.place or call.options.job_seconds is not None:
+                return self(call)
+            call.session.usage.calls[name] += 1
+            return call.evolve(charged=True)
+
+        return count
+
     def _check_loops(self, call: Call) -> None:
         """Check the turns of a model for loops: single calls do not form turns."""
         loops = self._profile_of(call.session).loops

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...core.call import Call
+from ...core.call import UNCHANGED, Call
 from ...core.result import ToolError, ToolResult
 from ...core.session import SessionState
 from ...disclosure.base import Profile
@@ -14,6 +14,7 @@ from ...disclosure.envelopes import ENVELOPES
 from ...disclosure.meta_tools import SOURCE
 from ...disclosure.ops import OUR_SOURCES
 from ...disclosure.profiles import envelope_of
+from ...jobs.tools import SOURCE as JOBS
 from ...results.limit import HINTS, Limiter, Way
 from ...results.untrusted_text import fenced
 from ..finished_results import is_settled
@@ -44,8 +45,15 @@ class Limit:
         profile = subject.profile
         if profile is None:
             return self
-        usual = _usual_way(profile)
-        return lambda call, result: self._limited(call, result, profile, usual)
+        usual, fits = _usual_way(profile), self._limiter.fits
+        least = 0 if usual.fit.hints or (subject.tool is not None and subject.tool.source == JOBS) else usual.fit.least
+
+        def limit(call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
+            if least and fits(result, call.session.result_tokens, least):
+                return result
+            return self._limited(call, result, profile, usual)
+
+        return limit
 
     def _limited(
         self, call: Call, result: ToolResult, profile: Profile, usual: Way
@@ -132,7 +140,14 @@ class Wrap:
         if profile is None:
             return self
         envelope = envelope_of(profile)
-        return lambda call, result: self._wrapped(call, result, profile, envelope)
+        is_plain = envelope == "mcp" and (subject.tool is None or subject.tool.source != JOBS)
+
+        def wrap(call: Call, result: ToolResult) -> ToolResult:
+            if is_plain and call.changes is UNCHANGED and result.meta.get("trust") != "untrusted":
+                return result
+            return self._wrapped(call, result, profile, envelope)
+
+        return wrap
 
     def _wrapped(self, call: Call, result: ToolResult, profile: Profile, envelope: str) -> ToolResult:
         if call.options.raw or result.input_required is not None or is_settled(call, result):

@@ -10,7 +10,7 @@ import anyio
 
 from ...catalog.success_rates import Learning
 from ...core.call import Call
-from ...core.events import CallFinished
+from ...core.events import CallFinished, Listeners
 from ...core.result import ToolError, ToolResult
 from ...core.session import SessionState
 from ...disclosure.base import Profile
@@ -93,17 +93,17 @@ class Record:
     def __init__(
         self,
         store: Store,
-        notify: Callable[[Callable[[], CallFinished]], None],
+        finished: Listeners[CallFinished],
         telemetry: Telemetry,
         spending: Spending,
     ) -> None:
-        """`store` keeps the rows and the receipts; `notify` takes a function that makes the event for listeners.
+        """`store` keeps the rows and the receipts; `finished` has the listeners to calls that ended.
 
         `telemetry` puts the outcome into the span that is open around the call, and counts it; `spending` takes back
         the unused part of the call's budgets.
         """
         self._store = store
-        self._notify = notify
+        self._finished = finished
         self._telemetry = telemetry
         self._spending = spending
 
@@ -112,9 +112,11 @@ class Record:
         took = round((time.monotonic() - call.started) * 1000, 3)
         rule = call.decision.rule if call.decision else ""
         result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
-        self._notify(lambda: self._event(call, result, took))
+        if self._finished.callbacks:
+            self._finished.tell(self._event(call, result, took))
         self._telemetry.ended(call, result)
-        self._spending.settle(call, result)
+        if call.grant is None or self._spending.has_any:
+            self._spending.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:
             call.session.history.succeeded.setdefault(call.tool.name)
         if call.grant is not None and not call.target.annotations.read_only:
@@ -131,7 +133,8 @@ class Record:
 
     async def _write_down(self, call: Call, result: ToolResult) -> ToolResult:
         with anyio.CancelScope(shield=True):
-            return await self._written(call, result)
+            result = await self._written(call, result)
+        return result
 
     async def _written(self, call: Call, result: ToolResult) -> ToolResult:
         """Record an effect. While the disk fails, the row waits and the caller still gets the outcome."""

@@ -274,7 +274,8 @@ class _Names:
 
     @staticmethod
     def _is_on(call: Call, tool: Tool) -> bool:
-        return not call.session.is_disabled(tool.name)
+        scope = call.session.scope
+        return tool.name not in scope.disabled and tool.name not in scope.disabled_for_all
 
 
 def _reader(asked: str, around: Surroundings) -> tuple[str, Tool] | None:

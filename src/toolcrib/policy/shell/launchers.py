@@ -38,6 +38,7 @@ class Launcher:
     settings: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
     language: str = ""
     operand: Literal["", "first", "all"] = ""
     input: Literal["", "alone", "always"] = ""
@@ -145,6 +146,7 @@ class _Words:
         """Whether an option gives the code, so that no operand does."""
         self.only_asks = bool(rest) and all(word.text.lower() in _ASKS for word in rest)
         self._name, self._launcher, self._rest, self._found = name, launcher, rest, found
+        self._unsure = {one[:end] for one in launcher.unsure for end in range(1, len(one) + 1)}
         self._place = 0
 
     def read(self) -> None:
@@ -181,7 +183,9 @@ class _Words:
     def _long(self, text: str) -> None:
         name, equals, value = text.lstrip("-").partition("=")
         if kind := self._launcher.kind(name) if name else "":
+            before = self.has_code
             self._take(kind, literal(value) if equals else self._next())
+            self.has_code = before if name in self._unsure else self.has_code
         elif glued := next((one for one in self._launcher.runs if len(one) > 1 and name.startswith(one)), ""):
             self._take("runs", literal(name.removeprefix(glued)))
         elif not text.startswith("--") and (kind := self._launcher.kind(name[:1])):
@@ -218,10 +222,10 @@ class _Words:
         if value is None:
             return
         if kind == "code":
-            self.has_code = True
+            self.has_code = self.has_code or not self.operands
             self.code.append(value)
         elif kind == "opaque":
-            self.has_code = True
+            self.has_code = self.has_code or not self.operands
             self._doubt("an option that loads commands")
         elif kind == "settings":
             key, _, command = value.text.strip().replace("=", " ", 1).partition(" ")

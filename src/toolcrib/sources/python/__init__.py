@@ -4,6 +4,6 @@ Loading this package loads no pydantic; adding the first function does.
 """
 
 from .declaration import Declaration, ToolOptions, tool
-from .source import PythonSource
+from .source import PythonSource, categories_of
 
-__all__ = ["Declaration", "PythonSource", "ToolOptions", "tool"]
+__all__ = ["Declaration", "PythonSource", "ToolOptions", "categories_of", "tool"]

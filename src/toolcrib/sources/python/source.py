@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +34,7 @@ from .declaration import Declaration, FoundFunction, ToolOptions, declaration_of
 if TYPE_CHECKING:
     from .signature import Signature
 
-__all__ = ["PythonSource"]
+__all__ = ["PythonSource", "categories_of"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -81,6 +81,7 @@ class PythonSource:
         self._problems: dict[str, Problem] = {}
         self._publish: Publish | None = None
         self._provided = frozenset[str]()
+        self._withheld: Collection[str] = frozenset[str]()
         self._threads = Threads()
 
     @property
@@ -110,10 +111,10 @@ class PythonSource:
         self._tell_of(added)
         return tuple(added)
 
-    def offer(self, thing: object, origin: str) -> tuple[str, ...]:
-        """Add a guest's tools; unusable ones become problems. Never raises."""
+    def offer(self, thing: object, origin: str, categories: Collection[str] | None = None) -> tuple[str, ...]:
+        """Add a guest's tools, of `categories` alone where they are given; unusable ones become problems."""
         try:
-            found = find(thing)
+            found = [one for one in find(thing) if categories is None or _category(one) in categories]
         except UsageError as error:
             self.report(Problem(source=self._name, code="bad_tool", message=f"{origin}: {error}"))
             return ()
@@ -135,10 +136,16 @@ class PythonSource:
         self._tell()
 
     @property
+    def every_tool(self) -> tuple[Tool, ...]:
+        """All tools that were read, listed or not."""
+        return tuple(entry.tool for named in self._entries.values() for entry in named.values())
+
+    @property
     def held(self) -> Mapping[str, Sequence[str]]:
         """Requirements of the unlisted tools, by name: no session meets them yet."""
         entries = ((name, entry) for name, same in self._entries.items() for entry in same.values())
-        own = {name: entry.tool.availability.needs for name, entry in entries if not self._is_listed(entry.tool)}
+        needs = ((name, entry.tool.availability.needs) for name, entry in entries)
+        own = {name: wanted for name, wanted in needs if not self._provided.issuperset(wanted)}
         return own | {name: _needs(found) for name, found in self._waiting.items()}
 
     def provide(self, there: frozenset[str]) -> None:
@@ -152,6 +159,12 @@ class PythonSource:
                 self._try(found)
         self._tell()
 
+    def withhold(self, categories: Collection[str]) -> None:
+        """List from now on no tools of these categories, and the others again."""
+        if frozenset(categories) != frozenset(self._withheld):
+            self._withheld = frozenset(categories)
+            self._tell()
+
     async def open(self, publish: Publish) -> None:
         """Publish the listing, now and at every change."""
         self._publish = publish
@@ -162,7 +175,7 @@ class PythonSource:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the function; raises `ToolFailure` for each of its exceptions."""
-        entry = self._entries.get(tool.local_name, {}).get(tool.version)
+        entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
         if entry is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
         prepared = entry.signature.arguments(arguments, context)
@@ -193,7 +206,7 @@ class PythonSource:
         return stacked(same)
 
     def _is_listed(self, tool: Tool) -> bool:
-        return self._provided.issuperset(tool.availability.needs)
+        return tool.category not in self._withheld and self._provided.issuperset(tool.availability.needs)
 
     def _try(self, found: FoundFunction) -> bool:
         try:
@@ -223,6 +236,18 @@ class PythonSource:
             raise UsageError(f"{found.origin}: {error}") from None
         self._entries.setdefault(found.name, {})[version] = entry
         self._problems.pop(found.origin, None)
+
+
+def categories_of(thing: object) -> frozenset[str]:
+    """Return the categories of a guest's tools."""
+    try:
+        return frozenset(map(_category, find(thing)))
+    except UsageError:
+        return frozenset()
+
+
+def _category(found: FoundFunction) -> str:
+    return found.declaration.options.get("category", "")
 
 
 def _needs(found: FoundFunction) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ __all__ = [
     "FileStamp",
     "FoundSkill",
     "Manifest",
-    "Reading",
     "SkillRoot",
+    "SkillScan",
     "Trusted",
     "find_folders",
     "manifest_of",
@@ -185,7 +185,7 @@ class FoundSkill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class SkillScan:
     """Result of one scan of the roots."""
 
     found: Mapping[str, FoundSkill]
@@ -195,7 +195,7 @@ class Reading:
     """Everything that holds a skill, offered or not."""
 
 
-def read_skills(source: str, roots: Iterable[SkillRoot], groups: SkillGroups, trusted: Trusted) -> Reading:
+def read_skills(source: str, roots: Iterable[SkillRoot], groups: SkillGroups, trusted: Trusted) -> SkillScan:
     """Look through `roots`; the first skill of a name counts. Never raises for a skill that is broken."""
     found: dict[str, FoundSkill] = {}
     problems: list[Problem] = []
@@ -220,7 +220,7 @@ def read_skills(source: str, roots: Iterable[SkillRoot], groups: SkillGroups, tr
             for warning in one.skill.warnings
         ]
     problems += [Problem(source=source, code="outside", message=sentence) for sentence in outside]
-    return Reading(found=found, problems=tuple(problems), folders=tuple(folders))
+    return SkillScan(found=found, problems=tuple(problems), folders=tuple(folders))
 
 
 class _Withheld(Exception):

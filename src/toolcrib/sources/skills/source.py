@@ -31,7 +31,7 @@ from ...system.tasks import Background
 from ...workspace.safe_paths import files_beneath, read_beneath
 from ..skill_folder import FILE, answer
 from ..source import Listing, Publish
-from .skill_scan import MAX_BYTES, FoundSkill, Reading, SkillRoot, Trusted, find_folders, read_skills
+from .skill_scan import MAX_BYTES, FoundSkill, SkillRoot, SkillScan, Trusted, find_folders, read_skills
 
 __all__ = [
     "SkillFeatures",
@@ -210,7 +210,7 @@ class SkillsSource:
         self._publish: Publish | None = None
         self._background = Background()
         self._ready = anyio.Event()
-        self._reading = Reading(found={}, problems=(), folders=())
+        self._reading = SkillScan(found={}, problems=(), folders=())
         self._listing: Listing | None = None
         self._is_open = False
         self.features = SkillFeatures(self.read_resource)

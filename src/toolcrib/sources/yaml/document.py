@@ -17,7 +17,7 @@ from ...core.result import ToolResult
 from ...core.yaml_document import TooManyValues, parse_yaml
 from ...errors import ConfigError
 from ...system.file_watch import POLL_SECONDS
-from .entry import Code, Command, Delegate, Entry, Reading, SkillText, read_entry
+from .entry import Code, Command, Delegate, Entry, EntryContext, SkillText, read_entry
 from .fields import Expand, Fields
 from .run_code import Located, locate
 
@@ -276,7 +276,7 @@ class _Report:
         self.problems.append(Problem(source=self._source, code=code, message=message, tool=tool, hint=hint))
 
 
-def _reading(source: str, path: Path, document: Document, expand: Expand, report: _Report) -> Reading:
+def _reading(source: str, path: Path, document: Document, expand: Expand, report: _Report) -> EntryContext:
     """Apply the sections to the entries; a malformed section affects only itself."""
     serial: frozenset[str] = frozenset()
     categories: tuple[str, ...] = ()
@@ -291,7 +291,7 @@ def _reading(source: str, path: Path, document: Document, expand: Expand, report
         if key not in _SECTIONS:
             known = ", ".join(("capabilities", *_SECTIONS))
             report.add("unknown_key", f"{path}:{node.line}: {key}: unknown key, not used; there are {known}")
-    return Reading(source=source, file=str(path), expand=expand, serial=serial, categories=categories)
+    return EntryContext(source=source, file=str(path), expand=expand, serial=serial, categories=categories)
 
 
 def _take(

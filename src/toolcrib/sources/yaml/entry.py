@@ -37,8 +37,8 @@ __all__ = [
     "Delegate",
     "Endpoint",
     "Entry",
+    "EntryContext",
     "Implementation",
-    "Reading",
     "SkillText",
     "read_entry",
     "read_implementation",
@@ -293,7 +293,7 @@ _NO_TURNS: Final = ("",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class EntryContext:
     """Shared context for reading the entries of one catalog."""
 
     source: str
@@ -315,7 +315,7 @@ class Entry:
     warnings: tuple[str, ...] = field(default=())
 
 
-def read_entry(node: Node, place: int, reading: Reading) -> Entry | None:
+def read_entry(node: Node, place: int, reading: EntryContext) -> Entry | None:
     """Return the entry that `node` holds, or None when it is switched off.
 
     `place` is its place in the list, for messages. Raises `ConfigError` with file, line and key.
@@ -336,7 +336,7 @@ def read_entry(node: Node, place: int, reading: Reading) -> Entry | None:
     return Entry(tool=tool, implementation=implementation, line=node.line, warnings=tuple(warnings))
 
 
-def _tool(fields: Fields, reading: Reading, implementation: Implementation | None, warnings: list[str]) -> Tool:
+def _tool(fields: Fields, reading: EntryContext, implementation: Implementation | None, warnings: list[str]) -> Tool:
     name = fields.text("name")
     if not _NAME.fullmatch(name) or clean_text(name)[1]:
         raise fields.error("a name of 1 to 128 visible characters without spaces was expected", "name")

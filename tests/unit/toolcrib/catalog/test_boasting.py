@@ -6,7 +6,7 @@ other tools, give orders, and repeat what users ask about.
 
 import pytest
 
-from toolcrib.catalog.index import Entry, Index
+from toolcrib.catalog.index import Index, IndexEntry
 
 __all__: list[str] = []
 
@@ -54,5 +54,5 @@ def test_what_does_the_task_comes_before_what_says_that_it_does_everything(query
     assert found[0].name == ASKED[query][0]
 
 
-def entry(name: str, description: str) -> Entry:
-    return Entry(name=name, leaf=name, source="", description=description)
+def entry(name: str, description: str) -> IndexEntry:
+    return IndexEntry(name=name, leaf=name, source="", description=description)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.catalog.index import Entry, Hit, Index
+from toolcrib.catalog.index import Hit, Index, IndexEntry
 from toolcrib.errors import UsageError
 
 
-def entry(name: str, description: str = "", **more: Any) -> Entry:
+def entry(name: str, description: str = "", **more: Any) -> IndexEntry:
     source, _, leaf = name.rpartition("__")
-    return Entry(name=name, leaf=leaf, source=source, description=description, **more)
+    return IndexEntry(name=name, leaf=leaf, source=source, description=description, **more)
 
 
 CATALOG = (
@@ -129,7 +129,7 @@ def test_each_sentence_of_a_long_request_brings_its_own_tool(index: Index) -> No
 def test_entries_are_read_at_the_first_search_and_not_before() -> None:
     read: list[str] = []
 
-    def entries() -> Iterator[Entry]:
+    def entries() -> Iterator[IndexEntry]:
         for one in CATALOG:
             read.append(one.name)
             yield one
@@ -179,7 +179,7 @@ def test_hostile_entries_are_indexed_without_harm() -> None:
             entry("a__deep", schema=deep),
             entry("a__wild", "\0\ud800 \u202e" + "x" * 100_000, schema=wild),
             entry("a__none", schema={"properties": None}),
-            Entry(name="", leaf="", source=""),
+            IndexEntry(name="", leaf="", source=""),
         ]
     )
     assert names(index.search("wild")) == ["a__wild"]
@@ -188,7 +188,7 @@ def test_hostile_entries_are_indexed_without_harm() -> None:
 WORDS = st.sampled_from("create list issue file mail send weather Repo readFile 农历查询 v2 running the".split())
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
 ENTRIES = st.builds(
-    Entry,
+    IndexEntry,
     name=st.sampled_from([f"t{n}" for n in range(12)]),
     leaf=st.lists(WORDS, min_size=1, max_size=3).map("_".join),
     source=st.sampled_from(["a", "b", "mail"]),
@@ -208,11 +208,14 @@ ENTRIES = st.builds(
     queries=st.lists(TEXTS, min_size=1, max_size=3),
 )
 def test_an_index_changed_in_place_answers_like_one_built_anew(
-    start: list[Entry], changes: list[Entry | str], queries: list[str], tmp_path_factory: pytest.TempPathFactory
+    start: list[IndexEntry],
+    changes: list[IndexEntry | str],
+    queries: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     index, expected = Index(start), {one.name: one for one in start}
     for change in changes:
-        if isinstance(change, Entry):
+        if isinstance(change, IndexEntry):
             index.add(change)
             expected[change.name] = change
         elif change in expected:
@@ -228,7 +231,7 @@ def test_an_index_changed_in_place_answers_like_one_built_anew(
     assert len(index) == len(rebuilt) == len(opened) == len(expected)
 
 
-def refuse() -> Iterator[Entry]:
+def refuse() -> Iterator[IndexEntry]:
     raise AssertionError("the file should have been opened instead")
     yield
 

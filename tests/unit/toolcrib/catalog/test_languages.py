@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.catalog.index import Entry, Index
+from toolcrib.catalog.index import Index, IndexEntry
 
 TOOLS = {
     "de": {
@@ -74,9 +74,9 @@ ASKED = [
 ]
 
 
-def entries() -> list[Entry]:
+def entries() -> list[IndexEntry]:
     return [
-        Entry(name=f"{source}__{leaf}", leaf=leaf, source=source, description=said)
+        IndexEntry(name=f"{source}__{leaf}", leaf=leaf, source=source, description=said)
         for source, tools in TOOLS.items()
         for leaf, said in tools.items()
     ]

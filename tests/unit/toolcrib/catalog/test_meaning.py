@@ -14,7 +14,7 @@ import pytest
 from rig import eventually
 from toolcrib.catalog.embedding import open_meanings
 from toolcrib.catalog.embedding.vectors import Vectors, text_of
-from toolcrib.catalog.index import Entry, Index
+from toolcrib.catalog.index import Index, IndexEntry
 from toolcrib.catalog.registry import Registry
 from toolcrib.core.tool import Tool
 
@@ -48,9 +48,9 @@ class Broken(Concepts):
         raise RuntimeError("out of memory")
 
 
-def entry(name: str, description: str) -> Entry:
+def entry(name: str, description: str) -> IndexEntry:
     source, _, leaf = name.rpartition("__")
-    return Entry(name=name, leaf=leaf, source=source, description=description)
+    return IndexEntry(name=name, leaf=leaf, source=source, description=description)
 
 
 CATALOG = (
@@ -146,7 +146,7 @@ def test_vectors_outlive_a_restart_and_equal_texts_are_encoded_once(tmp_path: Pa
     filled(Concepts(), path)
     again = Concepts()
     vectors = filled(again, path)
-    vectors.put(Entry(name="x__open", leaf="open", source="disk", description="Read a file of a folder"))
+    vectors.put(IndexEntry(name="x__open", leaf="open", source="disk", description="Read a file of a folder"))
     vectors.fill()
     assert (again.encoded, len(vectors)) == ([], 5)
     near = vectors.near("umbrella")
@@ -243,7 +243,7 @@ def test_a_registry_keeps_the_vectors_of_what_it_holds() -> None:
 def test_a_text_to_embed_is_the_name_in_words_the_description_and_whose_it_is() -> None:
     schema: dict[str, Any] = {"properties": {"filePath": {}, "line_no": {}}}
     long = "Opens what lies on the disk, wherever that may be"
-    bare = Entry(name="x", leaf="openFile_now", source="my-disk")
+    bare = IndexEntry(name="x", leaf="openFile_now", source="my-disk")
     assert text_of(replace(bare, description=long, schema=schema)) == f"open File now: {long} (my disk)"
     titled = replace(bare, title="Open", source_title="Disks", schema=schema)
     assert text_of(titled) == "Open: file Path, line no (Disks)"

@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.catalog.ranking.query import Plan, plan, relatives, saves_file
-from toolcrib.catalog.ranking.terms import LEVELS, Entry, document, read_lines, squash, stem, terms
+from toolcrib.catalog.ranking.terms import LEVELS, IndexEntry, document, read_lines, squash, stem, terms
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_plan_of_nonsense_is_small(query: str) -> None:
 
 def test_names_weigh_more_than_parameters_more_than_descriptions_more_than_small_print() -> None:
     levels = document(
-        Entry(
+        IndexEntry(
             name="s__alpha",
             leaf="alpha",
             source="delta",
@@ -186,13 +186,17 @@ def test_what_is_nested_in_a_schema_is_read() -> None:
             "outer": {"type": "array", "items": {"properties": {"inner": {"anyOf": [{"enum": ["deepest"]}, {}]}}}}
         }
     }
-    assert {"outer", "inner", "deepest"} <= document(Entry(name="x", leaf="x", source="", schema=schema)).levels.keys()
+    assert {"outer", "inner", "deepest"} <= document(
+        IndexEntry(name="x", leaf="x", source="", schema=schema)
+    ).levels.keys()
 
 
 def test_no_tool_is_read_beyond_its_measure() -> None:
     long = " ".join(f"word{n}x" for n in range(5000))
     schema = {"properties": {f"p{n}q": {"description": long} for n in range(5000)}}
-    made = document(Entry(name="x", leaf=long, source=long, title=long, description=long, tags=(long,), schema=schema))
+    made = document(
+        IndexEntry(name="x", leaf=long, source=long, title=long, description=long, tags=(long,), schema=schema)
+    )
     assert len(made.levels) < 8000
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from toolcrib.catalog.resources import FeatureRegistry, Place, matches
+from toolcrib.catalog.resources import FeaturePlace, FeatureRegistry, matches
 from toolcrib.core.events import Problem
 from toolcrib.core.server_features import ServerFeatures
 from toolcrib.errors import ToolFailure
@@ -36,7 +36,7 @@ def test_a_uri_that_one_source_has_is_passed_through() -> None:
     registry = registry_of(a=features("x:1"), b=features("x:2"))
 
     assert [entry["uri"] for entry in registry.features(everybody).resources] == ["x:1", "x:2"]
-    assert registry.resource("x:2", everybody) == Place(source="b", name="x:2")
+    assert registry.resource("x:2", everybody) == FeaturePlace(source="b", name="x:2")
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
@@ -48,7 +48,7 @@ def test_a_uri_that_two_sources_have_belongs_to_neither_whoever_came_first(first
         "toolcrib://a/x:1",
         "toolcrib://b/x:1",
     ]
-    assert registry.resource("toolcrib://b/x:1", everybody) == Place(source="b", name="x:1")
+    assert registry.resource("toolcrib://b/x:1", everybody) == FeaturePlace(source="b", name="x:1")
     with pytest.raises(ToolFailure, match="several servers have 'x:1'"):
         registry.resource("x:1", everybody)
 
@@ -60,28 +60,30 @@ def test_a_prefixed_uri_always_means_its_source() -> None:
         "toolcrib://a/toolcrib://b/x:1",
         "x:1",
     ]
-    assert registry.resource("toolcrib://b/x:1", everybody) == Place(source="b", name="x:1")
-    assert registry.resource("toolcrib://a/toolcrib://b/x:1", everybody) == Place(source="a", name="toolcrib://b/x:1")
+    assert registry.resource("toolcrib://b/x:1", everybody) == FeaturePlace(source="b", name="x:1")
+    assert registry.resource("toolcrib://a/toolcrib://b/x:1", everybody) == FeaturePlace(
+        source="a", name="toolcrib://b/x:1"
+    )
 
 
 def test_a_uri_that_nobody_lists_goes_to_the_only_source_and_to_none_of_several() -> None:
     one, two = registry_of(a=features("x:1")), registry_of(a=features("x:1"), b=features("y:1"))
 
-    assert one.resource("z:1", everybody) == Place(source="a", name="z:1")
+    assert one.resource("z:1", everybody) == FeaturePlace(source="a", name="z:1")
     with pytest.raises(ToolFailure) as raised:
         two.resource("z:1", everybody)
     assert (raised.value.code, raised.value.hint) == (
         "not_found",
         "One that a server does not list is read as toolcrib://SERVER/ and its URI.",
     )
-    assert two.resource("toolcrib://b/z:1", everybody) == Place(source="b", name="z:1")
+    assert two.resource("toolcrib://b/z:1", everybody) == FeaturePlace(source="b", name="z:1")
 
 
 def test_a_template_says_whose_a_uri_is() -> None:
     registry = registry_of(a=features(templates=("file:///{+path}",)), b=features(templates=("db://{table}/{id}",)))
 
-    assert registry.resource("db://users/7", everybody) == Place(source="b", name="db://users/7")
-    assert registry.resource("file:///etc/hosts", everybody) == Place(source="a", name="file:///etc/hosts")
+    assert registry.resource("db://users/7", everybody) == FeaturePlace(source="b", name="db://users/7")
+    assert registry.resource("file:///etc/hosts", everybody) == FeaturePlace(source="a", name="file:///etc/hosts")
 
 
 def test_what_is_out_of_scope_cannot_be_read_by_any_name() -> None:
@@ -91,7 +93,7 @@ def test_what_is_out_of_scope_cannot_be_read_by_any_name() -> None:
         return source == "b"
 
     assert registry.features(only_b) == features("y:1")
-    assert registry.resource("x:1", only_b) == Place(source="b", name="x:1")  # b is asked, and a is not
+    assert registry.resource("x:1", only_b) == FeaturePlace(source="b", name="x:1")  # b is asked, and a is not
     with pytest.raises(ToolFailure, match="'toolcrib://a/x:1'"):
         registry.resource("toolcrib://a/x:1", only_b)
     with pytest.raises(ToolFailure, match="'a__p'"):
@@ -105,7 +107,7 @@ def test_prompts_are_named_like_tools_and_the_second_of_a_name_is_a_problem() ->
         registry.put(source, features(prompts=("greet",)))
 
     assert [entry["name"] for entry in registry.features(everybody).prompts] == ["a__greet", "greet"]
-    assert registry.prompt("greet", everybody) == Place(source="b", name="greet")
+    assert registry.prompt("greet", everybody) == FeaturePlace(source="b", name="greet")
     assert registry.problems == (
         Problem(
             source="c",
@@ -122,7 +124,7 @@ def test_what_is_taken_away_frees_its_names() -> None:
 
     assert (registry.remove("a"), registry.remove("a")) == (True, False)
     assert registry.version != before
-    assert registry.resource("x:1", everybody) == Place(source="b", name="x:1")
+    assert registry.resource("x:1", everybody) == FeaturePlace(source="b", name="x:1")
 
 
 @pytest.mark.parametrize(

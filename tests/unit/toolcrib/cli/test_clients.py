@@ -69,7 +69,7 @@ def test_a_client_is_connected_with_the_profile_that_suits_it_and_put_back(user:
 
     assert connected.exit_code == 0, connected.output
     assert '"--profile",\n      "adaptive"' in cursor_text
-    assert 'args = ["serve", "--profile", "flat", "--guard", "off"]' in codex_text
+    assert 'args = ["serve", "--profile", "adaptive", "--guard", "off"]' in codex_text
     assert 'env_vars = ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",' in codex_text
     assert "has Toolcrib already" in twice.stdout
     assert back.exit_code == 0

@@ -267,7 +267,7 @@ def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, pag
     assert written["content"][0]["text"].startswith("approval_pending:")
     assert still["isError"] is False
     assert target.read_text() == "connected"
-    assert "search_tools" in names
+    assert "read_artifact" in names
 
 
 @pytest.mark.process
@@ -294,8 +294,11 @@ def test_connect_prints_the_tokens_of_the_first_request_before_and_after(user: U
 
     (row,) = user.reads("connect", "cursor", "--replace")
     user.types("disconnect", "cursor")
-    beside = user.types("connect", "cursor")
+    refused, text = user.types("connect", "cursor"), file.read_text()
+    beside = user.types("connect", "cursor", "--anyway")
 
+    assert (refused.exit_code, json.loads(text)) == (2, {"mcpServers": {role: plain(role) for role in ROLES}})
+    assert "toolcrib connect cursor --replace" in refused.stderr
     assert (row["client"], row["file"], row["guard"]) == ("cursor", str(file), "off")
     assert row["moved"] == list(ROLES)
     assert (row["tokens"]["tokenizer"], row["tokens"]["unanswered"]) == ("o200k", [])
@@ -385,7 +388,10 @@ def test_what_a_client_allowed_asked_and_denied_is_carried_over_and_put_back(use
     assert entry["autoApprove"] == ["echo__say"]
     assert entry["args"][:7] == ["serve", "--profile", "adaptive", "--guard", "off", "--mode", "connected-cursor"]
     assert rules == {
-        "allow": ["mcp__toolcrib__call_tool", "mcp__toolcrib__echo__say"],
+        "allow": [
+            *(f"mcp__toolcrib__{verb}" for verb in ("search_tools", "read_artifact", "describe_tools", "call_tool")),
+            "mcp__toolcrib__echo__say",
+        ],
         "ask": ["mcp__toolcrib__write__*"],
         "deny": ["mcp__toolcrib__echo__shout"],
     }

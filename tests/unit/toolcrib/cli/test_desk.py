@@ -91,7 +91,7 @@ def test_connecting_shows_the_server_with_the_tool_that_asks_and_says_what_to_st
 
     [entry] = json.loads((user.project / ".mcp.json").read_text())["mcpServers"].values()
     [hook] = hooks(user.project / ".claude" / "settings.json")
-    assert entry["args"] == ["serve", "--profile", "flat", "--desk"]
+    assert entry["args"] == ["serve", "--profile", "adaptive", "--desk"]
     assert hook["hooks"][0]["command"].endswith(" hook claude --unanswered ask")
     assert "--permission-prompt-tool mcp__toolcrib__approve" in result.output
     assert not (user.home / ".claude.json").exists()
@@ -102,7 +102,7 @@ def test_connecting_shows_the_server_with_the_tool_that_asks_and_says_what_to_st
 def test_of_settings_that_changed_since_only_our_hook_is_taken_out(user: User) -> None:
     settings = user.has(".claude/settings.json", '{"hooks": {"PreToolUse": [' + MINE + "]}}")
     user.types("connect", "claude", "--approvals")
-    settings.write_text(settings.read_text().replace('{"hooks"', '{"model": "opus", "hooks"'))
+    settings.write_text(settings.read_text().replace("{", '{"model": "opus", ', 1))
 
     refused = user.types("disconnect", "claude")
     kept = user.types("disconnect", "claude", "--keep-changes")
@@ -121,7 +121,7 @@ def test_a_server_that_was_connected_without_the_desk_is_not_changed_behind_its_
 
     assert result.exit_code == 2
     assert "`toolcrib disconnect claude-code` first" in result.stderr
-    assert not (user.home / ".claude" / "settings.json").exists()
+    assert "hooks" not in json.loads((user.home / ".claude" / "settings.json").read_text())
 
 
 @pytest.mark.parametrize("words", [("cursor",), ("claude", "cursor"), ("--all",)])

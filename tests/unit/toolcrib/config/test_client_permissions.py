@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from toolcrib.catalog.names import qualify
 from toolcrib.config import Directories, bare
 from toolcrib.config.client_permissions import (
-    CALL_TOOL,
     Permission,
     allow_in_gemini,
     carried_mode,
@@ -41,6 +40,7 @@ from toolcrib.policy.modes import ModeSettings, resolve_modes
 from toolcrib.policy.rules import Layers
 from toolcrib.testing import ScriptedSource
 
+CALL_TOOL = "mcp__toolcrib__call_tool"
 NAMES = {"db": "db-cursor"}
 RUN = {"command": "db"}
 

@@ -13,6 +13,7 @@ from toolcrib.disclosure import profiles
 from toolcrib.disclosure.aliases import Labels
 from toolcrib.disclosure.base import Profile, View, VisibleCatalog, estimate_tokens
 from toolcrib.errors import ConfigError
+from toolcrib.telemetry.tokens import definition_text, estimate, tokenizer
 
 VERBS = ["search_tools", "describe_tools", "call_tool", "call_tool_readonly", "read_artifact"]
 
@@ -46,6 +47,16 @@ def test_a_small_catalog_is_shown_whole_because_discovery_would_cost_more() -> N
 
 def test_a_large_catalog_is_behind_the_verbs() -> None:
     assert names(shown(100)) == VERBS
+
+
+def test_near_the_budget_definitions_are_counted_in_tokens_of_o200k() -> None:
+    texts = [definition_text(face) for face in shown(20, budget_tokens=100_000).tools[:-1]]
+    counted, estimated = sum(map(tokenizer().count, texts)), sum(map(estimate, texts))
+    assert tokenizer().exact
+    assert estimated * 0.8 < counted < estimated - 20
+
+    assert names(shown(20, budget_tokens=counted))[:-1] == [f"s__t{i}" for i in range(20)]
+    assert names(shown(20, budget_tokens=counted - 1)) == VERBS
 
 
 def test_the_surface_of_a_large_catalog_stays_below_its_ceiling() -> None:

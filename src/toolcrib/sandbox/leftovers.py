@@ -1,0 +1,307 @@
+"""Files that a command leaves behind and that another program starts or believes without being asked.
+
+A command may create `sub/.envrc`, agent instructions or a repository whose configuration names a program: the next
+`git status` of the user there runs it. The workspace is compared before and after each command, at any depth; such
+files are put aside under a new name, and a changed one gets its earlier content back. Files that git brought from
+commits of the workspace's own repository stay, and so does what cannot start anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+__all__ = [
+    "FOLDERS",
+    "NAMES",
+    "Kept",
+    "Stamp",
+    "clean_repository",
+    "harmless_config",
+    "is_harmless",
+    "is_taken_up",
+    "move_aside",
+    "stamp_of",
+    "stamps_of",
+]
+
+NAMES: Final = frozenset(
+    {
+        *(".envrc", ".mcp.json", ".exrc", ".nvimrc", ".nvim.lua"),
+        *("AGENTS.md", "AGENTS.override.md", "AGENT.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md"),
+        *(".cursorrules", ".windsurfrules", ".clinerules", ".goosehints", "copilot-instructions.md"),
+        *(
+            ".gitlab-ci.yml",
+            ".travis.yml",
+            "Jenkinsfile",
+            "azure-pipelines.yml",
+            "bitbucket-pipelines.yml",
+            ".drone.yml",
+        ),
+        *(".woodpecker.yml", "appveyor.yml", ".appveyor.yml", ".cirrus.yml"),
+    }
+)
+"""Files that a shell, an editor, an agent or a forge takes up by their name."""
+FOLDERS: Final = frozenset(
+    {
+        *(
+            ".vscode",
+            ".idea",
+            ".zed",
+            ".fleet",
+            ".husky",
+            ".toolcrib",
+            ".claude",
+            ".codex",
+            ".cursor",
+            ".gemini",
+            ".qwen",
+        ),
+        *(".windsurf", ".clinerules", ".roo", ".opencode", ".goose", ".circleci", ".woodpecker"),
+        *("workflows", "instructions", "prompts", "chatmodes"),
+    }
+)
+"""Folders of which they take up every file; the last ones below `.github`, `.gitea` and `.forgejo`."""
+_FORGES: Final = frozenset({".github", ".gitea", ".forgejo"})
+_OF_FORGE: Final = frozenset({"workflows", "instructions", "prompts", "chatmodes"})
+_MAX_CONTENT: Final = 256 * 1024
+"""Bytes of a file whose content is kept, to be given back."""
+_MAX_KEPT: Final = 16 * 1024 * 1024
+_PLAIN: Final = frozenset({"extensions.json", "launch.json"})
+_RISKY: Final = re.compile(
+    r"path|command|exec|interpreter|args|shell|env|profile|server|bin|script|python|git\b|task|terminal|run|tool|launch"
+    r"|automation|trust|url|proxy|mcp|agent|copilot|chat|instruction",
+    re.IGNORECASE,
+)
+"""Words in the keys of an editor's settings that may name a program, or speak to an agent."""
+_KEY: Final = re.compile(r'"([^"\\]*)"\s*:')
+
+Stamp = tuple[int, int, int]
+"""Inode, change time and size of a file."""
+
+
+def is_taken_up(parts: tuple[str, ...], name: str) -> bool:
+    """Whether a file of this name, in a folder with these steps below its root, is taken up by another program."""
+    if name in NAMES or name in FOLDERS - _OF_FORGE:
+        return True
+    if any(part in FOLDERS and part not in _OF_FORGE for part in parts):
+        return True
+    return any(forge in _FORGES and folder in _OF_FORGE for forge, folder in itertools.pairwise(parts))
+
+
+def is_harmless(path: Path) -> bool:
+    """Whether the content of a file that an editor takes up starts nothing and speaks to no agent."""
+    if path.parent.name != ".vscode" or path.is_symlink():
+        return False
+    if path.name in _PLAIN or path.name.endswith(".code-snippets"):
+        return True
+    text = _text(path)
+    if not text or len(text) > _MAX_CONTENT or "\\u" in text:
+        return False
+    if path.name == "tasks.json":
+        return "folderopen" not in text.lower()
+    return path.name == "settings.json" and not any(map(_RISKY.search, _KEY.findall(text)))
+
+
+def stamp_of(path: Path | str) -> Stamp | None:
+    """Return the stamp of a file; None when nothing is there. A link is not followed."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns, found.st_size
+
+
+@dataclass(slots=True)
+class Kept:
+    """Contents of files that other programs take up, each read once for its stamp. Used in one thread at a time."""
+
+    _contents: dict[str, tuple[Stamp, bytes]] = field(default_factory=dict[str, "tuple[Stamp, bytes]"])
+    _size: int = 0
+    _refused: set[bytes] = field(default_factory=set[bytes])
+    """Digests of what was put aside: git brings it back as little as any other program."""
+
+    def is_refused(self, path: Path) -> bool:
+        """Whether a file has content that was put aside before."""
+        return _digest(path) in self._refused
+
+    def refuse(self, path: Path) -> None:
+        """Remember the content of a file that is put aside."""
+        self._refused.add(_digest(path))
+
+    def take(self, stamps: Mapping[str, Stamp]) -> None:
+        """Read those that are not known yet."""
+        for path, stamp in stamps.items():
+            known = self._contents.get(path)
+            if (known is None or known[0] != stamp) and stamp[2] <= _MAX_CONTENT and self._size < _MAX_KEPT:
+                with contextlib.suppress(OSError):
+                    if stat.S_ISREG(os.lstat(path).st_mode):
+                        self._contents[path] = stamp, Path(path).read_bytes()
+                        self._size += stamp[2]
+
+    def give_back(self, path: Path, stamp: Stamp) -> None:
+        """Write the content that a file had at `stamp`, if it is known."""
+        known = self._contents.get(str(path))
+        if known is not None and known[0] == stamp and not os.path.lexists(path):
+            with contextlib.suppress(OSError):
+                path.write_bytes(known[1])
+
+
+def _digest(path: Path) -> bytes:
+    try:
+        content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+    except OSError:
+        content = b""
+    return hashlib.sha256(content).digest()
+
+
+def move_aside(path: Path) -> str:
+    """Rename a file or folder; return its new name, empty when it is gone meanwhile."""
+    target = next(place for place in _names(path) if not os.path.lexists(place))
+    try:
+        path.rename(target)
+    except OSError:  # another process has removed it meanwhile
+        return ""
+    return str(target)
+
+
+def _names(path: Path) -> Iterator[Path]:
+    yield path.with_name(f"{path.name}.aside")
+    yield from (path.with_name(f"{path.name}.aside{number}") for number in itertools.count(2))
+
+
+_OF_REPOSITORY: Final = ("config", "config.worktree", "commondir", "hooks", "info/attributes")
+_HARMLESS_KEYS: Final = re.compile(
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|safecrlf|sparsecheckout|sparsecheckoutcone|quotepath|longpaths|untrackedcache|preloadindex|abbrev|compression"
+    r"|worktree|commentchar|whitespace|checkstat|trustctime)"
+    r"|extensions\.\w+|user\.(?:name|email)|(?:author|committer)\.(?:name|email)"
+    r"|remote\.[^\n]*\.(?:url|pushurl|fetch|push|tagopt|mirror|prune|prunetags|promisor|partialclonefilter|skipfetchall)"
+    r"|branch\.[^\n]*\.(?:remote|merge|rebase|pushremote|description|vscode-merge-base|github-pr-owner-number)"
+    r"|submodule\.[^\n]*\.(?:url|active|branch|update|ignore|path)|submodule\.active"
+    r"|(?:pull|push|fetch|color|color\..*|advice|rerere|status|stash|index|pack|gc|feature|rebase|column|receive|transfer)\.\w+"
+    r"|init\.defaultbranch|merge\.(?:conflictstyle|ff|renames|stat|log)|diff\.(?:algorithm|renames|colormoved|mnemonicprefix)"
+    r"|lfs\.repositoryformatversion|http\.(?:postbuffer|sslverify|version)|commit\.(?:verbose|status)|tag\.sort|log\.date"
+)
+"""Keys of git that start no program, with their section and in lower case."""
+_TRANSPORT: Final = re.compile(r"\s*[\"']?\s*(?:!|[\w+.-]+::)")
+"""A value that runs: `ext::command`, `!command`."""
+_SECTION: Final = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]\s*$')
+_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([^\n]*))?$")
+
+
+def stamps_of(repository: Path) -> tuple[object, ...]:
+    """Return the stamps of the files of a repository that start programs."""
+    places = [repository / name for name in _OF_REPOSITORY]
+    with contextlib.suppress(OSError):
+        places += sorted((repository / "hooks").iterdir())
+    return tuple((str(place), stamp_of(place)) for place in (repository, *places) if place.name != "hooks")[1:]
+
+
+def clean_repository(repository: Path, roots: Collection[Path], own: Collection[Path]) -> Iterator[str]:
+    """Put aside what starts programs in a new repository; yield the new names.
+
+    Its configuration keeps the keys that start none, so that it works as before. A `.git` file may name a folder
+    outside of `roots`, or of a repository in `own`: that one stays as it is.
+    """
+    if repository.is_symlink():
+        yield from _moved(repository)
+    elif repository.is_file():
+        target = _named_in(repository)
+        is_own = target is None or any(target == one or one in target.parents for one in own)
+        if target is not None and not is_own and any(root in target.parents for root in roots) and target.is_dir():
+            yield from _clean(target)
+    else:
+        yield from _clean(repository)
+        for kind in ("worktrees", "modules"):
+            for place, folders, files in os.walk(repository / kind):
+                if "HEAD" in files:
+                    yield from _clean(Path(place))
+                    folders.clear()
+
+
+def _clean(folder: Path) -> Iterator[str]:
+    for name in ("config", "config.worktree"):
+        yield from _clean_config(folder / name)
+    shared = folder / "commondir"
+    is_worktree = folder.parent.name == "worktrees" and not shared.is_symlink() and _text(shared).strip() == "../.."
+    if not is_worktree:
+        yield from _moved(shared)
+    yield from _moved(folder / "info" / "attributes")
+    hooks = folder / "hooks"
+    if hooks.is_symlink():
+        yield from _moved(hooks)
+        return
+    with contextlib.suppress(OSError):
+        for hook in sorted(hooks.iterdir()):
+            if not hook.name.endswith((".sample", ".aside")):
+                yield from _moved(hook)
+
+
+def _clean_config(file: Path) -> Iterator[str]:
+    """Put aside a configuration that may start a program; leave one with its other keys."""
+    if not os.path.lexists(file):
+        return
+    text = "" if file.is_symlink() else _text(file)
+    kept = harmless_config(text)
+    if file.is_symlink() or not text or kept != text:
+        yield from _moved(file)
+        with contextlib.suppress(OSError):
+            file.write_text(kept, encoding="utf-8")
+
+
+def harmless_config(text: str) -> str:
+    """Return the lines of a configuration of git that start no program; `text` itself when all of them are."""
+    if "\r" in text.replace("\r\n", "") or "\0" in text:
+        return ""
+    lines, section, kept = text.splitlines(keepends=True), "", list[str]()
+    continued = False
+    for line in lines:
+        bare = line.strip()
+        follows, continued = continued, bare.endswith("\\")
+        if follows or (continued and not bare.startswith(("#", ";"))):
+            continue  # a value over several lines: no harmless key needs one
+        if not bare or bare.startswith(("#", ";")):
+            continued = False
+            kept.append(line)
+        elif header := _SECTION.fullmatch(bare):
+            section = f"{header[1].lower()}.{header[2]}" if header[2] is not None else header[1].lower()
+            kept.append(line)
+        elif _is_harmless_line(section, bare):
+            kept.append(line)
+    return "".join(kept)
+
+
+def _is_harmless_line(section: str, line: str) -> bool:
+    setting = _LINE.fullmatch(line)
+    if setting is None or not section:
+        return False
+    return _HARMLESS_KEYS.fullmatch(f"{section}.{setting[1].lower()}") is not None and not _TRANSPORT.match(
+        setting[2] or ""
+    )
+
+
+def _moved(path: Path) -> Iterator[str]:
+    if os.path.lexists(path) and (name := move_aside(path)):
+        yield name
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _named_in(file: Path) -> Path | None:
+    """Return the folder that a `.git` file names."""
+    text = _text(file).strip()
+    return (file.parent / text.removeprefix("gitdir:").strip()).resolve() if text.startswith("gitdir:") else None

@@ -1,0 +1,310 @@
+"""What a command leaves behind: files that other programs start or believe are put aside, and ordinary work goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from rig import PATIENCE
+from rig.sandbox import Outcome, needs_sandbox
+from toolcrib.core.sandbox import Command
+from toolcrib.sandbox.detection import find_sandbox
+from toolcrib.sandbox.leftovers import harmless_config
+from toolcrib.workspace.git import is_from_commit
+
+pytestmark = [needs_sandbox, pytest.mark.process]
+
+CANARY = "owned"
+PERSON = {
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_COMMITTER_NAME": "a",
+    "EMAIL": "a@b",
+    "GIT_EDITOR": "true",
+    "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z",
+    "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    made = tmp_path / "work"
+    made.mkdir()
+    git(made, "init", "-q", "-b", "main")
+    (made / "a").write_text("a\n")
+    commit(made)
+    return made
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, env={**os.environ, **PERSON}, check=False, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def commit(folder: Path, message: str = "first") -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
+
+
+async def run(folder: Path, *texts: str) -> Outcome:
+    """Run commands, one after the other; return what the last one came to, with all that was put aside."""
+    sandbox, why = find_sandbox(os.environ, brought=partial(is_from_commit, path=os.environ["PATH"]))
+    assert sandbox is not None, why
+    aside: list[str] = []
+    text, finished = "", None
+    for one in texts:
+        argv = ("/bin/bash", "-c", one)
+        command = Command(argv=argv, cwd=folder, folders=(folder,), environment=PERSON)
+        with anyio.fail_after(PATIENCE):
+            async with sandbox.open(command) as running:
+                await running.close_input()
+                pieces = [piece[1] async for piece in _pieces(running)]
+                finished = await running.wait()
+        text = b"".join(pieces).decode("utf-8", "replace")
+        aside += running.aside
+    assert finished is not None
+    return Outcome(finished=finished, text=text, aside=tuple(aside), refused=())
+
+
+async def _pieces(running):
+    while piece := await running.read():
+        yield piece
+
+
+FSMONITOR = f"fsmonitor = touch {CANARY}; false"
+LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "direnv": ("mkdir -p d/e && echo x > d/e/.envrc", ("d/e/.envrc",)),
+    "servers": ("mkdir d && echo {} > d/.mcp.json", ("d/.mcp.json",)),
+    "task": (
+        'mkdir -p d/.vscode && echo \'{"runOptions": {"runOn": "folderOpen"}}\' > d/.vscode/tasks.json',
+        ("d/.vscode/tasks.json",),
+    ),
+    "settings": (
+        'mkdir -p d/.vscode && echo \'{"git.path": "/tmp/x"}\' > d/.vscode/settings.json',
+        ("d/.vscode/settings.json",),
+    ),
+    "agents": ("echo x > AGENTS.md; mkdir d; echo x > d/CLAUDE.md", ("AGENTS.md", "d/CLAUDE.md")),
+    "link": ("echo x > y; ln -s y CLAUDE.md", ("CLAUDE.md",)),
+    "hook of an agent": ("mkdir -p d/.claude && echo {} > d/.claude/settings.json", ("d/.claude/settings.json",)),
+    "folder of an agent as a link": ("mkdir x && echo {} > x/settings.json && ln -s x .claude", (".claude",)),
+    "workflow": ("mkdir -p .github/workflows && echo x > .github/workflows/x.yml", (".github/workflows/x.yml",)),
+    "rules": ("mkdir -p d/.cursor/rules && echo x > d/.cursor/rules/a.mdc", ("d/.cursor/rules/a.mdc",)),
+    "configuration": (f"git init -q d && git -C d config core.fsmonitor 'touch {CANARY}'", ("d/.git/config",)),
+    "included configuration": ("git init -q d && git -C d config include.path ../x", ("d/.git/config",)),
+    "hook": ("git init -q d && echo x > d/.git/hooks/post-checkout", ("d/.git/hooks/post-checkout",)),
+    "attributes": ("git init -q d && echo x > d/.git/info/attributes", ("d/.git/info/attributes",)),
+    "bare": ("git init -q --bare d && git -C d config core.pager x", ("d/config",)),
+    "common folder": (
+        "git init -q d && mkdir e && cp d/.git/HEAD e/ && echo ../d/.git > e/commondir",
+        ("e/commondir",),
+    ),
+    "committed by the command": ("echo x > AGENTS.md; git add .; git commit -qm x", ("AGENTS.md",)),
+    "committed before, brought later": (
+        "echo x > AGENTS.md; git add .; git commit -qm x\ngit checkout -q AGENTS.md",
+        ("AGENTS.md", "AGENTS.md"),
+    ),
+    "in a folder of packages": (
+        "git init -q node_modules && git -C node_modules config core.pager x",
+        ("node_modules/.git/config",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "files"), LEFT.values(), ids=LEFT)
+async def test_what_another_program_takes_up_is_put_aside(work: Path, text: str, files: tuple[str, ...]) -> None:
+    outcome = await run(work, *text.split("\n"))
+
+    names = [name.removesuffix("2") for name in outcome.aside]
+    assert sorted(names) == sorted(f"{work / file}.aside" for file in files)
+    for folder in {(work / file).parent for file in files}:
+        git(folder, "status")
+        assert not list(work.rglob(CANARY))
+
+
+async def test_a_changed_file_gets_its_earlier_content_back(work: Path) -> None:
+    (work / "AGENTS.md").write_text("ours\n")
+    (work / "d").mkdir()
+    (work / "d" / ".envrc").write_text("ours\n")
+    commit(work)
+
+    outcome = await run(work, "echo evil >> AGENTS.md; sed -i s/ours/evil/ d/.envrc; git status --porcelain")
+
+    assert (work / "AGENTS.md").read_text() == "ours\n"
+    assert (work / "d" / ".envrc").read_text() == "ours\n"
+    assert outcome.aside == (f"{work}/AGENTS.md.aside", f"{work}/d/.envrc.aside")
+    assert "evil" in (work / "AGENTS.md.aside").read_text()
+
+
+async def test_what_a_person_gives_back_stays(work: Path) -> None:
+    await run(work, "echo x > AGENTS.md")
+    (work / "AGENTS.md.aside").rename(work / "AGENTS.md")
+
+    outcome = await run(work, "cat AGENTS.md")
+
+    assert (outcome.text, outcome.aside) == ("x\n", ())
+
+
+def furnished(folder: Path) -> None:
+    """Files of the repository's own that other programs take up, on two branches and in a remote."""
+    (folder / "AGENTS.md").write_text("one\n")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "CLAUDE.md").write_text("one\n")
+    (folder / ".github" / "workflows").mkdir(parents=True)
+    (folder / ".github" / "workflows" / "ci.yml").write_text("one\n")
+    commit(folder)
+    git(folder, "checkout", "-qb", "topic")
+    (folder / "AGENTS.md").write_text("two\n")
+    (folder / "sub" / ".envrc").write_text("two\n")
+    commit(folder, "second")
+    git(folder, "checkout", "-q", "main")
+    subprocess.run(["git", "clone", "-q", str(folder), str(folder.parent / "remote")], check=True)
+    git(folder.parent / "remote", "checkout", "-q", "main")
+    (folder.parent / "remote" / "AGENTS.md").write_text("three\n")
+    commit(folder.parent / "remote", "third")
+    shutil.move(folder.parent / "remote", folder / ".git" / "remote")
+    git(folder, "remote", "add", "origin", str(folder / ".git" / "remote"))
+
+
+SETUP_PY = 'printf \'[project]\\nname="p"\\nversion="1"\\n\' > pyproject.toml'
+ORDINARY = (
+    "git checkout -q topic",
+    "git checkout -q topic && git checkout -q main",
+    "git switch -q topic && cat AGENTS.md",
+    "git restore --source topic AGENTS.md",
+    "git merge -q topic",
+    "git merge -q --no-ff topic",
+    "git rebase -q topic",
+    "git cherry-pick topic",
+    "git pull -q origin main",
+    "git fetch -q && git merge -q origin/main",
+    "git pull -q --rebase origin main",
+    "git rm -q AGENTS.md && git commit -qm x\ngit revert --no-edit HEAD",
+    "rm AGENTS.md && git checkout AGENTS.md",
+    "rm -r sub .github && git reset -q --hard",
+    "echo b > b && git add b && git stash -q && git stash pop -q",
+    "git stash -q -u\ngit stash list",
+    "git worktree add -q tree topic && git -C tree status --porcelain",
+    "git init -q d && git -C d status",
+    "git init -q d && cd d && echo x > x && git add x && git commit -qm x\ngit -C d log --oneline",
+    "git clone -q .git d\ngit -C d log --oneline && git -C d remote -v",
+    "git clone -q --bare .git d.git\ngit -C d.git log --oneline",
+    "git clone -q .git d && cd d && git checkout -q -b x && git config branch.x.remote origin\ngit -C d status",
+    "mkdir -p node_modules/.bin node_modules/p/.github/workflows && touch node_modules/.bin/p node_modules/p/AGENTS.md",
+    "python3 -m venv --without-pip .venv\n.venv/bin/python -c 1",
+    "python3 -m venv --without-pip venv && venv/bin/python -c 1",
+    f"{SETUP_PY}\ncat pyproject.toml",
+    "printf 'all:\\n\\techo x > out\\n' > Makefile && make -s && cat out",
+    "mkdir -p target/debug && echo '[package]' > Cargo.toml && echo x > Cargo.lock",
+    "echo 'repos: []' > .pre-commit-config.yaml && git add -A && git commit -qm x",
+    "mkdir .vscode && echo '{\"recommendations\": []}' > .vscode/extensions.json",
+    "mkdir .vscode && echo '{\"editor.formatOnSave\": true}' > .vscode/settings.json",
+    "mkdir -p .github && echo x > .github/dependabot.yml && echo x > README.md && echo '* text=auto' > .gitattributes",
+    "git tag v1 && git gc -q && git checkout -q topic",
+)
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+async def test_an_ordinary_sequence_of_commands_goes_as_it_does_without_us(tmp_path: Path, text: str) -> None:
+    states: list[tuple[str, list[str]]] = []
+    for place in ("with", "without"):
+        folder = tmp_path / place / "work"
+        folder.mkdir(parents=True)
+        git(folder, "init", "-q", "-b", "main")
+        furnished(folder)
+        if place == "with":
+            outcome = await run(folder, *text.split("\n"))
+            assert outcome.finished.status == 0, outcome.text
+            assert outcome.aside == ()
+        else:
+            environment = {
+                **os.environ,
+                "GIT_AUTHOR_NAME": "a",
+                "GIT_COMMITTER_NAME": "a",
+                "EMAIL": "a@b",
+                "GIT_EDITOR": "true",
+            }
+            for one in text.split("\n"):
+                subprocess.run(["/bin/bash", "-c", one], cwd=folder, env=environment, check=True, capture_output=True)
+        status = git(folder, "status", "--porcelain", "-uall", "--", ":!.venv", ":!venv")
+        files = sorted(str(path.relative_to(folder)) for path in folder.glob("**/*.md"))
+        states.append((status, files))
+
+    assert states[0] == states[1]
+
+
+async def test_git_works_in_a_repository_whose_configuration_was_put_aside(work: Path) -> None:
+    outcome = await run(
+        work,
+        "git init -q d && cd d && git remote add origin https://example.org/x && git config core.pager evil"
+        " && git config remote.evil.url 'ext::evil' && echo x > x && git add x && git commit -qm x",
+        "cd d && git remote -v && git log --format=%s",
+    )
+
+    assert outcome.text == "origin\thttps://example.org/x (fetch)\norigin\thttps://example.org/x (push)\nx\n"
+    assert outcome.aside == (f"{work}/d/.git/config.aside",)
+
+
+async def test_folders_of_programs_that_run_when_called_are_named(work: Path) -> None:
+    sandbox, why = find_sandbox(os.environ)
+    assert sandbox is not None, why
+    text = "mkdir -p node_modules/.bin d/.venv/bin; touch node_modules/.bin/x d/.venv/bin/python"
+    async with sandbox.open(Command(argv=("/bin/sh", "-c", text), cwd=work, folders=(work,))) as running:
+        await running.wait()
+
+    assert sorted(running.programs) == [f"{work}/d/.venv/bin", f"{work}/node_modules/.bin"]
+    assert running.aside == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "is_kept"),
+    [
+        ("[core]\n\tbare = false\n", True),
+        ('[remote "origin"]\n\turl = https://x/y\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n', True),
+        ('[branch "a.b"]\n\tremote = origin\n', True),
+        ("[core]\n\tfsmonitor = true\n", False),
+        ("[CORE]\n\tFSMonitor = x\n", False),
+        ("[core]\n\tbare = fal\\\nse\n", False),
+        ("[core] fsmonitor = x\n", False),
+        ("[core]\tbare = false\n", False),
+        ('[include]\n\tpath = x\n', False),
+        ('[includeIf "gitdir:/"]\n\tpath = x\n', False),
+        ('[remote "x"]\n\turl = ext::x\n', False),
+        ('[remote "x"]\n\turl = "ext::x"\n', False),
+        ('[remote "x"]\n\tvcs = x\n', False),
+        ('[remote "x"]\n\treceivepack = x\n', False),
+        ('[submodule "x"]\n\tupdate = !x\n', False),
+        ('[filter "x"]\n\tclean = x\n', False),
+        ("[alias]\n\tst = !x\n", False),
+        ("[core.x]\n\tfsmonitor = x\n", False),
+        ("[init]\n\ttemplatedir = x\n", False),
+    ],
+)  # fmt: skip
+def test_a_line_of_a_configuration_of_git_is_kept_when_it_starts_no_program(line: str, is_kept: bool) -> None:
+    assert (harmless_config(line) == line) is is_kept
+
+
+async def test_the_comparison_takes_milliseconds_beside_many_packages(work: Path) -> None:
+    for number in range(2_000):
+        (work / "node_modules" / f"p{number}" / "lib").mkdir(parents=True)
+    for number in range(500):
+        (work / "src" / f"m{number}").mkdir(parents=True)
+    sandbox, why = find_sandbox(os.environ)
+    assert sandbox is not None, why
+    seconds: list[float] = []
+    for _ in range(6):
+        started = time.perf_counter()
+        async with sandbox.open(Command(argv=("/bin/true",), cwd=work, folders=(work,))) as running:
+            await running.wait()
+        seconds.append(time.perf_counter() - started)
+
+    assert min(seconds) < 0.5

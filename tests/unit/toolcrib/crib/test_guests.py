@@ -1,0 +1,76 @@
+"""Built-in tools by category: the chosen ones alone, and never beside a server that does the same work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolcrib import Toolcrib
+from toolcrib.config.loading import bare, load_gateway
+from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.core.tool import Tool
+from toolcrib.errors import ConfigError
+from toolcrib.testing import ScriptedSource
+
+
+def categories(crib: Toolcrib) -> set[str]:
+    return {tool.category for tool in crib.catalog.tools.values() if tool.source == "builtin"}
+
+
+def server(name: str, *tools: str) -> ScriptedSource:
+    async def body(*_: object) -> None: ...
+
+    listed = [Tool(name=tool, local_name=tool, source=name, origin="mcp") for tool in tools]
+    return ScriptedSource(name, dict.fromkeys(tools, body), listed=listed)
+
+
+async def test_only_chosen_categories_are_there_and_an_unknown_one_is_a_problem_with_the_nearest_name() -> None:
+    async with Toolcrib(bare().with_values(builtins=("text", "tim", "time")), memory=True) as crib:
+        assert categories(crib) == {"text", "time"}
+        [problem] = [problem for problem in crib.problems if problem.source == "builtins"]
+        assert (problem.code, "'tim'; did you mean time?" in problem.message) == ("bad_config", True)
+
+
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        (server("git", "anything"), {"files", "time", "web"}),
+        (server("filesystem", "read_file", "write_file"), {"git", "time", "web"}),
+        (server("mine", "read_file", "write_file", "x", "y", "z"), {"git", "time", "web"}),
+        (server("fetch", "fetch"), {"files", "git", "time"}),
+        (server("clock", "get_current_time", "convert_time"), {"files", "git", "web"}),
+        (server("github", "create_issue", "get_file_contents", "search_code"), {"files", "git", "time", "web"}),
+    ],
+    ids=lambda value: value.name if isinstance(value, ScriptedSource) else "",
+)
+async def test_a_category_whose_work_a_server_does_is_left_out(
+    tmp_path: Path, source: ScriptedSource, left: set[str]
+) -> None:
+    chosen = ("files", "git", "time", "web")
+    settings = bare().with_values(builtins=chosen, workspace=WorkspaceSpec(roots=(tmp_path,)))
+    async with Toolcrib(settings, memory=True) as crib:
+        assert categories(crib) == set(chosen)
+        await crib.tools.mount_source(source, trusted=True)
+        assert categories(crib) == left
+        await crib.tools.unmount(source.name)
+        assert categories(crib) == set(chosen)
+
+
+def gateway(tmp_path: Path, text: str, **options: str) -> bool | tuple[str, ...]:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"mode: cautious\n{text}")
+    return load_gateway([file], options).sources.builtins
+
+
+def test_a_gateway_has_built_in_tools_when_they_are_chosen_or_when_it_is_started_with_the_profile_of_a_seed(
+    tmp_path: Path,
+) -> None:
+    assert gateway(tmp_path, "") is False
+    assert gateway(tmp_path, "builtins: [files, git]\n") == ("files", "git")
+    assert gateway(tmp_path, "builtins: true\n") is True
+    assert gateway(tmp_path, "", profile="tiered") is True
+    assert gateway(tmp_path, "", profile="tiered", guard="off") is False
+    assert gateway(tmp_path, "builtins: [files]\n", guard="off") == ("files",)
+    with pytest.raises(ConfigError, match=r"config\.yaml:2.*builtins.*true, false or a list of categories"):
+        gateway(tmp_path, "builtins: files\n")
