@@ -157,7 +157,8 @@ def _run(session: pytest.Session, items: Iterator[pytest.Item], child: _Child) -
     capture: Any = plugins.get_plugin("capturemanager")
     capture.stop_global_capturing()  # the file that it writes to is the parent's, and so is the place in it
     capture.start_global_capturing()
-    vars(vars(config)["_tmp_path_factory"])["_exit_stack"].pop_all()  # the parent removes the folders of earlier runs
+    folders: Any = vars(config)["_tmp_path_factory"]
+    folders._exit_stack.pop_all()  # the parent removes the folders of earlier runs
     writer = config.get_terminal_writer()  # pytest-timeout writes with it where the threads are
     vars(writer)["_file"] = sys.stderr
     plugins.unregister(name="terminalreporter")
