@@ -150,7 +150,7 @@ class _Responder(http.server.BaseHTTPRequestHandler):
 def responses_model(conversations: Iterable[Conversation]) -> Generator[ResponsesModel]:
     """Serve a script until the block ends."""
     with ResponsesModel(conversations) as model:
-        thread = threading.Thread(target=model.serve_forever)
+        thread = threading.Thread(target=model.serve_forever, args=(0.05,))
         thread.start()
         try:
             yield model

@@ -49,7 +49,7 @@ class _Page(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def page() -> Generator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()

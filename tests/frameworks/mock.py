@@ -169,7 +169,7 @@ def _listening(behind: str, bodies: list[Body]) -> Generator[str]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Wire) as server:
         server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

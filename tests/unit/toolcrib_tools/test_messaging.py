@@ -62,6 +62,7 @@ async def test_a_message_arrives_at_a_webhook_with_title_and_level() -> None:
     assert text == "sent to team through JSON"
 
 
+@pytest.mark.slow
 async def test_a_mail_arrives_with_subject_and_text(postbox: tuple[Postbox, int]) -> None:
     box, port = postbox
     address = f"mailto://127.0.0.1:{port}?mode=insecure&from=crib@harbour.test&to=ann@harbour.test"

@@ -65,6 +65,7 @@ async def test_the_main_text_of_a_page_is_markdown_without_menus_and_what_is_hid
     assert await at.said("web_fetch", url=url) == f"Source: {url}\n\n{MARKDOWN}"
 
 
+@pytest.mark.slow
 async def test_links_stay_in_the_text_with_whole_addresses_when_they_are_wanted(at: Online) -> None:
     text = await at.said("web_fetch", url=f"{at.server.origin}/birds/kestrel", include_links=True)
 

@@ -115,6 +115,7 @@ CONTENTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(
     content=CONTENTS,
@@ -154,6 +155,7 @@ def described_in_windows(content: bytes, chunk: int) -> tuple[str, str, str, int
     return found.sha256, found.encoding.title, found.ends.title, found.ends.lines
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(content=CONTENTS, chunk=st.integers(1, 9))
 @example(content=codecs.BOM_UTF8 + b"a\r\n", chunk=2)
@@ -162,6 +164,7 @@ def test_the_facts_of_a_file_found_in_windows_are_those_of_the_whole_file(conten
     assert described_in_windows(content, chunk) == described(content)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     content=CONTENTS,

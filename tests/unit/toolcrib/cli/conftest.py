@@ -26,7 +26,8 @@ class User:
         self.home = home
         self.project = home / "project"
         self.config = home / ".config" / "toolcrib" / "config.yaml"
-        self.environ = {"HOME": str(home), "TOOLCRIB_COMMAND": TOOLCRIB, **dict.fromkeys(_UNSET)}
+        own = {"HOME": str(home), "TOOLCRIB_COMMAND": TOOLCRIB, "XDG_RUNTIME_DIR": str(home / "run")}
+        self.environ = {**dict.fromkeys(_UNSET), **own}
         self._runner = CliRunner(env=self.environ)
 
     def types(self, *words: str, stdin: str | None = None) -> Result:
@@ -55,7 +56,6 @@ _UNSET: Sequence[str] = (
     "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
-    "XDG_RUNTIME_DIR",
     "XDG_STATE_HOME",
 )
 

@@ -167,4 +167,4 @@ def test_a_temporary_environment_that_cannot_be_copied_is_refused(user: User, mo
     result = user.types("connect", "cursor")
 
     assert (result.exit_code, file.read_text()) == (2, '{"mcpServers": {}}')
-    assert "uv tool install" in result.stderr
+    assert "uv tool" in result.stderr

@@ -24,13 +24,6 @@ def tree(home: Path) -> dict[str, bytes]:
     return {str(path.relative_to(home)): path.read_bytes() for path in files}
 
 
-@pytest.fixture
-def user(user: User) -> User:
-    """Return a user with sockets of their own: the others are of this machine's user, whose daemons may run."""
-    user.environ["XDG_RUNTIME_DIR"] = str(user.home / "run")
-    return user
-
-
 @pytest.mark.process  # the keyring looks for libraries
 def test_everything_that_toolcrib_keeps_goes_and_nothing_else(user: User) -> None:
     user.has(".cursor/mcp.json", '{"mcpServers": {}} // mine\n')

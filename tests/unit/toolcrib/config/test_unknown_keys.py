@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
 
@@ -155,13 +156,13 @@ PLACES = [path for path in mappings(EVERYTHING) if ".".join(map(str, path)) not 
 
 def written(file: Path, wrong: tuple[str | int, ...] | None) -> int:
     """Write everything into `file`, with a wrong key in the mapping at `wrong`; return the line of that key."""
-    whole: Any = yaml.safe_load(yaml.safe_dump(dict(EVERYTHING)))
+    whole: Any = deepcopy(dict(EVERYTHING))
     if wrong is not None:
         at = whole
         for step in wrong:
             at = at[step]
         at[WRONG] = 1
-    text = yaml.safe_dump(whole, sort_keys=False)
+    text: str = yaml.dump(whole, Dumper=yaml.CSafeDumper, sort_keys=False)
     file.write_text(text)
     return next((number for number, line in enumerate(text.splitlines(), 1) if WRONG in line), 0)
 

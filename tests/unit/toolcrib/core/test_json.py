@@ -79,6 +79,7 @@ def test_a_text_above_its_limit_is_not_parsed() -> None:
         read_json(b"{" * 11, limit=10)
 
 
+@pytest.mark.slow
 @given(VALUES, st.sampled_from([None, 1]))
 def test_every_ordinary_value_comes_through_unchanged(value: Any, indent: int | None) -> None:
     assert read_json(json.dumps(value, indent=indent), strict=True) == value

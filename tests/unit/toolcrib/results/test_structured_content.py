@@ -198,6 +198,7 @@ SCALARS = st.one_of(
 PAIRS = st.recursive(SCALARS, lambda inner: st.one_of(arrays(inner), objects(inner), branches(inner)), max_leaves=12)
 
 
+@pytest.mark.slow
 @given(PAIRS, st.integers(50, 3000))
 def test_a_shortened_value_is_valid_and_within_its_room(pair: Pair, room: int) -> None:
     schema, value = pair
@@ -209,6 +210,7 @@ def test_a_shortened_value_is_valid_and_within_its_room(pair: Pair, room: int) -
         assert size(value) > room, "what fits is never given up"
 
 
+@pytest.mark.slow
 @given(PAIRS)
 async def test_a_limited_result_is_valid_within_the_limit_or_says_where_the_whole_is(pair: Pair) -> None:
     schema, value = pair
