@@ -5,17 +5,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 TOGETHER := $(MAKE) --no-print-directory --jobs=3 --output-sync=line
 CHANGED := git diff --name-only --diff-filter=d $(or $(BASE),HEAD) -- '*.py'; git ls-files --others --exclude-standard -- '*.py'
 TYPED ?= src
-# Tests in processes that are forked once all is collected; macOS does not let a process with its libraries fork.
-PYTEST := $(BIN)/pytest $(if $(filter Darwin,$(shell uname)),--numprocesses auto --dist loadfile,-q --forks auto)
+OUTER := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools $(addprefix toolcrib/,cli crib server store))
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
-.PHONY: run quick test lint style types types-changed unit suite long
+.PHONY: run quick test lint style types types-changed unit-outer unit-inner suite long
 .PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak site bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
 quick: .venv/ready-to-test
-	$(TOGETHER) style types-changed unit
+	$(TOGETHER) --jobs=4 style types-changed unit-outer unit-inner
 test: .venv/ready-to-test
 	$(TOGETHER) style types suite
 lint: .venv/ready-to-test
@@ -29,12 +28,13 @@ types: .venv/ready-to-test
 types-changed: .venv/ready-to-test
 	@packages=$$({ $(CHANGED); } | xargs -r -n1 dirname | grep -E '^(src|tests)/.' | sort -u); \
 	if [ "$$packages" ]; then $(BIN)/pyright $$(ls -d $$(printf '%s/*.py ' $$packages)); else echo 'types: no changed package (BASE=branch compares with a branch)'; fi
-unit: .venv/ready-to-test
-	$(PYTEST) -m 'not process and not slow' --ignore tests/unit/toolcrib/integrations tests/unit tests/test_architecture.py
+unit-outer unit-inner: .venv/ready-to-test # two processes: each imports only its half, which xdist's workers cannot
+	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/toolcrib/integrations \
+	  $(if $(filter unit-outer,$@),$(OUTER),$(OUTER:%=--ignore %) tests/unit tests/test_architecture.py)
 suite long: .venv/ready-to-test
-	$(PYTEST) -m '$(if $(filter suite,$@),not )long'
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m '$(if $(filter suite,$@),not )long'
 durable docs frameworks clients conformance faults: .venv/ready-to-test
-	$(if $(filter durable docs frameworks,$@),$(PYTEST),$(BIN)/pytest) tests/$@
+	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto) tests/$@
 clients-full: .venv/ready-to-test
 	$(BIN)/pytest tests/clients --full-size
 soak: .venv/ready-to-test

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from rig.forks import Forks
 from rig.postgres import postgres_server, postgres_url
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
-    "pytest_configure",
     "pytest_fixture_setup",
     "pytest_runtest_call",
     "pytest_runtest_setup",
@@ -40,14 +38,6 @@ settings.load_profile("gate")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let `make soak` and `make clients-full` ask for the full sizes; everything else runs the small ones."""
     parser.addoption("--full-size", action="store_true", help="run every case at its full size (make soak)")
-    words = "run in N processes forked after collection; auto: two for each processor"
-    parser.addoption("--forks", default="1", metavar="N", help=words)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Run in several processes if that is asked for."""
-    asked = str(config.getoption("--forks"))
-    config.pluginmanager.register(Forks(2 * (os.cpu_count() or 1) if asked == "auto" else int(asked)))
 
 
 # Files that take more than some ten seconds carry the marker `long`: `make long` and CI run them, `make test` does not.
@@ -128,7 +118,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what starts processes by its suite or its fixtures, and leave out what only `--full-size` runs.
 
-    Names that differ from process to process are refused: pytest-xdist and `--lf` find tests by their names.
+    Names that differ from process to process are refused: with them pytest-xdist runs nothing at all.
     """
     if not config.getoption("--full-size"):
         repeated = [item for item in items if item.get_closest_marker("full_size")]

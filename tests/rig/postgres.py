@@ -21,8 +21,6 @@ import pytest
 __all__ = ["outage", "postgres_database", "postgres_server", "postgres_url"]
 
 _PREFIX: Final = "toolcrib-postgres-"
-_RUN: Final = secrets.token_hex(8)
-"""The run of the tests: made before `--forks` forks, and so the same in all its processes."""
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +29,7 @@ def postgres_server() -> Generator[str]:
 
     It does not sync its disk: what tests kill is its clients. Gives the URL of a database to make others from.
     """
-    folder, run = Path(tempfile.gettempdir()), os.environ.get("PYTEST_XDIST_TESTRUNUID") or _RUN
+    folder, run = Path(tempfile.gettempdir()), os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(8)
     for left in folder.glob(f"{_PREFIX}*"):
         _clear_away(left)
     with postgres_database(folder / f"{_PREFIX}{run[:16]}", sync=False) as url:
