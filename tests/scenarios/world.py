@@ -35,6 +35,13 @@ _SERVERS: Final = {
     "ruff": {"command": [str(_PROGRAMS / "ruff"), "server"], "files": ["*.py"]},
 }
 """The language servers of the workspace."""
+_TOOLS: Final = {
+    "lsp": {"servers": _SERVERS},
+    "web": {"search": {"searxng_url": "http://search.invalid"}},
+    "git": {"tokens": {"git.example": "unused"}},
+    "messaging": {"channels": {"harbour": "json://harbour.invalid"}},
+}
+"""What tools need to be offered; none of it is reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +95,7 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
     office, pages, work = Office(), folder / "pages.json", folder / "work"
     work.mkdir(parents=True)
     pages.write_text("{}", encoding="utf-8")
-    settings = bare().with_values(builtins=True, mode="autonomous", tools={"lsp": {"servers": _SERVERS}})
+    settings = bare().with_values(builtins=True, mode="autonomous", tools=_TOOLS)
     async with api() as shop, Toolcrib(settings, memory=True) as crib:
         shop.otherwise = answering(office)
         crib.add(office)

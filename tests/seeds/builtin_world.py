@@ -106,6 +106,7 @@ def tools_of(server: Api) -> dict[str, Any]:
         "lsp": {"servers": {"peer": {"command": _SERVER, "files": ["*.py"], "readable": [str(_PEERS)]}}},
         "references": {"sources": [{"id": "style", "name": "Style", "content": "Two blanks.", "tags": ["code"]}]},
         "services": {"credentials": {"shop": {"secret": "sesame-open-1", "url": server.origin}}},
+        "git": {"tokens": {"git.example": "unused"}},
         "messaging": {"channels": {"team": f"json://{host}/hook"}},
     }
 

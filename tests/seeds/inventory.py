@@ -5,7 +5,7 @@ A file of `inventories/` has one entry a tool, by the seed's own name:
     takes      its arguments, a star behind those that the seed requires
     core       true: shown from the start; `approval` A asks in a careful mode, AA always
     local      true: it is for whoever runs Toolcrib, not for its clients
-    sandbox    true: it runs a program, and is passed over where there is no sandbox
+    sandbox    true: it runs a program, and is passed over where there is no sandbox; `program` is one that it needs
     needs      capabilities that the session is opened for, in a profile that selects
     files      put on the disk before; `git: true` makes the folder a repository with them as its first commit, `git: a`
                the folder `a` in it, and `remote: true` gives it an origin, in which `topic` is one commit ahead
@@ -77,6 +77,7 @@ class Case:
     approval: str = ""
     local: bool = False
     sandbox: bool = False
+    program: str = ""
     needs: list[str] = field(default_factory=list[str])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     git: bool | str = False
@@ -105,7 +106,10 @@ class Case:
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
         """The marks of its tests."""
-        return [needs_sandbox] if self.sandbox else []
+        marks = [needs_sandbox] if self.sandbox else []
+        if self.program:
+            marks.append(pytest.mark.skipif(shutil.which(self.program) is None, reason=f"{self.program} is not here"))
+        return marks
 
     @property
     def has_effect(self) -> bool:

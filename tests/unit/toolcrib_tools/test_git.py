@@ -248,6 +248,6 @@ async def test_what_changes_or_leaves_the_repository_asks_in_cautious_mode(repo:
 
     assert decided == {
         **dict.fromkeys(("git_changed_files", "git_diff", "git_log", "git_status"), "allow"),
-        **dict.fromkeys(("git_branch", "git_commit", "git_create_pr", "git_merge", "git_pull", "git_push"), "ask"),
+        **dict.fromkeys(("git_branch", "git_commit", "git_merge", "git_pull", "git_push"), "ask"),
         **dict.fromkeys(("git_stage", "git_stash"), "ask"),
     }
