@@ -8,7 +8,7 @@ from toolcrib_agent import Agent
 async def main() -> None:
     # Plays a script, so that this runs without a key; yours is "anthropic:claude-sonnet-5-5" or any other.
     model = ScriptedModel(
-        calls("search_tools", query="book a meeting"),
+        calls("search_tools", query="create a meeting"),
         calls("call_tool", name="create_meeting", arguments={"text": "Budget, Monday at ten"}),
         "The meeting is booked.",
     )

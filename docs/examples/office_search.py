@@ -8,7 +8,7 @@ async def main() -> None:
         crib.add(FUNCTIONS)
         session = crib.session()
         print(len(crib.catalog), "tools; the model sees", [tool.name for tool in session.tools])
-        found = await session.call("search_tools", {"query": "book a meeting", "limit": 2})
+        found = await session.call("search_tools", {"query": "create a meeting", "limit": 2})
         print(found.text)
         listed = await session.call("list_meetings")
         print(listed.text)
