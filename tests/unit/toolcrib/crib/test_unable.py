@@ -14,6 +14,7 @@ from toolcrib.config import bare
 from toolcrib.core.result import ToolResult
 
 NEEDS = "the setting tools.lamp.key"
+NOTHING: dict[str, str] = {}
 
 
 def _lacks_key(setting: Callable[[str], Any]) -> str:
@@ -91,8 +92,8 @@ async def test_listings_and_help_of_the_seeds_keep_its_name_with_what_it_needs()
 @pytest.mark.parametrize(
     ("profile", "call", "code"),
     [
-        ("gateway", ("tool_exec", {"op": "x.lamp.dim", "args": {}}), "INTERNAL"),
-        ("selection", ("dim_lamp", {}), "EXECUTION_ERROR"),
+        ("gateway", ("tool_exec", {"op": "x.lamp.dim", "args": NOTHING}), "INTERNAL"),
+        ("selection", ("dim_lamp", NOTHING), "EXECUTION_ERROR"),
     ],
 )
 async def test_in_the_envelope_of_a_seed_the_refusal_has_that_seeds_code(
