@@ -46,7 +46,9 @@ async def test_jobs_survive_kill_9_again_and_again(tmp_path: Path) -> None:
     killed = crashes.kill(KILLS, most=30)
     after = crashes.finish()
 
-    assert (killed, len(after.jobs)) == (KILLS, JOBS)
+    made = Counter(tool for tool, _, _ in after.jobs.values())
+    assert (killed, made["charge"], made["put"]) == (KILLS, 67, 67)
+    assert made["look"] >= JOBS - 134  # a read reserves no key: where its answer was lost, it is submitted once more
     check(after)
 
 
