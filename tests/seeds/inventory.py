@@ -5,7 +5,7 @@ A file of `inventories/` has one entry a tool, by the seed's own name:
     takes      its arguments, a star behind those that the seed requires
     core       true: shown from the start; `approval` A asks in a careful mode, AA always
     local      true: it is for whoever runs Toolcrib, not for its clients
-    sandbox    true: it runs a program, and is passed over where there is no sandbox; `program` is one that it needs
+    sandbox    true: it runs a program, and is passed over where there is no sandbox; `gh: true` needs gh, too
     needs      capabilities that the session is opened for, in a profile that selects
     files      put on the disk before; `git: true` makes the folder a repository with them as its first commit, `git: a`
                the folder `a` in it, and `remote: true` gives it an origin, in which `topic` is one commit ahead
@@ -28,7 +28,6 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -40,7 +39,7 @@ from typing import Any, Final, Protocol, cast
 import pytest
 import yaml
 
-from rig.sandbox import needs_sandbox
+from rig.sandbox import needs_gh, needs_sandbox
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 
@@ -77,7 +76,7 @@ class Case:
     approval: str = ""
     local: bool = False
     sandbox: bool = False
-    program: str = ""
+    gh: bool = False
     needs: list[str] = field(default_factory=list[str])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     git: bool | str = False
@@ -106,10 +105,7 @@ class Case:
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
         """The marks of its tests."""
-        marks = [needs_sandbox] if self.sandbox else []
-        if self.program:
-            marks.append(pytest.mark.skipif(shutil.which(self.program) is None, reason=f"{self.program} is not here"))
-        return marks
+        return [*([needs_sandbox] if self.sandbox else []), *([needs_gh] if self.gh else [])]
 
     @property
     def has_effect(self) -> bool:
