@@ -28,6 +28,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
