@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Final
 
 __all__ = [
-    "FOLDERS",
-    "NAMES",
     "Kept",
     "Stamp",
     "clean_repository",
@@ -33,45 +31,22 @@ __all__ = [
     "stamps_of",
 ]
 
-NAMES: Final = frozenset(
-    {
-        *(".envrc", ".mcp.json", ".exrc", ".nvimrc", ".nvim.lua"),
-        *("AGENTS.md", "AGENTS.override.md", "AGENT.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md"),
-        *(".cursorrules", ".windsurfrules", ".clinerules", ".goosehints", "copilot-instructions.md"),
-        *(
-            ".gitlab-ci.yml",
-            ".travis.yml",
-            "Jenkinsfile",
-            "azure-pipelines.yml",
-            "bitbucket-pipelines.yml",
-            ".drone.yml",
-        ),
-        *(".woodpecker.yml", "appveyor.yml", ".appveyor.yml", ".cirrus.yml"),
-    }
+_NAMES: Final = frozenset(
+    ".envrc .mcp.json .exrc .nvimrc .nvim.lua"
+    " AGENTS.md AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md"
+    " .cursorrules .windsurfrules .clinerules .goosehints copilot-instructions.md"
+    " .gitlab-ci.yml .travis.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml .drone.yml"
+    " .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml".split()
 )
 """Files that a shell, an editor, an agent or a forge takes up by their name."""
-FOLDERS: Final = frozenset(
-    {
-        *(
-            ".vscode",
-            ".idea",
-            ".zed",
-            ".fleet",
-            ".husky",
-            ".toolcrib",
-            ".claude",
-            ".codex",
-            ".cursor",
-            ".gemini",
-            ".qwen",
-        ),
-        *(".windsurf", ".clinerules", ".roo", ".opencode", ".goose", ".circleci", ".woodpecker"),
-        *("workflows", "instructions", "prompts", "chatmodes"),
-    }
+_FOLDERS: Final = frozenset(
+    ".vscode .idea .zed .fleet .husky .toolcrib .claude .codex .cursor .gemini .qwen"
+    " .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker".split()
 )
-"""Folders of which they take up every file; the last ones below `.github`, `.gitea` and `.forgejo`."""
+"""Folders of which they take up every file."""
 _FORGES: Final = frozenset({".github", ".gitea", ".forgejo"})
 _OF_FORGE: Final = frozenset({"workflows", "instructions", "prompts", "chatmodes"})
+"""Such folders below those of a forge."""
 _MAX_CONTENT: Final = 256 * 1024
 """Bytes of a file whose content is kept, to be given back."""
 _MAX_KEPT: Final = 16 * 1024 * 1024
@@ -90,9 +65,7 @@ Stamp = tuple[int, int, int]
 
 def is_taken_up(parts: tuple[str, ...], name: str) -> bool:
     """Whether a file of this name, in a folder with these steps below its root, is taken up by another program."""
-    if name in NAMES or name in FOLDERS - _OF_FORGE:
-        return True
-    if any(part in FOLDERS and part not in _OF_FORGE for part in parts):
+    if name in _NAMES or name in _FOLDERS or not _FOLDERS.isdisjoint(parts):
         return True
     return any(forge in _FORGES and folder in _OF_FORGE for forge, folder in itertools.pairwise(parts))
 
@@ -192,8 +165,11 @@ _HARMLESS_KEYS: Final = re.compile(
     r"|lfs\.repositoryformatversion|http\.(?:postbuffer|sslverify|version)|commit\.(?:verbose|status)|tag\.sort|log\.date"
 )
 """Keys of git that start no program, with their section and in lower case."""
-_TRANSPORT: Final = re.compile(r"\s*[\"']?\s*(?:!|[\w+.-]+::)")
-"""A value that runs: `ext::command`, `!command`."""
+_TRANSPORT: Final = re.compile(r"\s*(?:!|[\w+.-]+::)")
+"""A value that runs: `ext::command`, `!command`. Git takes quotes and backslashes away first, wherever they stand."""
+_QUOTES: Final = str.maketrans("", "", "\"'\\")
+_RUNS: Final = re.compile(r"hook|command|program|editor|helper|driver|pager|textconv|tool\b")
+"""Words in keys of git that name a program, in whichever section: `gc.recentObjectsHook`."""
 _SECTION: Final = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]\s*$')
 _LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([^\n]*))?$")
 
@@ -284,9 +260,9 @@ def _is_harmless_line(section: str, line: str) -> bool:
     setting = _LINE.fullmatch(line)
     if setting is None or not section:
         return False
-    return _HARMLESS_KEYS.fullmatch(f"{section}.{setting[1].lower()}") is not None and not _TRANSPORT.match(
-        setting[2] or ""
-    )
+    key, value = setting[1].lower(), (setting[2] or "").translate(_QUOTES)
+    is_known = _HARMLESS_KEYS.fullmatch(f"{section}.{key}") is not None
+    return is_known and not _RUNS.search(key) and not _TRANSPORT.match(value)
 
 
 def _moved(path: Path) -> Iterator[str]:
