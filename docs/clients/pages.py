@@ -34,7 +34,7 @@ _BEGIN: Final = "<!-- clients: made by `python docs/clients/pages.py` -->\n"
 _END: Final = "<!-- clients: end -->"
 _MADE: Final = "<!-- made by `python docs/clients/pages.py` from the client table in src/toolcrib/config/clients.py -->"
 _SYSTEMS: Final[Mapping[str, str]] = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
-_PROGRAM: Final = "/home/ada/.local/bin/toolcrib"
+_PROGRAM: Final = "/path/to/toolcrib"
 _PROFILES: Final[Mapping[str, str]] = {
     "adaptive": "`adaptive`: every tool while the definitions are small, else search, describe and call",
 }
@@ -96,7 +96,7 @@ def _page(client: Client, versions: Mapping[str, str]) -> Iterator[str]:
 
 def _files(client: Client) -> Mapping[str, str]:
     """Return the file of the user by system, with `~` for the home."""
-    home = Path("/home/ada")
+    home = Path("/path/to/home")
     directories = Directories.of({"HOME": str(home)})
     found: dict[str, str] = {}
     for system in _SYSTEMS:
