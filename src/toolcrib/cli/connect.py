@@ -328,7 +328,7 @@ class _Change:
     rewritten: tuple[Path, ...] = ()
     """Other settings of the client that were changed."""
     notes: tuple[str, ...] = ()
-    """What the client or Toolcrib asks about that nobody asked about before, and what is not carried over."""
+    """New questions of the client or of Toolcrib, and permissions that are not carried over."""
     permissions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Those of tools in our entry."""
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator
 from ..core.document_tree import Member, Node
 from ..core.settings import Flag, Scalar, expected, secret_texts
 from ..errors import ConfigError, ConfigErrors
-from ..sources.configured import ConfiguredSource
+from ..sources.configuration import ConfiguredSource
 from ..sources.openapi.spec import ApiSettings, OpenApiSpec, url_parts
 from ..sources.settings import KINDS
 from .secrets import MIN_LENGTH, is_secret_name

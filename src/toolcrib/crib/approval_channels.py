@@ -293,4 +293,4 @@ async def _text_on_disk(path: Path, limit: int) -> str | None:
     return await to_thread.run_sync(read)
 
 
-"""Seconds between two looks at a call that somebody else makes (seed 003)."""
+"""Seconds between two checks of a call that another process makes (seed 003)."""

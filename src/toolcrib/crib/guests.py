@@ -24,7 +24,7 @@ __all__ = ["GUESTS", "covered_categories", "follow_servers", "load_guests"]
 GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
 _SERVERS: Final = frozenset({"mcp", "openapi"})
-"""Origins of tools that are somebody's service."""
+"""Origins of the tools of servers."""
 _SPELLINGS: Final[Mapping[str, str]] = {"filesystem": "files", "browser": "web"}
 """Names of servers, and the category that each means."""
 _EMPTY_WORDS: Final = frozenset({"get", "tool"})

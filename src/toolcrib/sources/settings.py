@@ -24,7 +24,7 @@ from ..core.settings import (
 )
 from ..mcp.client.spec import ServerSpec
 from . import kinds
-from .configured import ConfiguredSource, SourceKind
+from .configuration import ConfiguredSource, SourceKind
 from .openapi.spec import OpenApiSpec
 from .skills.skill_scan import SkillRoot
 

@@ -264,11 +264,19 @@ def _needs(found: FoundFunction) -> tuple[str, ...]:
 
 def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
     tool, signature = _read_once(found, source)
-    lacks = found.declaration.options.get("lacks")
-    if lacks is not None and (missing := lacks(setting)):
+    if missing := _missing(found, setting):
         availability = replace(tool.availability, missing=missing)
         tool = replace(tool, description=f"needs: {missing}; {tool.description}", availability=availability)
     return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
+
+
+def _missing(found: FoundFunction, setting: Setting) -> str:
+    """Return what the tool lacks here. Raises `UsageError` when the function that tells it fails."""
+    lacks = found.declaration.options.get("lacks")
+    try:
+        return lacks(setting) if lacks is not None else ""
+    except Exception as error:
+        raise UsageError(f"lacks of {found.name} failed: {type(error).__name__}: {error}") from error
 
 
 def _read_once(found: FoundFunction, source: str) -> tuple[Tool, Signature]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Toolcrib, tool
+from toolcrib import Toolcrib, UsageError, tool
 from toolcrib.config import bare
 from toolcrib.core.result import ToolResult
 
@@ -102,3 +102,19 @@ async def test_in_the_envelope_of_a_seed_the_refusal_has_that_seeds_code(
     async with opened() as crib, crib.session(profile=profile) as session:
         answer = read(await session.call(*call))
     assert (answer["error"]["code"] if profile == "gateway" else answer["error_type"]) == code
+
+
+async def test_a_tool_whose_check_fails_is_a_problem_of_its_own() -> None:
+    def breaks(setting: Callable[[str], Any]) -> str:
+        return setting("lamp")["key"]
+
+    @tool(kind="read", lacks=breaks)
+    def broken_lamp() -> str:
+        """Never there."""
+        return ""
+
+    async with opened() as crib:
+        with pytest.raises(UsageError, match="broken_lamp"):
+            crib.add(broken_lamp)
+
+        assert "read_lamp" in crib.catalog
