@@ -24,12 +24,12 @@ async def main() -> None:
             result = await session.call("drop", {"table": table})
             print(result.error.message if result.error else result.text)
 
-        async def nobody(question: Question) -> Answer:
+        async def no_person(question: Question) -> Answer:
             await anyio.sleep_forever()
             raise AssertionError
 
         async with anyio.create_task_group() as group:
-            group.start_soon(crib.session(approver=nobody).call, "drop", {"table": "old"})
+            group.start_soon(crib.session(approver=no_person).call, "drop", {"table": "old"})
             async for asked in crib.approvals.watch():
                 if asked.state == "pending":
                     await crib.approvals.decide(asked.id, Answer(verdict="no", by="Ada"), hash=asked.hash)

@@ -35,7 +35,7 @@ _SEEN: Final = 10_000
 
 
 class ApprovalService:
-    """What whoever decides has of the approvals of a store. One for a crib.
+    """Approvals of a store, for the person who decides. One for a crib.
 
     `principal` is who asks: others' approvals do not exist for him. None is the operator, who sees all.
     """
@@ -235,7 +235,7 @@ class DeferredCalls:
         return approval
 
     async def _made(self, approval: Approval) -> ToolResult:
-        """Make the call, or wait for whoever makes it: the crib itself, or another process that was first."""
+        """Make the call, or wait until the crib itself or another process, whichever was first, has made it."""
         rows = self._rows
         while True:
             saved = None if self._late else await rows.claim(approval.id, here=True)

@@ -106,7 +106,7 @@ def assemble(
     tools = ToolRegistry(settings, inventory, intake, logins, storage.folders, calls, views)
     resources = ResourceRegistry(intake, inventory.sources, views, policy, redactor)
 
-    # Calls that are made later: as jobs, or once somebody approved them.
+    # Calls that are made later: as jobs, or after their approval.
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
     board = Board()
