@@ -26,6 +26,7 @@ from .core.events import Problem
 from .core.host import SESSIONS, ApiPlace, ApiRequest, Apis, Described, Endpoint, Host, Page, Record, Records, Web
 from .core.result import ToolResult
 from .core.sandbox import Command, Finished, Reach, Running, Sandbox
+from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
 from .core.workspace import Entry, OpenFile, Workspace, Written
@@ -51,6 +52,7 @@ __all__ = [
     "Entry",
     "Event",
     "EventLog",
+    "FieldError",
     "Finished",
     "Guest",
     "Host",
@@ -75,9 +77,11 @@ __all__ = [
     "ToolFailure",
     "ToolResult",
     "UsageError",
+    "Validator",
     "Web",
     "Workspace",
     "Written",
+    "compile_schema",
     "harmless_git",
     "load_entry_points",
     "parse_yaml",
