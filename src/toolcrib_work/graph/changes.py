@@ -37,7 +37,6 @@ __all__ = [
     "update_onto_task",
 ]
 
-_EXAMPLE: Final = "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0"
 _HEADING: Final = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 _MERGED_TOKENS: Final = 8000
 _HOW: Final = "Keep what both say; the new one is right where they differ."
@@ -117,7 +116,7 @@ def _support(rows: Rows, project_id: str, entity: End, rel: str, other: End, pat
 
 
 def _creator(
-    name: str, fields: Sequence[str], links: Mapping[str, Any], required: Sequence[str], **options: Any
+    name: str, fields: Sequence[str], links: Mapping[str, Any], required: Sequence[str], about: str = "", **options: Any
 ) -> Operation:
     kind = KINDS[name]
     op = f"onto.{name}.create"
@@ -139,7 +138,7 @@ def _creator(
         {"project_id": ID("project"), **shown, **links},
         ["project_id", *required],
         **options,
-        description=f"Create a {name} in a project. Without a parent it belongs to the project itself.",
+        description=f"Create a {name} in a project. {about}".strip(),
     )
     async def run(ctx: Context, **given: Any) -> dict[str, Any]:
         row = await storage_of(ctx).write(lambda rows: _created(rows, kind, given, op))
@@ -160,7 +159,8 @@ create_onto_task = _creator(
         "connections": _CONNECTIONS,
     },
     ["title"],
-    examples=[{"project_id": _EXAMPLE, "title": "Call the printer", "due_at": "2026-12-01", "priority": 2}],
+    "For future work of the user that should be tracked. Without a parent it belongs to the project itself.",
+    examples=[{"project_id": "<project_id>", "title": "Call the printer", "due_at": "2026-12-01", "priority": 2}],
     policy={
         "do": [
             "Create a task for future work of the user that should be tracked.",
@@ -183,7 +183,7 @@ create_onto_goal = _creator(
     ("name", "description", "type_key", "props"),
     {},
     ["name"],
-    examples=[{"project_id": _EXAMPLE, "name": "100 paying customers"}],
+    examples=[{"project_id": "<project_id>", "name": "100 paying customers"}],
 )
 create_onto_plan = _creator(
     "plan",
@@ -195,7 +195,7 @@ create_onto_plan = _creator(
         "parents": _PARENTS,
     },
     ["name"],
-    examples=[{"project_id": _EXAMPLE, "name": "Launch week"}],
+    examples=[{"project_id": "<project_id>", "name": "Launch week"}],
 )
 
 
@@ -235,7 +235,7 @@ def new_document(
     },
     ["project_id", "content"],
     examples=[
-        {"project_id": _EXAMPLE, "title": "Brief", "description": "What we launch", "content": "# Brief\n…"},
+        {"project_id": "<project_id>", "title": "Brief", "description": "What we launch", "content": "# Brief\n…"},
     ],
 )
 async def create_onto_document(ctx: Context, **given: Any) -> dict[str, Any]:
@@ -265,7 +265,7 @@ async def create_onto_document(ctx: Context, **given: Any) -> dict[str, Any]:
         "role": {"type": "string", "maxLength": 100, "description": "Such as deliverable or scratch_pad"},
     },
     ["task_id"],
-    examples=[{"task_id": _EXAMPLE, "title": "Call notes", "content": "…", "role": "scratch_pad"}],
+    examples=[{"task_id": "<task_id>", "title": "Call notes", "content": "…", "role": "scratch_pad"}],
 )
 async def create_task_document(
     ctx: Context, task_id: str, document_id: str | None = None, role: str = "", **fields: Any
@@ -318,7 +318,7 @@ def _updater(name: str, *fields: str) -> Operation:
         {key: ID(name), **fields_of(kind, *fields), **strategy},
         [key],
         idempotent=False,
-        examples=[{key: _EXAMPLE, kind.label: "A better one"}],
+        examples=[{key: f"<{key}>", kind.label: f"<{kind.label}>"}],
         description=f"Change fields of a {name}; at least one is needed, {article}.",
     )
     async def run(ctx: Context, **given: Any) -> dict[str, Any]:
@@ -395,7 +395,7 @@ def _deleter(name: str) -> Operation:
         "destructive",
         {key: ID(name)},
         [key],
-        examples=[{key: _EXAMPLE}],
+        examples=[{key: f"<{key}>"}],
         description=f"Delete a {name} and its edges.{after}",
     )
     async def run(ctx: Context, **given: str) -> dict[str, Any]:
@@ -433,7 +433,7 @@ delete_onto_document = _deleter("document")
     },
     ["project_id", "document_id"],
     idempotent=True,
-    examples=[{"project_id": _EXAMPLE, "document_id": _EXAMPLE, "new_parent_id": None, "new_position": 0}],
+    examples=[{"project_id": "<project_id>", "document_id": "<document_id>", "new_parent_id": None, "new_position": 0}],
 )
 async def move_document_in_tree(
     ctx: Context, project_id: str, document_id: str, new_position: int, new_parent_id: str | None = None

@@ -20,6 +20,7 @@ __all__ = [
     "invalid",
     "label_of",
     "node_kind",
+    "operation",
     "publish",
     "remove_node",
     "update_node",

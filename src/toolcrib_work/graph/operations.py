@@ -64,8 +64,6 @@ def operation_tool(
 ) -> Callable[[Operation], Operation]:
     """Return the decorator that makes a function the tool of an operation; it is described by its docstring."""
     schema = {"type": "object", "properties": dict(properties), "required": list(required)}
-    _, *entity, action = op.split(".")
-    tags = ["ontology", *entity, action, *options.pop("tags", ())]
 
     def mark(function: Operation) -> Operation:
         function.__doc__ = description or function.__doc__
@@ -76,7 +74,7 @@ def operation_tool(
             kind=kind,
             open_world=False,
             input_schema=schema,
-            tags=tags,
+            tags=["ontology"],
             **options,
         )(function)
 

@@ -29,7 +29,6 @@ from .operations import ID, fields_of, operation_tool, storage_of
 
 __all__ = ["create_onto_project", "link_onto_entities", "reorganize_onto_project_graph", "unlink_onto_edge"]
 
-_EXAMPLE: Final = "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0"
 _MOST: Final = 2000
 """Entities that one call creates."""
 _INSIDE: Final = [name for name in KINDS if name != "project"]
@@ -269,7 +268,7 @@ def _end(given: Any, ends: Mapping[str, End], path: str) -> End:
     ["src_kind", "src_id", "dst_kind", "dst_id", "rel"],
     idempotent=True,
     examples=[
-        {"src_kind": "task", "src_id": _EXAMPLE, "dst_kind": "task", "dst_id": "9a1e", "rel": "depends_on"},
+        {"src_kind": "task", "src_id": "<src_id>", "dst_kind": "task", "dst_id": "<dst_id>", "rel": "depends_on"},
     ],
 )
 async def link_onto_entities(
@@ -304,7 +303,7 @@ async def link_onto_entities(
     "destructive",
     {"edge_id": ID("edge")},
     ["edge_id"],
-    examples=[{"edge_id": _EXAMPLE}],
+    examples=[{"edge_id": "<edge_id>"}],
 )
 async def unlink_onto_edge(ctx: Context, edge_id: str) -> dict[str, Any]:
     """Remove an edge.
@@ -401,8 +400,8 @@ class _Changes:
     ["project_id", "nodes"],
     examples=[
         {
-            "project_id": _EXAMPLE,
-            "nodes": [{"id": _EXAMPLE, "kind": "task", "connections": [{"kind": "plan", "id": "9a1e"}]}],
+            "project_id": "<project_id>",
+            "nodes": [{"id": "<task_id>", "kind": "task", "connections": [{"kind": "plan", "id": "<plan_id>"}]}],
             "options": {"dry_run": True},
         }
     ],

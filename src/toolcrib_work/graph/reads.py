@@ -87,8 +87,8 @@ def _lister(name: str, default: int, *filters: str) -> Operation:
         f"list_onto_{kind.plural}",
         "read",
         properties,
-        examples=[{"limit": 5}],
-        description=f"List {kind.plural}, newest change first. Returns {kind.plural} and total.",
+        examples=[{}],
+        description=f"List {kind.plural}, newest change first, with their total.",
     )
     async def run(ctx: Context, limit: int, **wanted: Any) -> dict[str, Any]:
         def work(rows: Rows) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _getter(name: str) -> Operation:
         "read",
         {f"{name}_id": ID(name)},
         [f"{name}_id"],
-        examples=[{f"{name}_id": "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0"}],
+        examples=[{f"{name}_id": f"<{name}_id>"}],
         description=f"Get one {name} with all its fields and its links to other entities.",
     )
     async def run(ctx: Context, **given: str) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def _snippet(kind: Kind, row: Row, query: str) -> str:
     "read",
     {"project_id": ID("project")},
     ["project_id"],
-    examples=[{"project_id": "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0"}],
+    examples=[{"project_id": "<project_id>"}],
 )
 async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, Any]:
     """Get a project with what belongs to it, the newest 50 of each kind, and its context document."""
@@ -324,7 +324,7 @@ async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, A
     "read",
     {"project_id": ID("project")},
     ["project_id"],
-    examples=[{"project_id": "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0"}],
+    examples=[{"project_id": "<project_id>"}],
 )
 async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any]:
     """Get all entities of a project and the edges between them; metadata.version is what reorganize compares."""
@@ -371,7 +371,7 @@ async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any
         "include_content": {"type": "boolean", "default": False, "description": "With their content"},
     },
     ["project_id"],
-    examples=[{"project_id": "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0", "include_documents": True}],
+    examples=[{"project_id": "<project_id>", "include_documents": True}],
 )
 async def get_document_tree(
     ctx: Context, project_id: str, include_documents: bool, include_content: bool
@@ -403,7 +403,7 @@ async def get_document_tree(
     "read",
     {"document_id": ID("document"), "project_id": ID("project")},
     ["document_id"],
-    examples=[{"document_id": "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0"}],
+    examples=[{"document_id": "<document_id>"}],
 )
 async def get_document_path(ctx: Context, document_id: str, project_id: str | None = None) -> dict[str, Any]:
     """Get the documents from the root of the tree to a document."""
@@ -441,7 +441,7 @@ def _find_any(rows: Rows, id: str) -> tuple[Kind, Row]:
         "direction": {"type": "string", "enum": ["outgoing", "incoming", "both"], "default": "both"},
     },
     ["entity_id"],
-    examples=[{"entity_id": "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0", "direction": "outgoing"}],
+    examples=[{"entity_id": "<entity_id>", "direction": "outgoing"}],
 )
 async def get_entity_relationships(ctx: Context, entity_id: str, direction: str) -> dict[str, Any]:
     """Get the edges of an entity of any kind."""
@@ -468,7 +468,7 @@ async def get_entity_relationships(ctx: Context, entity_id: str, direction: str)
     },
     ["entity_id", "entity_kind"],
     examples=[
-        {"entity_id": "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0", "entity_kind": "goal", "filter_kind": "task"},
+        {"entity_id": "<entity_id>", "entity_kind": "goal", "filter_kind": "task"},
     ],
 )
 async def get_linked_entities(ctx: Context, entity_id: str, entity_kind: str, filter_kind: str) -> dict[str, Any]:
@@ -495,7 +495,7 @@ async def get_linked_entities(ctx: Context, entity_id: str, entity_kind: str, fi
     "read",
     {"task_id": ID("task")},
     ["task_id"],
-    examples=[{"task_id": "8f14e45f-ceea-467f-a1d8-91a8a6bcf3f0"}],
+    examples=[{"task_id": "<task_id>"}],
 )
 async def list_task_documents(ctx: Context, task_id: str) -> dict[str, Any]:
     """List the documents of a task with the edge of each; scratch_pad is the one with the role scratch_pad."""

@@ -6,16 +6,17 @@ A folder is a document with children. A document outside of the tree is unlinked
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from toolcrib.plugin import Row, Rows
 
 from .model import MAX_CHILDREN, TREE_HISTORY
 from .nodes import invalid
 
-__all__ = ["Node", "add_to_tree", "move_in_tree", "path_to", "remove_from_tree", "rename_in_tree", "walk"]
+__all__ = ["MAX_DEPTH", "Node", "add_to_tree", "move_in_tree", "path_to", "remove_from_tree", "rename_in_tree", "walk"]
 
-MAX_DEPTH = 30
+MAX_DEPTH: Final = 30
+"""Levels of a tree."""
 
 
 class Node(TypedDict):
