@@ -145,6 +145,7 @@ async def text_of(session: Session, name: str, **arguments: Any) -> str:
     return result.text.rstrip("\n")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["review", "audit"])
 async def test_in_review_and_audit_writes_wait_and_every_reader_sees_them(
     crib: Toolcrib, tmp_path: Path, mode: str

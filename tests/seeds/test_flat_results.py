@@ -32,6 +32,7 @@ async def test_a_long_result_shows_its_head_and_its_tail_and_counts_what_was_eli
     assert len(shown.encode()) <= 4000 * 4
 
 
+@pytest.mark.process
 async def test_grep_keeps_whole_first_lines_and_says_how_to_narrow(crib: Toolcrib, tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text("".join(f"match {number:06d}\n" for number in range(8000)))
     shown = (await flat(crib, tmp_path).call("grep", {"pattern": "match"})).text

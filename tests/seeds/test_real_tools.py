@@ -120,7 +120,7 @@ async def test_help_leads_from_the_root_to_an_op_and_exec_runs_it(crib: Toolcrib
         {"ops", "mode"},
     ]
     root = await told(session, "tool_help", {"path": "root"})
-    assert await told(session, "tool_help", {"path": ""}) == root
+    assert await told(session, "tool_help", {"path": ""}) == root == await told(session, "tool_help", {})
     assert "util" in root["groups"]
     group = await told(session, "tool_help", {"path": "util.buildos"})
     op = next(item["name"] for item in group["items"] if item["name"].endswith("overview"))
@@ -385,6 +385,12 @@ async def test_what_fails_is_told_in_the_names_of_the_profile(crib: Toolcrib, fo
     assert [name for name in internal for text in texts if name in text] == []
     row = (await crib.store.calls.list(session=session.state.key))[0]
     assert row.tool == "edit_file"
+
+
+async def test_a_name_that_no_tool_has_suggests_those_with_its_word(crib: Toolcrib, folder: Path) -> None:
+    shown = await told(of(crib, "introspection", folder), "get_tool_schemas", {"names": ["file"]})
+    assert len(shown["suggestions"]["file"]) == 3
+    assert [name for name in shown["suggestions"]["file"] if "profile" in name] == []
 
 
 async def test_every_tool_is_discoverable_unless_it_is_marked_core(crib: Toolcrib, folder: Path) -> None:
