@@ -19,7 +19,7 @@ import anyio
 
 from ..errors import ToolFailure
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
-from .host import Host, Records
+from .host import Host, Records, Schedules
 from .permission import Effect
 from .sandbox import Sandbox
 from .workspace import Workspace
@@ -250,6 +250,11 @@ class Context:
     def records(self, collection: str) -> Records:
         """Return the records of the caller's principal in a collection; other principals cannot see them."""
         return self.lent.records(self.principal, collection)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the caller's principal; other principals cannot see them."""
+        return self.lent.schedules(self.principal, self.session_key)
 
     @property
     def remaining(self) -> float:

@@ -29,6 +29,7 @@ from .file_changes import Pending
 from .idempotency import Receipts, WorkflowRuns, settle_receipts
 from .jobs import JobRows
 from .records import RecordRows
+from .schedules import ScheduleRows
 from .sqlite import SqliteDatabase
 from .threads import Reader, Writer
 from .vault import Vault
@@ -138,6 +139,7 @@ class Store:
     receipts: Receipts
     records: RecordRows
     registrations: RegistrationRows
+    schedules: ScheduleRows
     workflows: WorkflowRuns
 
     def __init__(
@@ -171,6 +173,7 @@ class Store:
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)
         self.jobs = JobRows(self._writer, self._reader, self._lease)
         self.pending = Pending(self._writer, self._reader, vault, clock)
+        self.schedules = ScheduleRows(self._writer, self._reader, self._lease, is_private=place is None)
 
     @classmethod
     def open(
