@@ -238,7 +238,8 @@ def _print(one: Schedule, *, as_json: bool) -> None:
 
 
 def _shown(one: Schedule) -> dict[str, Any]:
-    return {key: value for key, value in asdict(one).items() if key != "next_run"}
+    shown = {key: value for key, value in asdict(one).items() if key not in ("next_run", "created")}
+    return shown | {"created": local_time(one.created)}
 
 
 def _cells(one: Schedule) -> tuple[str, ...]:

@@ -127,9 +127,9 @@ def _moment(value: Any, zone: str) -> str:
         moment = datetime.fromisoformat(str(value).strip())
     except ValueError:
         raise _refused("run_at", f"{str(value)[:60]!r} is not an ISO 8601 time", "2026-03-01T09:30") from None
-    if moment.tzinfo is None:
-        moment = _existing(moment.replace(fold=0), zone_of(zone))
     try:
+        if moment.tzinfo is None:
+            moment = _existing(moment, zone_of(zone))
         return moment.astimezone(zone_of(zone)).isoformat()
     except (OverflowError, ValueError):
         raise _refused("run_at", f"{value} is outside the calendar") from None
