@@ -23,7 +23,21 @@ from typing import Final
 from .core.context import Context, Signal
 from .core.elicitation import DISMISSED, Blank
 from .core.events import Problem
-from .core.host import SESSIONS, ApiPlace, ApiRequest, Apis, Described, Endpoint, Host, Page, Record, Records, Web
+from .core.host import (
+    SESSIONS,
+    ApiPlace,
+    ApiRequest,
+    Apis,
+    Described,
+    Endpoint,
+    Host,
+    Page,
+    Record,
+    Records,
+    Schedule,
+    Schedules,
+    Web,
+)
 from .core.result import ToolResult
 from .core.sandbox import Command, Finished, Reach, Running, Sandbox
 from .core.session import LOCAL
@@ -66,6 +80,8 @@ __all__ = [
     "Rows",
     "Running",
     "Sandbox",
+    "Schedule",
+    "Schedules",
     "Schema",
     "Services",
     "SharedStorage",
