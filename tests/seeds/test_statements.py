@@ -54,9 +54,7 @@ def test_each_seed_is_here_and_no_sentence_twice() -> None:
     assert [row for row, count in counts.items() if count > 1] == []
 
 
-@pytest.mark.parametrize(
-    "seed", [seed for seed in _SEEDS if _document(seed).is_file()]
-)  # they are not in the repository
+@pytest.mark.parametrize("seed", [seed for seed in _SEEDS if _document(seed).is_file()])  # not in the repository
 def test_each_row_quotes_its_line_and_each_line_has_a_row_or_is_no_sentence(seed: str) -> None:
     lines = _document(seed).read_text("utf-8").split("\n")
     wrong = [(line, words) for line, words, _ in rows(seed) if words not in "".join(lines[line - 1 : line])]
