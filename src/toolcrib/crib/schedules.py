@@ -149,11 +149,12 @@ class Schedules:
         except UsageError as error:
             return ToolResult.failed("unavailable", f"the session of this schedule cannot be had again: {error}")
         name, arguments = _call_of(run)
-        tool = self._tool(state, name)
+        tool = self._views.scene(state, name).catalog.find(name)
         if tool is None:
             await self._tools.wait_ready(_PATIENCE)
-            tool = self._tool(state, name)
-        if run.action["type"] == "send_message" and (tool is None or tool.availability.missing):
+            tool = self._views.scene(state, name).catalog.find(name)
+        can_send = tool is not None and state.admits(tool) and not tool.availability.missing
+        if run.action["type"] == "send_message" and not can_send:
             return None
         saved = SavedCall(
             id=run.id,
@@ -169,11 +170,6 @@ class Schedules:
             return await self._saved_calls.make(saved, job=self._settings.jobs)
         job = await self._jobs.submit(saved, tool, state.treat_as_write)
         return await self._jobs.result(job, state.principal)
-
-    def _tool(self, state: SessionState, name: str) -> Tool | None:
-        """Return the tool that a session means, if it may have it."""
-        tool = self._views.scene(state, name).catalog.find(name)
-        return tool if tool is not None and state.admits(tool) else None
 
     def _deliver(self) -> None:
         """Add messages to results from now on."""

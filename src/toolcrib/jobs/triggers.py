@@ -182,23 +182,40 @@ def _expression(value: Any, zone: str) -> str:
 def _next_cron(text: str, moment: float, zone: ZoneInfo) -> float | None:
     """Return the first match after `moment`, None where there is none for 50 years.
 
-    CronSim reads an expression as wall time only where neither minute nor hour begins with a star; else it follows
-    real time, and leaves out an hour that is skipped. So a star is written as the range that it stands for, unless
-    every hour matches.
+    CronSim reads an expression as wall time only where neither minute nor hour begins with a star, so a star is
+    written as the range that it stands for. The real time of every hour is ours: CronSim leaves minutes out where the
+    clocks change by half an hour.
     """
     from cronsim import CronSim  # see `_expression`
 
-    minute, hour, *rest = text.split()
+    minute, hour, *day = text.split()
+    parsed = CronSim(text, datetime(2000, 1, 1))
     start = datetime.fromtimestamp(math.floor(moment), zone)
-    if len(CronSim(text, datetime(2000, 1, 1)).hours) == _EVERY_HOUR:
-        hour = "*"
-    else:
-        minute, hour = minute.replace("*", "0-59"), hour.replace("*", "0-23")
-    for found in CronSim(" ".join((minute, hour, *rest)), start):
-        at = found.timestamp()
-        if at > moment:  # a repeated hour is over, several skipped minutes fall on one
-            return at
+    if len(parsed.hours) == _EVERY_HOUR:
+        return _next_minute(cast("set[int]", parsed.minutes), " ".join(day), start)
+    wall = " ".join((minute.replace("*", "0-59"), hour.replace("*", "0-23"), *day))
+    for found in CronSim(wall, start):
+        if found.timestamp() > moment:  # a repeated hour is over, several skipped minutes fall on one
+            return found.timestamp()
         if found.astimezone(UTC) > _LATEST:
+            break
+    return None
+
+
+def _next_minute(minutes: set[int], day: str, start: datetime) -> float | None:
+    """Return the first real minute after `start` on a day that matches, and that a clock shows as one of `minutes`."""
+    from cronsim import CronSim  # see `_expression`
+
+    zone = cast("ZoneInfo", start.tzinfo)
+    next_minute = start.timestamp() // 60 * 60 + 60
+    eve = datetime.fromtimestamp(next_minute, zone).replace(tzinfo=None, hour=0, minute=0, second=0, fold=0)
+    for midnight in CronSim(f"0 0 {day}", eve - timedelta(minutes=1)):
+        at = max(next_minute, _existing(midnight, zone).timestamp())
+        while (local := datetime.fromtimestamp(at, zone)).date() == midnight.date():
+            if local.minute in minutes:
+                return at
+            at += 60
+        if midnight.year > _LATEST.year:
             break
     return None
 
