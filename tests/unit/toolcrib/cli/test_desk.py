@@ -164,6 +164,7 @@ def test_the_hook_answers_whether_or_not_there_is_a_daemon(tmp_path: Path, where
     assert [decides("touch a"), decides("rm a"), decides("ls")] == ["allow", "deny", "allow"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "decision"),
     [

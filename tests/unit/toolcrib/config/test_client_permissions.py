@@ -42,6 +42,7 @@ from toolcrib.crib import Toolcrib
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import ModeSettings, resolve_modes
 from toolcrib.policy.rules import Layers
+from toolcrib.policy.taint import Taint
 from toolcrib.testing import ScriptedSource
 
 CALL_TOOL = "mcp__toolcrib__call_tool"
@@ -154,7 +155,8 @@ async def test_what_the_client_asked_about_before_is_still_asked_about_through_c
     name = mode_of(CLIENTS[client], project=False)
     mode = carried(client, tmp_path)
     modes = resolve_modes({name: ModeSettings.model_validate(mode)}) if mode else resolve_modes({})
-    settings = bare().with_values(guard=False, modes=modes, mode=name if mode else "autonomous")
+    marks = Taint(ask=False)  # as `guard: off` sets it
+    settings = bare().with_values(guard=False, modes=modes, mode=name if mode else "autonomous", untrusted=marks)
     async with Toolcrib(settings, memory=True) as crib:
         await crib.tools.mount_source(source())
         session = crib.session(for_client=True)
