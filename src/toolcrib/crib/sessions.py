@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -150,6 +151,8 @@ class SessionFactory:
         principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
         is_new = self._table.find(principal, key) is None
         state = self._state(principal, key)
+        if is_new and options.get("key"):
+            state.keep_for = math.inf
         profile = options.get("profile") or state.profile
         self._profiles.get_or_load(profile)
         self._policy.mode(options.get("mode") or state.mode)
