@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -383,3 +385,40 @@ async def test_a_process_has_work_while_a_schedule_is_active(opens: Callable[...
     await desk.at(START)
     assert not desk.scheduler.works
     await desk.scheduler.stop()
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import anyio
+from toolcrib.jobs.scheduler import Scheduler
+from toolcrib.store.store import Store
+from toolcrib.store.vault import Vault
+
+class Dies:
+    async def run(self, run):
+        print("claimed", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with Store.open(Path(sys.argv[1])) as store:
+        await Scheduler(store.schedules, Vault(b"k" * 32), "", Dies(), clock=lambda: float(sys.argv[2])).fire_due()
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.process
+async def test_a_process_killed_between_its_claim_and_its_call_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    async with Store.open(file) as store:
+        ours = Desk(store, Clock())
+        one = await ours.adds("once", run_at="2026-03-28T14:00", zone="UTC")
+        killed = await anyio.run_process([sys.executable, "-c", _KILLED, str(file), str(START + DAY)], check=False)
+        assert (killed.stdout, killed.returncode) == (b"claimed\n", -9)
+        assert (await ours.shows(one)).is_running
+
+        assert len(await ours.at(START + DAY)) == 1
+        assert await ours.at(START + 2 * DAY) == []
+        done = await ours.shows(one)
+        assert (done.status, done.runs, done.outcome) == ("completed", 1, "ok")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +28,7 @@ __all__ = [
     "cancel_schedule",
     "list_schedules",
     "pause_schedule",
+    "print_schedules",
     "resume_schedule",
     "run_schedule",
     "schedule",
@@ -77,11 +78,16 @@ def list_schedules(
     if as_json:
         emit_json([_shown(one) for one in found])
     elif found:
-        table(_COLUMNS, map(_cells, found))
+        print_schedules(found)
     else:
         note("no schedules")
     if warning:
         note(warning)
+
+
+def print_schedules(schedules: Iterable[Schedule], *, width: int | None = None) -> None:
+    """Print a table, on a terminal at most `width` wide."""
+    table(_COLUMNS, map(_cells, schedules), width=width)
 
 
 @schedule.command("add")

@@ -144,8 +144,9 @@ class Schedules:
 
     async def run(self, run: Run) -> ToolResult | None:
         """Make the call of a run; see `jobs.scheduler.Runner`."""
+        session = _with_agent(run.session) if run.action["type"] == "agent_task" else run.session
         try:
-            state = self._saved_calls.session(run.session)
+            state = self._saved_calls.session(session)
         except UsageError as error:
             return ToolResult.failed("unavailable", f"the session of this schedule cannot be had again: {error}")
         name, arguments = _call_of(run)
@@ -160,7 +161,7 @@ class Schedules:
             id=run.id,
             name=name if tool is None else tool.name,
             arguments=arguments,
-            session=run.session,
+            session=session,
             definition="" if tool is None else tool.digest.hex(),
             origin=_ORIGIN,
             requested=name,
@@ -302,6 +303,17 @@ def _unattended(session: SavedSession) -> SavedSession:
     """Return the session of a run: its calls that ask wait in the store, as those of clients do (`for_client`)."""
     key, contexts = f"{_KEYS}{secrets.token_hex(8)}", tuple(sorted({*session.contexts, _ORIGIN}))
     return replace(session, key=key, contexts=contexts, for_client=True)
+
+
+def _with_agent(session: SavedSession) -> SavedSession:
+    """Return a session whose scope has the tool that runs an agent; the agent itself gets no more than the scope."""
+    own = (_AGENT.name,)
+    allowed, exact = session.allowed, session.exact
+    return replace(
+        session,
+        allowed=None if allowed is None else (*allowed, *own),
+        exact=None if exact is None else (*exact, *own),
+    )
 
 
 def _call_of(run: Run) -> tuple[str, dict[str, Any]]:
