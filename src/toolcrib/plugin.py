@@ -41,6 +41,7 @@ from .core.host import (
 from .core.result import ToolResult
 from .core.sandbox import Command, Finished, Reach, Running, Sandbox
 from .core.session import LOCAL
+from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
 from .core.workspace import Entry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
@@ -62,21 +63,31 @@ __all__ = [
     "Described",
     "Endpoint",
     "Entry",
+    "Event",
+    "EventLog",
     "Finished",
     "Guest",
     "Host",
+    "Member",
     "OpenFile",
     "Page",
     "Plugin",
     "Reach",
     "Record",
     "Records",
+    "Role",
+    "Row",
+    "Rows",
     "Running",
     "Sandbox",
     "Schedule",
     "Schedules",
+    "Schema",
     "Services",
+    "SharedStorage",
     "Signal",
+    "Table",
+    "TextHit",
     "ToolFailure",
     "ToolResult",
     "UsageError",

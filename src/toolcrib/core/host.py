@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from .result import ToolResult
 from .sandbox import Sandbox
+from .shared_storage import EventLog, Schema, SharedStorage
 
 __all__ = [
     "SESSIONS",
@@ -428,6 +429,15 @@ class Host(Protocol):
 
     def records(self, owner: str, collection: str) -> Records:
         """Return the records of a collection; `owner` is a principal."""
+        ...
+
+    def storage(self, principal: str, schema: Schema) -> SharedStorage:
+        """Return the tables of a guest, as far as a principal may see their rows."""
+        ...
+
+    @property
+    def events(self) -> EventLog:
+        """The log of events."""
         ...
 
     @property

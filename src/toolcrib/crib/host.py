@@ -29,6 +29,7 @@ from ..core.context import Context
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Records, Setting, Web
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL
+from ..core.shared_storage import Schema, SharedStorage
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..jobs.job import Jobs
@@ -38,6 +39,7 @@ from ..system.tasks import Background
 from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
 from .schedules import Schedules, SessionSchedules
+from .shared_storage import GuestStorage, StoredEvents
 from .storage import Storage
 from .tools import ToolRegistry
 from .views import Views
@@ -339,6 +341,9 @@ class Hosting:
         self._settings = settings
         self._folders = storage.folders
         self._rows = storage.store.records
+        self._shared = storage.store.shared
+        self.events = StoredEvents(storage.store.shared, self.spawn)
+        """The log of events."""
         self._mask = storage.redactor.value
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
@@ -371,6 +376,10 @@ class Hosting:
     def records(self, owner: str, collection: str) -> Records:
         """Return the records of a collection."""
         return RecordCollection(self._rows, (owner, collection), self._mask, self._meaning)
+
+    def storage(self, principal: str, schema: Schema) -> SharedStorage:
+        """Return the tables of a guest for a principal."""
+        return GuestStorage(schema, principal, self._shared, self._rows, self._mask, self._meaning, self.events)
 
     @property
     def web(self) -> Web:
