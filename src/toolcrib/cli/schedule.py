@@ -122,7 +122,7 @@ def add_schedule(
         trigger = trigger_of(kind, config, timezone or local_zone(settings.environment))
         session = session_for_cli(settings, mode=mode, folders=settings.workspace.roots or (Path.cwd(),))
         async with _scheduler(settings) as scheduler:
-            made, is_new = await scheduler.create(new_plan(title, trigger, action, session))
+            made, is_new = await scheduler.create(new_plan(title, trigger, action, session, settings))
             return made, is_new, await unfired(scheduler, settings)
 
     made, is_new, warning = run(lambda: add(settings_of(config)))
