@@ -96,10 +96,10 @@ _logger: Final = logging.getLogger(__name__)
 
 FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
-_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", RESOURCES)
+_QUIET: Final = (FUNCTIONS, "jobs", "plan", "schedules", "claude@desk", RESOURCES)
 """Built-in sources that are reported only if they have tools."""
 
-_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "resources", "agent")
+_OWN: Final = ("python", "verbs", "jobs", "schedules", "workflows", "plugin", "rest", "resources", "agent")
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 
