@@ -25,7 +25,7 @@ from .core.elicitation import DISMISSED, Blank
 from .core.events import Problem
 from .core.host import SESSIONS, ApiPlace, ApiRequest, Apis, Described, Endpoint, Host, Page, Record, Records, Web
 from .core.result import ToolResult
-from .core.sandbox import Command, Finished, Reach, Running, Sandbox
+from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbox, guides_programs
 from .core.session import LOCAL
 from .core.workspace import Entry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
@@ -37,6 +37,7 @@ from .workspace.git import harmless as harmless_git
 __all__ = [
     "DISMISSED",
     "GROUP",
+    "KEEPS_SHELL",
     "LOCAL",
     "SESSIONS",
     "ApiPlace",
@@ -67,6 +68,7 @@ __all__ = [
     "Web",
     "Workspace",
     "Written",
+    "guides_programs",
     "harmless_git",
     "load_entry_points",
     "parse_yaml",
