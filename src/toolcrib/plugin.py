@@ -23,9 +23,23 @@ from typing import Final
 from .core.context import Context, Signal
 from .core.elicitation import DISMISSED, Blank
 from .core.events import Problem
-from .core.host import SESSIONS, ApiPlace, ApiRequest, Apis, Described, Endpoint, Host, Page, Record, Records, Web
+from .core.host import (
+    SESSIONS,
+    ApiPlace,
+    ApiRequest,
+    Apis,
+    Described,
+    Endpoint,
+    Host,
+    Page,
+    Record,
+    Records,
+    Schedule,
+    Schedules,
+    Web,
+)
 from .core.result import ToolResult
-from .core.sandbox import Command, Finished, Reach, Running, Sandbox
+from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbox, guides_programs
 from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
@@ -39,6 +53,7 @@ from .workspace.git import harmless as harmless_git
 __all__ = [
     "DISMISSED",
     "GROUP",
+    "KEEPS_SHELL",
     "LOCAL",
     "SESSIONS",
     "ApiPlace",
@@ -68,6 +83,8 @@ __all__ = [
     "Rows",
     "Running",
     "Sandbox",
+    "Schedule",
+    "Schedules",
     "Schema",
     "Services",
     "SharedStorage",
@@ -82,6 +99,7 @@ __all__ = [
     "Workspace",
     "Written",
     "compile_schema",
+    "guides_programs",
     "harmless_git",
     "load_entry_points",
     "parse_yaml",

@@ -17,6 +17,7 @@ from toolcrib.sources.yaml.source import YamlSource
 __all__ = [
     "SEEDS",
     "answer_of",
+    "built_in",
     "every_argument",
     "failed",
     "in_project",
@@ -59,6 +60,15 @@ async def in_project(crib: Toolcrib, **options: Any) -> Session:
 def project_of(session: Session) -> str:
     """Return the project of a session's context."""
     return str(session.state.defaults["project_id"])
+
+
+@asynccontextmanager
+async def built_in(**settings: Any) -> AsyncGenerator[Toolcrib]:
+    """Open a crib with the tools that come with us; nobody is asked for anything."""
+    async with Toolcrib(
+        bare().with_values(**{"builtins": True, "mode": "autonomous", **settings}), memory=True
+    ) as crib:
+        yield crib
 
 
 def names(session: Session) -> list[str]:

@@ -53,7 +53,7 @@ async def test_the_root_says_what_a_call_needs_and_what_must_never_be_done(sessi
     contract = (await helped(session, "root"))["command_contract"]
 
     assert {verb: part["required"] for verb, part in contract.items()} == {
-        "tool_help": ["path"],
+        "tool_help": [],
         "tool_exec": ["op", "args"],
         "tool_batch": ["ops"],
     }
@@ -157,8 +157,8 @@ async def test_the_full_form_of_an_op_adds_the_whole_description(session: Sessio
     assert full == {
         **short,
         "format": "full",
-        "description": "Create a task in a project. For future work of the user that should be tracked. Without a parent"
-        " it belongs to the project itself.",
+        "description": "Create a task in a project. For future work of the user that should be tracked."
+        " Without a parent it belongs to the project itself.",
     }
 
 
