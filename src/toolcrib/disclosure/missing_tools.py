@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..catalog.catalog import Catalog
+from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..core.events import Problem
 from ..core.tool import Tool
 from .aliases import Labels
@@ -72,8 +72,10 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
 
 
 def op_problems(ops: OpMap) -> Iterator[Problem]:
-    """Yield a problem for each op that a tool claims and does not have."""
+    """Yield a problem for each op that a tool claims and does not have; between built-in tools a profile decides."""
     for lost in ops.lost:
+        if lost.winner is not None and {lost.tool.source, lost.winner.source} <= OUR_SOURCES:
+            continue
         winner = (
             f"belongs to {lost.winner.name} of {lost.winner.source}" if lost.winner else "is claimed by several servers"
         )
