@@ -23,7 +23,7 @@ from ..core.settings import Flag, Section, Texts
 from ..core.tool import Tool
 from .argument_conditions import glob
 from .claude_names import is_local
-from .http_methods import kind_of
+from .modes import kind_of
 from .rules import names_of
 from .shell.command_tools import runs_shell
 from .shell.readonly_commands import looks_only
