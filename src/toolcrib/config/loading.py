@@ -25,18 +25,16 @@ from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
 from ..policy.taint import Taint
 from . import files as disk
-from . import openapi
+from . import sources as openapi
 from .client_entries import notices, translate
 from .clients import CLIENT_FILES, inputs_of
-from .directories import PROJECT_FOLDER, Directories, Trust
+from .directories import PROJECT_FOLDER, Directories, Trust, here
 from .keys import check, merge, tool_secrets
-from .places import here
 from .profiles import chosen, environment_values, found_profiles
 from .secrets import kept_secrets, secret_values
-from .sections import telemetry_options, workspace_at, workspace_spec
 from .servers import Entry, file_line, read_entries, server_spec
-from .settings import Settings
-from .source_paths import placed, skills_spec
+from .settings import Settings, telemetry_options, workspace_at, workspace_spec
+from .sources import placed, skills_spec
 from .validation import did_you_mean
 
 __all__ = [

@@ -22,7 +22,7 @@ from ..core.events import SourceState
 from ..core.host import Schedule
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
-from ..core.session import LOCAL, SessionState
+from ..core.session import LOCAL, SessionState, SessionTable
 from ..core.tool import Annotations, Availability, Execution, Tool
 from ..errors import ToolFailure, UsageError
 from ..jobs.durable import DurableJobs
@@ -34,7 +34,6 @@ from ..sources.source import Listing, Publish
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls
 from .session import Session, SessionParts
-from .session_table import SessionTable
 from .tools import ToolRegistry
 from .views import Views
 
