@@ -19,7 +19,7 @@ import anyio
 
 from ..errors import ToolFailure
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
-from .host import Host, Records
+from .host import Host, Records, Schedules
 from .permission import Effect
 from .sandbox import Sandbox
 from .shared_storage import Schema, SharedStorage
@@ -255,6 +255,11 @@ class Context:
     def storage(self, schema: Schema) -> SharedStorage:
         """Return the tables of a guest, with the rows of the projects that the caller's principal is a member of."""
         return self.lent.storage(self.principal, schema)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the caller's principal; other principals cannot see them."""
+        return self.lent.schedules(self.principal, self.session_key)
 
     @property
     def remaining(self) -> float:

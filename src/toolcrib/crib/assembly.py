@@ -33,6 +33,7 @@ from .plugins import Plugins
 from .policy import Plans, policy_of
 from .profiles import ProfileRegistry
 from .resources import ResourceRegistry
+from .schedules import Schedules
 from .session import SessionParts
 from .session_table import SessionTable
 from .sessions import SessionFactory
@@ -59,6 +60,7 @@ class Parts(SessionParts):
     spending: Spending
     saved_calls: SavedCalls
     jobs: Jobs
+    schedules: Schedules
     approvals: ApprovalService
     approval_channels: ApprovalChannels
     explainer: Explainer
@@ -116,6 +118,7 @@ def assemble(
     # Calls that are made later: as jobs, or after their approval.
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
+    schedules = Schedules(settings, store, table, saved_calls, views, tools, calls, jobs)
     board = Board()
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
     late = settings.approvals.when_gone == "run"
@@ -140,6 +143,7 @@ def assemble(
         artifacts=Artifacts(storage.folders.artifacts, settings.results),
         saved_calls=saved_calls,
         jobs=jobs,
+        schedules=schedules,
         approvals=approvals,
         approval_channels=ApprovalChannels(
             settings,
@@ -160,6 +164,7 @@ def assemble(
             profiles,
             workspaces.shells,
             InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
+            schedules,
             inventory.ranking.embedder,
         ),
         loader=Loader(settings, tools, calls),

@@ -38,6 +38,7 @@ from ..store.store import Store
 from ..system.tasks import Background
 from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
+from .schedules import Schedules, SessionSchedules
 from .shared_storage import GuestStorage, StoredEvents
 from .storage import Storage
 from .tools import ToolRegistry
@@ -333,6 +334,7 @@ class Hosting:
         profiles: ProfileRegistry,
         shells: Shells,
         insight: InsightParts,
+        schedules: Schedules,
         embedder: SharedEmbedder | None = None,
     ) -> None:
         """Secrets are masked in records; a crib with a home was configured by a person, in files."""
@@ -352,6 +354,7 @@ class Hosting:
         self._meaning = Meaning(embedder, lambda: self.folder("meaning") / "texts.db")
         self._shells = shells
         self._insight = insight
+        self._schedules = schedules
         self._configuration = Adjusting(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -406,6 +409,10 @@ class Hosting:
     def insight(self, owner: str, session: str) -> SessionInsight:
         """Return the status, usage and fields that a session may read of the crib."""
         return SessionInsight(self._insight, owner, session)
+
+    def schedules(self, owner: str, session: str) -> SessionSchedules:
+        """Return the schedules of a principal, for one of its sessions."""
+        return self._schedules.of(owner, session)
 
     def folder(self, name: str, *, kept: bool = False) -> Path:
         """Return a folder for what can be made anew, or is `kept`. Raises `UsageError` for what is no plain name."""

@@ -12,6 +12,7 @@ from ..catalog.names import nearest
 from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..core.json import canonical
+from ..core.sandbox import KEEPS_SHELL
 from ..core.session import LOCAL, SessionState
 from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
@@ -160,6 +161,7 @@ class SessionFactory:
         hold(state, options, self._settings)
         self._workspaces.arrange(state, options, is_new=is_new)
         self._shells.arrange(state)
+        state.runtime[KEEPS_SHELL] = self._profiles.get_or_load(profile).shell.get("keep", self._settings.shell.keep)
         provide(self._sources.values(), state.scope.provided)
         state.profile = profile
         grows = options.get("grows", state.audience.grows)

@@ -30,6 +30,7 @@ from .file_changes import Pending
 from .idempotency import Receipts, WorkflowRuns, settle_receipts
 from .jobs import JobRows
 from .records import RecordRows
+from .schedules import ScheduleRows
 from .shared_rows import SharedRows
 from .sqlite import SqliteDatabase
 from .threads import Reader, Writer
@@ -142,6 +143,7 @@ class Store:
     records: RecordRows
     registrations: RegistrationRows
     shared: SharedRows
+    schedules: ScheduleRows
     workflows: WorkflowRuns
 
     def __init__(
@@ -177,6 +179,7 @@ class Store:
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)
         self.jobs = JobRows(self._writer, self._reader, self._lease)
         self.pending = Pending(self._writer, self._reader, vault, clock)
+        self.schedules = ScheduleRows(self._writer, self._reader, self._lease, is_private=place is None)
 
     @classmethod
     def open(
