@@ -127,7 +127,7 @@ def load(
     values["modes"] = _modes(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
     problems += _broken_rules(values)
     parts.append(keywords)
-    entries = _last([entry for part in parts for entry in part.entries], problems)
+    entries = _last([used for part in parts for entry in part.entries if (used := entry.at(here))], problems)
     values["servers"], bad = specs_of(entries, environ)
     others = _last([entry for part in parts for entry in part.sources], problems, "a source")
     others = list(_unclaimed(others, values["servers"], problems))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from .approval_channels import ApprovalChannels
 from .approvals import ApprovalService, DeferredCalls
 from .calls import CallRunner, SavedCalls
 from .catalog_ingest import Intake, Locking
+from .conversations import Conversations
 from .explainer import Explainer
 from .host import Hosting, InsightParts
 from .inventory import Inventory, Ranking
@@ -31,6 +33,7 @@ from .plugins import Plugins
 from .policy import Plans, policy_of
 from .profiles import ProfileRegistry
 from .resources import ResourceRegistry
+from .schedules import Schedules
 from .session import SessionParts
 from .session_table import SessionTable
 from .sessions import SessionFactory
@@ -57,6 +60,7 @@ class Parts(SessionParts):
     spending: Spending
     saved_calls: SavedCalls
     jobs: Jobs
+    schedules: Schedules
     approvals: ApprovalService
     approval_channels: ApprovalChannels
     explainer: Explainer
@@ -101,7 +105,12 @@ def assemble(
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, learning)
 
     # The tools, and the calls of them.
-    calls = CallRunner(settings, store, table, views, workspaces)
+    conversations = None
+    if home is not None:
+        conversations = Conversations(
+            store, lambda state: profiles.get_or_load(state.profile).lifetime == "interaction", time.time
+        )
+    calls = CallRunner(settings, store, table, views, workspaces, conversations)
     logins = ServerLogins(home, redactor.learn)
     tools = ToolRegistry(settings, inventory, intake, logins, storage.folders, calls, views)
     resources = ResourceRegistry(intake, inventory.sources, views, policy, redactor)
@@ -109,6 +118,7 @@ def assemble(
     # Calls that are made later: as jobs, or after their approval.
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
+    schedules = Schedules(settings, store, table, saved_calls, views, tools, calls, jobs)
     board = Board()
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
     late = settings.approvals.when_gone == "run"
@@ -133,6 +143,7 @@ def assemble(
         artifacts=Artifacts(storage.folders.artifacts, settings.results),
         saved_calls=saved_calls,
         jobs=jobs,
+        schedules=schedules,
         approvals=approvals,
         approval_channels=ApprovalChannels(
             settings,
@@ -153,6 +164,7 @@ def assemble(
             profiles,
             workspaces.shells,
             InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
+            schedules,
             inventory.ranking.embedder,
         ),
         loader=Loader(settings, tools, calls),

@@ -29,10 +29,10 @@ from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
 from ..errors import UsageError
 from .asking.answers import approved_as, covering
-from .claude_names import is_local
 from .destructive_commands import irrecoverable
 from .http_methods import kind_of
 from .modes import MODES, Mode, permitted
+from .origin import is_local
 from .rules import Layers, Rule, Rules, names_of, spellings_of
 from .shell.command_tools import as_cell, runs_shell
 from .shell.readonly_commands import looks_only
