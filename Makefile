@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 TOGETHER := $(MAKE) --no-print-directory --jobs=3 --output-sync=line
 CHANGED := git diff --name-only --diff-filter=d $(or $(BASE),HEAD) -- '*.py'; git ls-files --others --exclude-standard -- '*.py'
 TYPED ?= src
-OUTER := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools $(addprefix toolcrib/,cli crib server store))
+OUTER := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools $(addprefix toolcrib/,cli crib))
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
 .PHONY: run quick test lint style types types-changed unit-outer unit-inner suite long

@@ -88,6 +88,7 @@ class _Api:
     idempotent=False,
     traits=["by_method", "untrusted", "outbound"],
     tags=["http", "rest", "request", "endpoint", "service"],
+    metadata={"invocation_hint": "programmatic"},
     timeout=_MOST_POLLING + 60,
     examples=[
         {"api_name": "weather", "path": "forecast", "query": {"city": "Tallinn"}},

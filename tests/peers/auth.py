@@ -4,7 +4,6 @@ Both run in this process, so that a test sees what the authorization server know
 says yes is a browser without a screen: it follows the address it is given to wherever it leads.
 """
 
-import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from peers.serving import serving
+from peers.serving import serving, tcp_socket
 from rig import PATIENCE
 
 __all__ = ["AuthPeer", "Browser", "auth_peer"]
@@ -74,7 +73,7 @@ class AuthPeer:
 @asynccontextmanager
 async def auth_peer() -> AsyncGenerator[AuthPeer]:
     """Run the server until the block ends."""
-    with socket.socket() as listening:
+    with tcp_socket() as listening:
         listening.bind(("127.0.0.1", 0))
         issuer = f"http://127.0.0.1:{listening.getsockname()[1]}"
         accounts = InMemoryOAuthProvider(

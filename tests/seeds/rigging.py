@@ -14,7 +14,18 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.sources.yaml.source import YamlSource
 
-__all__ = ["SEEDS", "answer_of", "every_argument", "failed", "in_project", "names", "said", "seeded", "told"]
+__all__ = [
+    "SEEDS",
+    "answer_of",
+    "built_in",
+    "every_argument",
+    "failed",
+    "in_project",
+    "names",
+    "said",
+    "seeded",
+    "told",
+]
 
 SEEDS = Path(__file__).parent
 
@@ -26,6 +37,15 @@ async def seeded(seed: str, **settings: Any) -> AsyncGenerator[Toolcrib]:
         source = YamlSource(seed, SEEDS / f"{seed}.yaml")
         await crib.tools.mount_source(source, prefix=False, trusted=True)
         await source.ready()
+        yield crib
+
+
+@asynccontextmanager
+async def built_in(**settings: Any) -> AsyncGenerator[Toolcrib]:
+    """Open a crib with the tools that come with us; nobody is asked for anything."""
+    async with Toolcrib(
+        bare().with_values(**{"builtins": True, "mode": "autonomous", **settings}), memory=True
+    ) as crib:
         yield crib
 
 

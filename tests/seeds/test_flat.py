@@ -16,7 +16,7 @@ from peers import LEDGER
 from rig import PATIENCE
 from seeds.flat_world.agents import Brief
 from seeds.flat_world.shell import Shell
-from seeds.rigging import names, seeded
+from seeds.rigging import built_in, names, seeded
 from toolcrib.core.context import Context, Output
 from toolcrib.core.elicitation import DISMISSED, Clarification
 from toolcrib.core.permission import Effect
@@ -300,7 +300,7 @@ async def test_arguments_are_recorded_without_their_secrets_and_the_tool_gets_th
 # The context of a call
 
 
-async def test_the_context_is_made_anew_for_every_call_and_the_runtime_is_the_sessions(crib: Toolcrib) -> None:
+async def test_the_context_is_made_anew_for_every_call_and_the_runtime_is_the_sessions() -> None:
     contexts: list[Context] = []
 
     async def looks(arguments: Mapping[str, Any], context: Context) -> ToolResult:
@@ -308,10 +308,11 @@ async def test_the_context_is_made_anew_for_every_call_and_the_runtime_is_the_se
         context.runtime["count"] = context.runtime.get("count", 0) + 1
         return ToolResult.of_text(str(context.runtime["count"]))
 
-    await crib.tools.mount_source(ScriptedSource("own", {"looks": looks}), prefix=False, trusted=True)
-    peer = RecordingPeer()
-    one, other = crib.session(user="ada", cwd="/srv"), crib.session()
-    counts = [(await session.call("looks", {}, peer=peer)).text for session in (one, one, other)]
+    async with built_in() as crib:
+        await crib.tools.mount_source(ScriptedSource("own", {"looks": looks}), prefix=False, trusted=True)
+        peer = RecordingPeer()
+        one, other = crib.session(user="ada", cwd="/srv"), crib.session()
+        counts = [(await session.call("looks", {}, peer=peer)).text for session in (one, one, other)]
     first, second, third = contexts
     assert counts == ["1", "2", "1"]
     assert first.signal is not second.signal and first.runtime is second.runtime is not third.runtime
@@ -391,7 +392,7 @@ async def test_the_tool_sees_what_the_mode_says_of_single_tools() -> None:
         return ToolResult.of_text("")
 
     mode = replace(MODES["cautious"], name="mine", tools={"run_tests": "allow"})
-    async with seeded("flat", modes={**MODES, "mine": mode}, mode="mine") as crib:
+    async with built_in(modes={**MODES, "mine": mode}, mode="mine") as crib:
         await crib.tools.mount_source(ScriptedSource("own", {"looks": looks}), prefix=False, trusted=True)
         await crib.session(approver=RecordingApprover()).call("looks")
     assert seen == [{"run_tests": "allow"}]

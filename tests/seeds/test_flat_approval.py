@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import pytest
 
-from seeds.rigging import seeded
+from rig.sandbox import needs_sandbox
+from seeds.rigging import built_in
 from toolcrib.core.permission import Answer, Effect, Question
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure
@@ -23,12 +24,12 @@ Row = tuple[str, str, str, dict[str, Effect], Literal["run", "ask"], str]
 
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
-    async with seeded("flat") as opened:
+    async with built_in() as opened:
         yield opened
 
 
 def flat(crib: Toolcrib, folder: Path, **options: Any) -> Session:
-    return crib.session(profile="flat", cwd=folder, **options)
+    return crib.session(**{"profile": "flat", "workspace": folder, **options})
 
 
 def mode_of(base: str, tools: Mapping[str, Effect]) -> Mode:
@@ -91,7 +92,7 @@ async def outcome(
 ) -> tuple[str, str, str]:
     """Return whether the call ran, was asked for or was denied; by which rule; and what the model reads."""
     modes = {**MODES, "mine": mode}
-    async with seeded("flat", modes=modes, mode="mine", tool_permissions=everywhere, **settings) as crib:
+    async with built_in(modes=modes, mode="mine", tool_permissions=everywhere, **settings) as crib:
         approver = RecordingApprover("no")
         result = await flat(crib, folder, approver=approver).call(*CALLS[call])
     if approver.questions:
@@ -144,6 +145,7 @@ async def text_of(session: Session, name: str, **arguments: Any) -> str:
     return result.text.rstrip("\n")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["review", "audit"])
 async def test_in_review_and_audit_writes_wait_and_every_reader_sees_them(
     crib: Toolcrib, tmp_path: Path, mode: str
@@ -155,7 +157,7 @@ async def test_in_review_and_audit_writes_wait_and_every_reader_sees_them(
     assert await text_of(session, "read_file", path="new.txt") == "needle"
     assert await text_of(session, "grep", pattern="needle") == "new.txt:1:needle\nold.txt:1:needle after"
     assert await text_of(session, "search_files", pattern="*.txt") == "new.txt\nold.txt"
-    assert await text_of(session, "list_directory") == "new.txt\nold.txt"
+    assert await text_of(session, "list_directory") == "new.txt  7  (pending)\nold.txt  13  (pending)"
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"old.txt": "before\n"}
 
 
@@ -165,7 +167,7 @@ async def test_in_review_each_file_is_accepted_or_rejected(crib: Toolcrib, tmp_p
         await text_of(session, "write_file", path=name, content=name)
     await crib.changes.accept("a.txt")
     await crib.changes.reject("b.txt")
-    assert await text_of(session, "list_directory") == "a.txt"
+    assert await text_of(session, "list_directory") == "a.txt  5"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
@@ -187,7 +189,7 @@ async def test_in_plan_the_first_turn_has_no_tools_and_its_approval_starts_auton
 ) -> None:
     approver = RecordingApprover("yes", "no")
     session = flat(crib, tmp_path, workspace=tmp_path, mode="plan", approver=approver)
-    assert {tool.name for tool in session.tools} == {"ask_user", "submit_plan"}
+    assert {tool.name for tool in session.tools} == {"ask_user", "hitl", "request_clarification", "submit_plan"}
     refused = await session.call(*CALLS["write_file"])
     assert "mode plan: no tool runs until the plan is approved" in refused.text
     await session.approve_plan("1. Write a.txt.")
@@ -196,6 +198,7 @@ async def test_in_plan_the_first_turn_has_no_tools_and_its_approval_starts_auton
     assert [question.tool.name for question in approver.questions] == ["submit_plan", "run_command"]
 
 
+@needs_sandbox
 @pytest.mark.process
 async def test_a_shadow_is_where_the_relative_paths_of_every_tool_begin(crib: Toolcrib, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

@@ -104,9 +104,9 @@ async def test_help_is_told_to_clients_as_a_read_and_the_other_two_as_able_to_do
 async def test_help_takes_the_arguments_of_the_document_with_its_defaults(session: Session) -> None:
     schema = session.tools[0].input_schema
 
-    assert schema["required"] == ["path"]
+    assert schema["required"] == []
     assert {name: part.get("default") for name, part in schema["properties"].items()} == {
-        "path": None,
+        "path": "root",
         "format": "short",
         "include_examples": True,
         "include_schemas": False,

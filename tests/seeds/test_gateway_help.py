@@ -54,7 +54,7 @@ async def test_the_root_says_what_a_call_needs_and_what_must_never_be_done(sessi
     contract = (await helped(session, "root"))["command_contract"]
 
     assert {verb: part["required"] for verb, part in contract.items()} == {
-        "tool_help": ["path"],
+        "tool_help": [],
         "tool_exec": ["op", "args"],
         "tool_batch": ["ops"],
     }

@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 
@@ -155,6 +155,8 @@ class ServerEntry(Section):
     """Seconds after which a call goes on in the background, for all tools or by tool."""
     description: Any = None
     """For people."""
+    projects: _Strings = ()
+    """Folders in which the server is used, and where it runs; without it everywhere."""
     inputs: Mapping[str, str] = setting({})
     """Descriptions of the values that a person is asked for, by id."""
 
@@ -273,6 +275,15 @@ class Entry:
     def is_off(self) -> bool:
         """Whether it is switched off: such an entry is not checked."""
         return self._members.get("disabled") is True or self._members.get("enabled") is False
+
+    def at(self, cwd: Path) -> Self | None:
+        """Return the entry as it is used in the folder `cwd`, None if it is not: with `projects` it runs in its own."""
+        given: Any = self._members.get("projects")
+        if not isinstance(given, list) or not given:
+            return self  # a value of another type is an error later
+        folders = (Path(self.base, os.path.expanduser(str(one))) for one in cast("list[Any]", given))
+        around = [folder for folder in folders if cwd.is_relative_to(folder)]
+        return replace(self, base=str(max(around, key=lambda folder: len(folder.parts)))) if around else None
 
     @property
     def _members(self) -> Mapping[str, Any]:

@@ -35,6 +35,7 @@ from .plugins import Plugins
 from .policy import Plans, policy_of
 from .profiles import ProfileRegistry
 from .resources import ResourceRegistry
+from .schedules import Schedules
 from .session import SessionParts
 from .sessions import SessionFactory
 from .storage import ServerLogins, Storage, open_telemetry
@@ -60,6 +61,7 @@ class Parts(SessionParts):
     spending: Spending
     saved_calls: SavedCalls
     jobs: Jobs
+    schedules: Schedules
     approvals: ApprovalService
     approval_channels: ApprovalChannels
     explainer: Explainer
@@ -112,6 +114,7 @@ def assemble(
     # Calls that are made later: as jobs, or after their approval.
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
+    schedules = Schedules(settings, store, table, saved_calls, views, tools, calls, jobs)
     board = Board()
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
     late = settings.approvals.when_gone == "run"
@@ -136,6 +139,7 @@ def assemble(
         artifacts=Artifacts(storage.folders.artifacts, settings.results),
         saved_calls=saved_calls,
         jobs=jobs,
+        schedules=schedules,
         approvals=approvals,
         approval_channels=ApprovalChannels(
             settings,
@@ -156,6 +160,7 @@ def assemble(
             profiles,
             workspaces.shells,
             InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
+            schedules,
             inventory.ranking.embedder,
         ),
         loader=Loader(settings, tools, calls),

@@ -168,7 +168,7 @@ class SavedCalls:
         Raises only when the caller is cancelled.
         """
         try:
-            state = self._session(saved.session)
+            state = self.session(saved.session)
         except UsageError as error:
             state = SessionState(key=saved.session.key, principal=saved.session.principal)
             refusal = ToolResult.failed("unavailable", f"the session of {saved.name} cannot be had again: {error}")
@@ -188,7 +188,7 @@ class SavedCalls:
             call = call.evolve(job_seconds=seconds_for(call, job))
         return await self._calls.run(call)
 
-    def _session(self, saved: SavedSession) -> SessionState:
+    def session(self, saved: SavedSession) -> SessionState:
         """Return the session, living or rebuilt. Raises `UsageError` for a profile or mode that does not exist."""
         living = self._sessions.find(saved.principal, saved.key)
         if living is not None:

@@ -94,6 +94,8 @@ class Toolcrib:
         """Why a call would run or not: `why`, `decide`."""
         self.jobs = parts.jobs
         """Calls that run in the background: `get`, `result`, `cancel` and `list`, each for one principal."""
+        self.schedules = parts.schedules
+        """Calls that are made later: `scheduler` for the operator, `start` to fire due ones in this process."""
         self.changes = parts.workspaces.changes
         """File changes that wait for review: list, diff, accept, reject."""
         self.shadows = parts.workspaces.shadows
@@ -141,6 +143,8 @@ class Toolcrib:
             stack.push_async_callback(parts.jobs.close)
             await parts.jobs.open(pipeline.work)
             follow_catalog(parts.tools, parts.jobs)
+            stack.push_async_callback(parts.schedules.close)
+            await parts.schedules.open(parts)
             await self._mount_all()
             await parts.inventory.ranking.open(stack)
             await parts.approval_channels.open(stack)

@@ -10,6 +10,7 @@ them runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from ..core.tool import Kind, Tool
 from ..errors import ToolFailure
 from .ops import OpMap
 
-__all__ = ["Labels", "Rename"]
+__all__ = ["Labels", "Rename", "in_words"]
 
 _NOT: Final = "not "
 """Prefix of a flag's name: the alias has the opposite meaning."""
@@ -203,6 +204,21 @@ class Rename:
                 value = [self._example(one, f"{ours}.") for one in cast("list[Mapping[str, Any]]", value)]
             shown[theirs.removeprefix(above)] = words.get(value, value) if isinstance(value, str) else value
         return shown
+
+
+def in_words(text: str, names: Mapping[str, Rename], called: str = "") -> str:
+    """Return a message of ours with the profile's names in place of those that tools have in the catalog.
+
+    `called` is the name that the model used. A word in quotes or in a path is data and stays.
+    """
+    words: dict[str, str] = {}
+    for label in (called, *names) if called in names else names:
+        for one in names[label].all:
+            words.setdefault(one.tool, one.tool if one.tool in names and label != called else label)
+    changed = [name for name, word in words.items() if name != word and "_" in name]
+    if not changed or not any(name in text for name in changed):
+        return text
+    return re.sub(rf"(?<![\w./'\"-])({'|'.join(changed)})(?![\w/'\"-]|\.\w)", lambda found: words[found[1]], text)
 
 
 def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:

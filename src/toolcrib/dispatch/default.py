@@ -82,6 +82,13 @@ def build(parts: Parts) -> Pipeline:
             call = await step.confirm(call)
         return decide(call)
 
+    execute = Execute(
+        parts.sources,
+        parts.store.calls,
+        parts.policy.permissions,
+        RedactedPeers(Cleaning(parts.redactor)),
+        parts.host,
+    )
     return Pipeline(
         before=[
             Resolve(parts.surroundings),
@@ -93,15 +100,9 @@ def build(parts: Parts) -> Pipeline:
             CheckBudget(parts.spending, parts.profile_of),
             decide,
             ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
-            Approve(parts.approvals, revise),
+            Approve(parts.approvals, revise, execute.check),
         ],
-        execute=Execute(
-            parts.sources,
-            parts.store.calls,
-            parts.policy.permissions,
-            RedactedPeers(Cleaning(parts.redactor)),
-            parts.host,
-        ),
+        execute=execute,
         after=[
             parts.enrich,
             NoteVersion(),

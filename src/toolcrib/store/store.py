@@ -29,6 +29,8 @@ from .file_changes import Pending
 from .idempotency import Receipts, WorkflowRuns, settle_receipts
 from .jobs import JobRows
 from .records import RecordRows
+from .schedules import ScheduleRows
+from .shared_rows import SharedRows
 from .sqlite import SqliteDatabase
 from .threads import Reader, Writer
 from .vault import Vault
@@ -138,6 +140,8 @@ class Store:
     receipts: Receipts
     records: RecordRows
     registrations: RegistrationRows
+    shared: SharedRows
+    schedules: ScheduleRows
     workflows: WorkflowRuns
 
     def __init__(
@@ -166,11 +170,13 @@ class Store:
         self.receipts = Receipts(self._writer, self._lease, clock)
         self.registrations = RegistrationRows(self._writer, self._reader, vault)
         self.records = RecordRows(self._writer, self._reader, clock)
+        self.shared = SharedRows(self._writer, self._reader, clock)
         self.workflows = WorkflowRuns(self._writer, self._reader, vault, clock)
         self.budgets = BudgetRows(self._writer, self._reader)
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)
         self.jobs = JobRows(self._writer, self._reader, self._lease)
         self.pending = Pending(self._writer, self._reader, vault, clock)
+        self.schedules = ScheduleRows(self._writer, self._reader, self._lease, is_private=place is None)
 
     @classmethod
     def open(

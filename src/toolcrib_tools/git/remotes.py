@@ -302,6 +302,14 @@ def _failure(verb: str, name: str, done: GitOutput) -> ToolFailure:
     return ToolFailure("tool_error", f"git {verb} with {name} failed: {message[-1000:]}", hint=hint)
 
 
+async def _check_remote(arguments: Mapping[str, Any], ctx: Context) -> None:
+    """Raise the failure of a remote that does not exist or is never reached, before anyone is asked about it."""
+    repository = await repository_at(ctx, str(arguments.get("repo") or "."))
+    place = (await remote_of(repository, str(arguments.get("remote") or "origin"))).place
+    if place is not None:
+        reach_of(ctx, place)
+
+
 _PUBLISH_SECONDS: Final = 330
 """Time limit of a call: fetching a large repository is slow."""
 _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
@@ -309,6 +317,7 @@ _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
 @tool(
     lacks=lacks_program("git"),
+    check=_check_remote,
     op="x.git.push",
     category="git",
     kind="destructive",
@@ -348,6 +357,7 @@ async def git_push(
 
 @tool(
     lacks=lacks_program("git"),
+    check=_check_remote,
     op="x.git.pull",
     category="git",
     kind="destructive",

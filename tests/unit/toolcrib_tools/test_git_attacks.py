@@ -13,6 +13,7 @@ import pytest
 
 from rig.sandbox import needs_sandbox
 from toolcrib.config import bare
+from toolcrib.testing import RecordingApprover
 from unit.toolcrib_tools.repositories import OWN, git, refused, session_of, told, without_sandbox
 
 pytestmark = pytest.mark.process
@@ -201,3 +202,20 @@ async def test_a_repository_outside_of_the_workspace_is_out_of_reach(repo: Path,
     assert linked[0] in ("denied", "not_found", "tool_error")
     assert above == ("tool_error", "'.' is in no git repository of the workspace")
     assert outside[0] == "denied"
+
+
+async def test_nobody_is_asked_about_a_remote_that_is_never_reached(repo: Path) -> None:
+    urls = ["ext::sh -c 'touch canary'", "/etc", "https://127.0.0.1:1/a.git", ""]
+    approver = RecordingApprover("no")
+    async with session_of(repo, mode="manual") as session:
+        session.state.approvals.approver = approver
+        for url in urls:
+            git(repo, "config", "remote.origin.url", url or "unset")
+            if not url:
+                git(repo, "config", "--unset", "remote.origin.url")
+            codes = [(await refused(session, name))[0] for name in ("git_push", "git_pull")]
+            assert codes == [["denied", "not_found"][not url]] * 2, url
+        assert approver.questions == []
+        git(repo, "config", "remote.origin.url", "https://git.example/a.git")
+        assert (await refused(session, "git_push"))[0] == "denied"
+    assert [question.tool.name for question in approver.questions] == ["git_push"]

@@ -402,6 +402,7 @@ def _group(tree: Tree, group: str) -> str:
 
 _PATH: Final = {
     "type": "string",
+    "default": "root",
     "description": '"root", a group, an entity or an exact op, as an earlier answer names it.',
 }
 _FORMAT: Final = {"type": "string", "enum": ["short", "full"], "default": "short"}
@@ -443,7 +444,7 @@ _VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "help": Verb(
             description="What tools there are and how to call them: groups, entities, ops, the args of one op.",
             input_schema=as_object(
-                ["path"], path=_PATH, format=_FORMAT, include_examples=_EXAMPLES, include_schemas=_SCHEMAS
+                [], path=_PATH, format=_FORMAT, include_examples=_EXAMPLES, include_schemas=_SCHEMAS
             ),
             run=run_help,
         ),

@@ -384,7 +384,7 @@ def _group(scene: VisibleCatalog, tree: Tree, group: str, *, full: bool) -> dict
 def _contract(verbs: Mapping[str, str]) -> dict[str, Any]:
     helps, runs, batch = (verbs.get(verb, "") for verb in ("help", "exec", "batch"))
     contract: dict[str, Any] = {
-        helps: {"required": ["path"], "optional": ["format", "include_examples", "include_schemas"]},
+        helps: {"required": [], "optional": ["path", "format", "include_examples", "include_schemas"]},
         runs: {
             "required": ["op", "args"],
             "optional": ["idempotency_key", "dry_run"],

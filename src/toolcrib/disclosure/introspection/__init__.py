@@ -6,6 +6,7 @@ source without core tools are deferred until one of its tools is activated.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -24,6 +25,8 @@ _MCP: Final = "MCP"
 _SHORT: Final = 97
 """Characters of a short description without a sentence end, before its dots."""
 _SUGGESTED: Final = 3
+_WORD: Final = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
+"""The place between two words of a name."""
 
 
 def introspection(scene: VisibleCatalog) -> View:
@@ -171,10 +174,11 @@ def _where(scene: VisibleCatalog) -> str:
 
 
 def _containing(scene: VisibleCatalog, name: str) -> list[str]:
-    """Return up to three names that contain `name`, ignoring case; else similar ones."""
+    """Return up to three names that have `name` as a word, ignoring case; else as a part; else similar ones."""
     part = name.strip().lower()
     offered = [name for tool in scene.offered() for name in scene.labels.names(tool)]
     inside = [other for other in offered if part and part in other.lower()]
+    inside.sort(key=lambda other: part not in _WORD.sub(" ", other).lower().split())
     return inside[:_SUGGESTED] or [
         scene.labels.name(scene.catalog.tools[other])
         for other in scene.catalog.nearest(name, _SUGGESTED, allowed=scene.admitted)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from ...catalog.catalog import OUR_SOURCES
 from ...catalog.names import fold
 from ...catalog.skill_groups import ALWAYS
 from ...core.tool import PLAIN, Tool
@@ -158,7 +159,8 @@ class _Choice:
                 names = dict.fromkeys(self.selectable.tools, "all")
                 reason = "nothing is known of the task: all tools"
             else:
-                known = (tool for tool in core if tool.capability != PLAIN)  # of others, tags are words to search by
+                declared = (tool for tool in core if tool.capability != PLAIN)
+                known = (tool for tool in declared if tool.source not in OUR_SOURCES)  # ours are words to search by
                 tags |= {fold(tag): "core" for tool in known for tag in tool.tags}
                 reason = "nothing is known of the task: the capabilities of the core tools"
         matched = dict.fromkeys((*names, *(name for tag in tags for name in self.selectable.tagged(tag))))

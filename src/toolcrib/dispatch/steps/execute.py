@@ -13,6 +13,7 @@ Tools and sources reach the client through a peer that redacts secrets (`Redacte
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +22,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from ...core.call import Call
+from ...core.call import Call, Client
 from ...core.context import Cleaner, Context, Peer, Signal
 from ...core.elicitation import Elicitor
 from ...core.host import Host
@@ -183,6 +184,9 @@ class _CleanPeer:
         return {key: value if key in _PROTOCOL else self._cleaner.value(value) for key, value in params.items()}
 
 
+_logger: Final = logging.getLogger(__name__)
+_CHECK: Final = 10.0
+"""Seconds for a check before a question."""
 _LAST_WORDS: Final = 1.0
 """Seconds for a client to take the rest of the output of an ended call."""
 
@@ -217,6 +221,25 @@ class Execute:
         tool = call.target
         turns = lock_keys(tool, call.arguments, call.session.files.cwd)
         return self._timed(call, tool, turns, self._permissions(call.session))
+
+    async def check(self, call: Call) -> None:
+        """Raise the `ToolFailure` of a call that would fail whatever a person answers; nothing of the tool runs.
+
+        A check that fails itself, or takes too long, stops nothing: the call is asked about, and fails when it runs.
+        """
+        check = getattr(self._sources(call.target.source), "check", None)
+        if check is None:
+            return
+        signal = Signal(time.monotonic() + _CHECK)
+        silent = call.evolve(client=Client())
+        context = _context(silent, signal, self._permissions(call.session), self._peers, self._host)
+        try:
+            with anyio.move_on_after(_CHECK):
+                await check(call.target, call.arguments, context)
+        except ToolFailure:
+            raise
+        except Exception:
+            _logger.exception("the check of %s failed", call.target.name)
 
     def bind(self, subject: Subject) -> Run:
         """Return the execution for one tool and one mode; calls that take no turns need not look for theirs."""

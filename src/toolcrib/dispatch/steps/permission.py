@@ -251,10 +251,14 @@ def _described(call: Call, source: Source | None, diff: str) -> ToolResult:
 class Approve:
     """The last step before the execution."""
 
-    def __init__(self, approvals: Approvals, revise: Revise) -> None:
-        """`approvals` asks the approver; `revise` validates and decides anew where the arguments were changed."""
+    def __init__(self, approvals: Approvals, revise: Revise, check: Callable[[Call], Awaitable[None]]) -> None:
+        """`approvals` asks the approver; `revise` validates and decides anew where the arguments were changed.
+
+        `check` raises the failure of a call that nobody need be asked about, as it would fail after any answer.
+        """
         self._approvals = approvals
         self._revise = revise
+        self._check = check
 
     def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its grant; raises `ToolFailure` when it is not granted.
@@ -264,4 +268,8 @@ class Approve:
         decision = call.decision
         if decision is not None and decision.effect == "allow" and not call.approval:
             return call.evolve(grant=mint(call.id, call.target, call.arguments, decision.rule))
-        return self._approvals.ask(call, self._revise)
+        return self._approvals.ask(call, self._revise) if call.approval else self._checked(call)
+
+    async def _checked(self, call: Call) -> Call:
+        await self._check(call)
+        return await self._approvals.ask(call, self._revise)

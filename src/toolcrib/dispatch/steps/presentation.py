@@ -10,6 +10,7 @@ from ...catalog.catalog import OUR_SOURCES
 from ...core.call import UNCHANGED, Call
 from ...core.result import ToolError, ToolResult
 from ...core.session import SessionState
+from ...disclosure.aliases import in_words
 from ...disclosure.base import Profile
 from ...disclosure.envelopes import ENVELOPES
 from ...disclosure.meta_tools import SOURCE
@@ -73,9 +74,8 @@ class Limit:
         reading = profile.verbs.get("read")
         if reading and limited is not result and "artifact" in limited.meta:
             session.history.loaded.setdefault(reading)
-        if result.structured_content is not None and limited.structured_content is None:
-            return _without_structure(call, limited)
-        return limited
+        is_lost = result.structured_content is not None and limited.structured_content is None
+        return _without_structure(call, limited) if is_lost and _is_promised(call, profile) else limited
 
     def _way(self, call: Call, profile: Profile, usual: Way) -> Way:
         """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
@@ -85,7 +85,7 @@ class Limit:
         if tool is not None and tool.source == SOURCE:
             hint = "skip"  # a page that the model asked for is cut to fit already
         lines, whole = declared.get("result") == "lines", _passes_whole(call, profile)
-        schema = tool.output_schema if tool is not None and _is_promised(call) else None
+        schema = tool.output_schema if tool is not None and _is_promised(call, profile) else None
         if not (hint or lines or whole or schema is not None):
             return usual
         return replace(usual, hint=hint if hint in HINTS else None, lines=lines, schema=schema, whole=whole)
@@ -105,9 +105,14 @@ def _passes_whole(call: Call, profile: Profile) -> bool:
     return not is_limited and not is_ours
 
 
-def _is_promised(call: Call) -> bool:
-    """Whether the caller read an output schema of the called tool. A call through a meta-tool has none."""
-    return not call.route.verb and call.tool is not None and call.tool.output_schema is not None
+def _is_promised(call: Call, profile: Profile) -> bool:
+    """Whether the caller read an output schema of the called tool. A call through a meta-tool has none.
+
+    Where results are limited in characters (seed 004), the model of a library session reads the compressed text alone.
+    """
+    if call.route.verb or call.tool is None or call.tool.output_schema is None:
+        return False
+    return call.session.audience.is_client or profile.results.characters is None
 
 
 def _without_structure(call: Call, limited: ToolResult) -> ToolResult:
@@ -116,10 +121,28 @@ def _without_structure(call: Call, limited: ToolResult) -> ToolResult:
     Clients pass errors on, and with them the ends of the text and the artifact; the hint repeats both for envelopes
     that have their own error sentences.
     """
-    if limited.is_error or not _is_promised(call):
+    if limited.is_error:
         return limited
     message = f"{call.name} ran, and its result is too large to be shown whole"
     return replace(limited, error=ToolError(code="too_large", message=message, hint=limited.text))
+
+
+def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
+    """Return a failure with the names that the profile gives to tools; what another source's tool reports stays."""
+    error = result.error
+    is_foreign = call.tool is not None and call.tool.source not in (SOURCE, *OUR_SOURCES)
+    if error is None or not profile.names or (is_foreign and error.code == "tool_error"):
+        return result
+    written = call.route.as_written
+    called = written[0].name if written is not None else call.route.requested
+    message, hint = (in_words(text, profile.names, called) for text in (error.message, error.hint))
+    if (message, hint) == (error.message, error.hint):
+        return result
+    blocks = tuple(
+        {**block, "text": in_words(str(block["text"]), profile.names, called)} if block.get("type") == "text" else block
+        for block in result.content
+    )
+    return replace(result, content=blocks, error=replace(error, message=message, hint=hint))
 
 
 class Wrap:
@@ -152,7 +175,8 @@ class Wrap:
     def _wrapped(self, call: Call, result: ToolResult, profile: Profile, envelope: str) -> ToolResult:
         if call.options.raw or result.input_required is not None or is_settled(call, result):
             return result
-        shown = ENVELOPES[envelope](call, result)
+        shown = ENVELOPES[envelope](call, _in_words(call, result, profile))
+        shown = shown if shown.error is result.error else replace(shown, error=result.error)
         if call.origin == "cli":  # a person, or a program that reads standard output
             return shown
         suspicious = result.meta.get("suspicious", ())

@@ -175,10 +175,10 @@ class Resolve:
             )
         if tool.capability.type == "SKILL" and around.scene.profile.skills == "guide":
             raise _is_skill(tool, around.scene)
-        self._check_loaded(call, tool, around)
+        self._check_loaded(call, tool, around, asked)
         return tool
 
-    def _check_loaded(self, call: Call, tool: Tool, around: Surroundings) -> None:
+    def _check_loaded(self, call: Call, tool: Tool, around: Surroundings, asked: str) -> None:
         """Raise `ToolFailure` where the profile wants tools to be loaded first and this one is not."""
         profile = around.scene.profile
         if profile.on_miss == "run" or call.options.raw:
@@ -186,7 +186,7 @@ class Resolve:
         loaded = around.view().callable
         if loaded is None or tool.name in loaded:
             return
-        name = around.scene.labels.name(tool)
+        name = around.scene.labels.called(asked, tool)
         load = next((shown for shown, (verb, _) in around.verbs.items() if verb in ("load", "schemas", "describe")), "")
         hint = f'load it with {load} first: {{"names": ["{name}"]}}' if load else _how_to_get(tool, profile.on_miss)
         raise ToolFailure("not_loaded", f"{name} exists and is not among the tools of this turn", hint=hint)

@@ -114,6 +114,11 @@ class ServerSpec:
         """What every tool of this server has of `Tool.traits`."""
         return ("reviewed",) if self.trusted else ()
 
+    def traits_of(self, tool: str) -> tuple[str, ...]:
+        """What the server's tool `tool` has of `Tool.traits`."""
+        is_closed = self.annotations.get(tool, {}).get("openWorldHint") is False
+        return (*self.traits, "closed_world") if is_closed else self.traits
+
     def takes(self, tool: str) -> bool:
         """Whether `tools_allow` and `tools_deny` let the server's tool `tool` in."""
         return tool not in self.tools_deny and (self.tools_allow is None or tool in self.tools_allow)

@@ -6,22 +6,26 @@ Discovery of functions in the objects that a user adds: functions, modules, obje
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
+from ...core.context import Context
 from ...core.tool import TRAITS, Kind
 from ...errors import UsageError
 
-__all__ = ["NEEDS", "Declaration", "FoundFunction", "Setting", "ToolOptions", "declaration_of", "find", "tool"]
+__all__ = ["NEEDS", "Check", "Declaration", "FoundFunction", "Setting", "ToolOptions", "declaration_of", "find", "tool"]
 
 _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
 
 NEEDS: Final = ("language_server", "shell", "user", "workspace")
 """Possible requirements of a tool on its session; `user` is a person who can be asked."""
+
+Check = Callable[[Mapping[str, Any], Context], Awaitable[None]]
+"""Looks at the arguments of a call, before anyone is asked about it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,6 +74,11 @@ class _EffectOptions(TypedDict, total=False):
     """
     contexts: Sequence[str]
     """Kinds of session that have the tool; else all."""
+    check: Check
+    """Raises the `ToolFailure` of a call that would fail whatever a person answers, before anyone is asked.
+
+    It changes nothing and takes seconds at most.
+    """
 
 
 class _RunOptions(TypedDict, total=False):

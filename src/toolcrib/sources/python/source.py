@@ -29,7 +29,7 @@ from ...errors import ToolFailure, UsageError
 from ...system.tasks import Threads
 from ..function_run import Body, body_of, is_stream
 from ..source import Amendment, Listing, Publish
-from .declaration import Declaration, FoundFunction, Setting, ToolOptions, declaration_of, find
+from .declaration import Check, Declaration, FoundFunction, Setting, ToolOptions, declaration_of, find
 
 if TYPE_CHECKING:
     from .signature import Signature
@@ -45,6 +45,7 @@ class _Entry:
     signature: Signature
     body: Body
     function: Callable[..., Any]
+    check: Check | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +190,12 @@ class PythonSource:
         prepared = entry.signature.arguments(arguments, context)
         return entry.signature.result(await entry.body(prepared, context, self._threads))
 
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the `ToolFailure` that the declaration of the tool foresees for a call; see `sources.source`."""
+        entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
+        if entry is not None and entry.check is not None:
+            await entry.check(arguments, context)
+
     async def close(self) -> None:
         """Let the threads go. A function that still runs in one is left to end by itself."""
         self._publish = None
@@ -267,7 +274,13 @@ def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
     if missing := _missing(found, setting):
         availability = replace(tool.availability, missing=missing)
         tool = replace(tool, description=f"needs: {missing}; {tool.description}", availability=availability)
-    return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
+    return _Entry(
+        tool=tool,
+        signature=signature,
+        body=body_of(found.function, found.name),
+        function=found.function,
+        check=found.declaration.options.get("check"),
+    )
 
 
 def _missing(found: FoundFunction, setting: Setting) -> str:

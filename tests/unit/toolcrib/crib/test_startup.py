@@ -135,6 +135,7 @@ async def test_mounting_returns_when_each_server_has_listed() -> None:
         assert (seen[0], named(crib, "echo")) == (["quick__echo"], ["slow__echo", "quick__echo"])
 
 
+@pytest.mark.slow
 async def test_mounting_a_server_that_hangs_returns_after_the_ready_timeout_with_the_tools_of_the_others() -> None:
     settings = AUTONOMOUS.with_values(ready_timeout=1.0)
     async with server(held_backend()) as slow, server(FakeBackend()) as quick, Toolcrib(settings, memory=True) as crib:

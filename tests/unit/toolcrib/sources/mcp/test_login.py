@@ -130,6 +130,7 @@ async def test_without_a_login_the_source_says_which_command_to_run_and_asks_nob
     assert set(peer.paths()) == {"/mcp"}
 
 
+@pytest.mark.slow
 async def test_a_login_in_another_process_brings_the_server_to_life_without_a_restart(
     peer: AuthPeer, logins: FileLogins, tmp_path: Path
 ) -> None:

@@ -1,0 +1,675 @@
+"""Statements of the seeds, held against the tools that come with us: no stand-in world, no tool of the test's own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskStatus
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from peers import LEDGER
+from peers.api import api
+from rig import PATIENCE, eventually
+from rig.sandbox import needs_sandbox, stands_still
+from seeds.rigging import built_in, names
+from seeds.selection_skills import skills_of, write_skill
+from toolcrib.core.events import CallFinished
+from toolcrib.core.permission import Answer, Question
+from toolcrib.crib import Session, Toolcrib
+from toolcrib.policy.taint import Taint
+from toolcrib.testing import RecordingApprover
+from toolcrib.testing.models import ScriptedModel, calls
+from toolcrib_agent import Agent
+
+
+@pytest.fixture(scope="module")
+async def crib() -> AsyncGenerator[Toolcrib]:
+    async with built_in() as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    return made
+
+
+def of(crib: Toolcrib, profile: str, folder: Path, **options: Any) -> Session:
+    return crib.session(**{"profile": profile, "workspace": folder, "key": str(folder), **options})
+
+
+async def told(session: Session, name: str, arguments: dict[str, Any] | None = None) -> Any:
+    """Return what a call that succeeds has to tell."""
+    result = await session.call(name, arguments)
+    assert not result.is_error, result.text
+    return result.structured_content
+
+
+async def failed(session: Session, name: str, arguments: dict[str, Any] | None = None) -> Any:
+    """Return what the model reads of a call that fails."""
+    result = await session.call(name, arguments)
+    assert result.is_error
+    return json.loads(result.text)
+
+
+# Seed 000
+
+
+async def test_categories_are_loaded_on_demand_for_one_interaction(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "tiered", folder)
+    core = names(session)
+    overview = await told(session, "browse_tools")
+    assert all(set(entry) == {"name", "description", "tool_count"} for entry in overview["categories"])
+    (files,) = [entry for entry in overview["categories"] if entry["name"] == "files"]
+
+    loaded = await told(session, "load_tools", {"category": "files"})
+    assert loaded == {
+        "loaded": "files",
+        "tools_added": loaded["tools_added"],
+        "message": f"{files['tool_count']} files tools are now available.",
+    }
+    assert names(session) == [*core, *loaded["tools_added"]]
+    await told(session, "load_tools", {"category": "files"})
+    assert names(session) == [*core, *loaded["tools_added"]]
+    for entry in overview["categories"]:
+        await told(session, "load_tools", {"category": entry["name"]})
+    assert len(names(session)) == len(set(names(session)))
+    session.unload_unused()
+    assert names(session)[: len(core)] == core
+    session.begin()
+    assert (names(session), {"browse_tools", "load_tools"} <= set(core)) == (core, True)
+
+
+async def test_a_tool_runs_whether_it_is_loaded_or_not(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "tiered", folder)
+    assert "write_file" not in names(session)
+    await told(session, "write_file", {"path": "a.txt", "content": "one\n"})
+    assert (folder / "a.txt").read_text() == "one\n"
+
+
+async def test_rule_tools_name_what_took_the_place_of_rules(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "tiered", folder)
+    asked: dict[str, dict[str, Any]] = {
+        "browse_rules": {},
+        "load_rule": {"id": "r"},
+        "save_rule": {"content": "c"},
+        "delete_rule": {"id": "r"},
+    }
+    answers = [json.dumps((await session.call(name, given)).structured_content) for name, given in asked.items()]
+    assert all("deprecated" in answer for answer in answers)
+
+
+# Seed 001
+
+
+async def test_help_leads_from_the_root_to_an_op_and_exec_runs_it(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "gateway", folder)
+    assert names(session) == ["tool_help", "tool_exec", "tool_batch"]
+    assert [tool.input_schema["properties"].keys() for tool in session.tools] == [
+        {"path", "format", "include_examples", "include_schemas"},
+        {"op", "args", "idempotency_key", "dry_run"},
+        {"ops", "mode"},
+    ]
+    root = await told(session, "tool_help", {"path": "root"})
+    assert await told(session, "tool_help", {"path": ""}) == root == await told(session, "tool_help", {})
+    assert "util" in root["groups"]
+    group = await told(session, "tool_help", {"path": "util.buildos"})
+    op = next(item["name"] for item in group["items"] if item["name"].endswith("overview"))
+    described = await told(session, "tool_help", {"path": op})
+    assert {"summary", "usage", "args", "notes", "examples"} <= described.keys()
+    assert all({"name", "type", "required"} <= argument.keys() for argument in described["args"])
+    answer = await told(session, "tool_exec", {"op": op, "args": {}})
+    assert (answer["op"], answer["ok"], set(answer["meta"]) >= {"trace_id", "latency_ms", "warnings"}) == (
+        op,
+        True,
+        True,
+    )
+
+
+async def test_help_tells_of_an_op_what_is_in_its_record_and_one_version_of_them_all(
+    crib: Toolcrib, folder: Path
+) -> None:
+    session = of(crib, "gateway", folder)
+    asked = {"path": "x.file.write", "format": "full", "include_schemas": True}
+    described = await told(session, "tool_help", asked)
+    assert (described["op"], described["tool_name"], described["kind"]) == ("x.file.write", "write_file", "write")
+    assert {"description", "schema", "examples", "policy", "version"} <= described.keys()
+    assert set(described["policy"]) <= {"do", "dont", "edge_cases"}
+    short = await told(session, "tool_help", {"path": "x.file.write", "include_examples": False})
+    assert short.keys().isdisjoint({"description", "schema"})
+    root = await told(session, "tool_help", {"path": "root"})
+    async with built_in(builtins=("text", "time")) as other:
+        elsewhere = await told(of(other, "gateway", folder), "tool_help", {"path": "root"})
+    assert (root["version"] == described["version"], root["version"] == elsewhere["version"]) == (True, False)
+
+
+async def test_the_prompt_of_the_gateway_teaches_the_way_and_the_retry(crib: Toolcrib, folder: Path) -> None:
+    text = of(crib, "gateway", folder).instructions
+    assert text.index("root") < text.index("help_path")
+    assert [word for word in ("tool_help", "never guess", "list") if word not in text.lower()] == []
+
+
+async def test_every_failure_of_exec_leads_back_to_help(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "gateway", folder, rules={"deny": ["remove_file"]})
+    (folder / "a.txt").touch()
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("util.web.visit", {}),
+        ("util.web.vsiit", {"url": "https://example.org"}),
+        ("x.file.remove", {"path": "a.txt"}),
+        ("x.file.read", {"path": "none.txt"}),
+    ]
+    errors = [(await failed(session, "tool_exec", {"op": op, "args": args}))["error"] for op, args in asked]
+    assert [(error["code"], error["help_path"]) for error in errors] == [
+        ("VALIDATION_ERROR", "util.web.visit"),
+        ("NOT_FOUND", "root"),
+        ("PERMISSION_DENIED", "x.file.remove"),
+        ("NOT_FOUND", "x.file.read"),
+    ]
+    assert errors[0]["details"]["field_errors"][0]["path"] == "url"
+
+
+async def test_a_batch_mixes_help_and_exec_a_dry_run_changes_nothing_and_a_key_runs_once(
+    crib: Toolcrib, folder: Path
+) -> None:
+    session = of(crib, "gateway", folder)
+    finished: list[CallFinished] = []
+    end = crib.calls.on_finished(finished.append)
+    write = {"op": "x.file.write", "args": {"path": "a.txt", "content": "one\n"}}
+    try:
+        await told(session, "tool_exec", {**write, "dry_run": True})
+        assert not (folder / "a.txt").exists()
+        both = [await told(session, "tool_exec", {**write, "idempotency_key": "k"}) for _ in range(2)]
+        (folder / "a.txt").write_text("two\n")
+        again = await told(session, "tool_exec", {**write, "idempotency_key": "k"})
+        ops = [
+            {"type": "help", "path": "x.file.write"},
+            {"type": "exec", "op": "x.file.read", "args": {"path": "a.txt"}},
+        ]
+        batch = await told(session, "tool_batch", {"ops": ops, "mode": "parallel"})
+    finally:
+        end()
+    assert both[0]["result"] == both[1]["result"] == again["result"]
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert [entry["ok"] for entry in batch["results"]] == [True, True]
+    assert ("write", "write_file") in {(event.action, event.tool) for event in finished}
+    assert "write_file" in {row.tool for row in await crib.store.calls.list(session=session.state.key)}
+
+
+# Seed 002
+
+
+async def test_flat_declares_every_tool_in_full_in_every_turn(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "flat", folder)
+    before = session.listing
+    assert {"read_file", "git_push", "system_monitor"} <= set(names(session))
+    assert all(tool.description and tool.input_schema["type"] == "object" for tool in session.tools)
+    await session.call("list_directory")
+    session.begin()
+    assert session.listing == before
+
+
+async def test_results_are_one_to_one_with_the_calls_whatever_becomes_of_each(crib: Toolcrib, folder: Path) -> None:
+    (folder / "a.txt").write_text("A\n")
+    session = of(crib, "flat", folder, mode="cautious", approver=RecordingApprover("no"))
+    asked: list[tuple[str, Any]] = [
+        ("read_file", {"path": "a.txt"}),
+        ("no_such_tool", {}),
+        ("write_file", {"path": "b.txt", "content": "B"}),
+        ("read_file", "{broken"),
+        ("read_file", {"path": "missing.txt"}),
+        ("list_directory", {}),
+    ]
+    results = await session.call_many(asked)
+    assert [(result.text.splitlines()[0][:36], result.is_error) for result in results] == [
+        ("A", False),
+        ("Unknown tool: no_such_tool", True),
+        ("Tool call denied by user.", True),
+        ("the arguments are not valid JSON: ex", True),
+        ("there is no 'missing.txt'", True),
+        ("a.txt  2", False),
+    ]
+    assert not (folder / "b.txt").exists()
+
+
+async def test_arguments_are_recorded_without_their_secrets_and_the_tool_gets_them_whole(folder: Path) -> None:
+    secret = "correct-horse-battery"
+    async with built_in(secrets=(secret,)) as crib:
+        await told(of(crib, "flat", folder), "write_file", {"path": "a.txt", "content": f"password {secret}"})
+        (row,) = await crib.store.calls.list()
+    assert (secret in row.arguments, (folder / "a.txt").read_text()) == (False, f"password {secret}")
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_cancelled_call_ends_its_command(crib: Toolcrib, folder: Path) -> None:
+    begun, ended = anyio.Event(), anyio.Event()
+    command = "while :; do date +%s.%N > alive; echo going; sleep 0.05; done"
+    async with of(crib, "flat", folder) as session:
+
+        async def wait(task_status: TaskStatus[anyio.CancelScope]) -> None:
+            with anyio.CancelScope() as scope:
+                task_status.started(scope)
+                await session.call("run_command", {"command": command}, listener=lambda _: begun.set())
+            ended.set()
+
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                scope: anyio.CancelScope = await group.start(wait)
+                await begun.wait()
+                scope.cancel()
+                await ended.wait()
+        await stands_still(folder / "alive")
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_shadow_is_the_folder_of_every_file_tool(crib: Toolcrib, folder: Path) -> None:
+    other = folder.parent / "other"
+    other.mkdir()
+    for place in (folder, other):
+        session = of(crib, "flat", place)
+        await told(session, "write_file", {"path": "who.txt", "content": place.name})
+        result = await session.call("run_command", {"command": "cat who.txt"})
+        assert result.text == place.name
+
+
+@asynccontextmanager
+async def gathering(together: int, **settings: Any) -> AsyncGenerator[tuple[Toolcrib, dict[str, str], list[int]]]:
+    """A crib, a page whose server answers once so many ask for it at a time, and how many ever did."""
+    waiting, most, full = 0, [0], anyio.Event()
+
+    async def meet(request: Request) -> Response:
+        nonlocal waiting
+        waiting += 1
+        most[0] = max(most[0], waiting)
+        if waiting == together:
+            full.set()
+        await full.wait()
+        waiting -= 1
+        return PlainTextResponse("met")
+
+    async with api({"GET /meet": meet}) as server:
+        host = server.origin.removeprefix("http://")
+        tools = {"web": {"private_hosts": [host], "robots": "ignore"}}
+        async with built_in(tools=tools, untrusted=Taint(ask=False), **settings) as crib:
+            yield crib, {"url": f"{server.origin}/meet"}, most
+
+
+@pytest.mark.process
+async def test_all_calls_of_a_turn_run_at_the_same_time(folder: Path) -> None:
+    async with gathering(12) as (crib, page, most):
+        session = of(crib, "flat", folder)
+        results = await session.call_many(
+            [("web_fetch", {**page, "url": f"{page['url']}?{n}"}) for n in range(12)], timeout=PATIENCE
+        )
+    assert (["met" in result.text for result in results], most) == ([True] * 12, [12])
+
+
+# Seed 003
+
+NAMED_BY_THE_DOCUMENT = {
+    "filesystem": {"updateFile", "writeNewFile", "removeFile", "moveFile", "copyFile", "glob_files", "list_directory"},
+    "search": {"grep_content", "web_search", "ast_search"},
+    "web": {"fetch_url", "fetch_url_post"},
+    "coordination": {"start_background", "save_waypoint"},
+    "communication": {"request_clarification"},
+    "memory": {"list_templates", "get_template", "create_template"},
+}
+
+
+async def answers(question: Any) -> str | None:
+    return "yes"
+
+
+async def test_list_tools_names_the_categories_and_no_tool_of_them(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "introspection", folder, elicitor=answers)
+    shown = await told(session, "list_tools")
+    assert [set(entry) for entry in shown["categories"]] == [{"name", "tool_count", "description"}] * len(
+        shown["categories"]
+    )
+    assert [entry["name"] for entry in shown["categories"] if not entry["description"]] == []
+    assert set(NAMED_BY_THE_DOCUMENT) <= {entry["name"] for entry in shown["categories"]}
+    assert "writeNewFile" not in json.dumps(shown)
+
+
+@needs_sandbox
+@pytest.mark.parametrize("category", NAMED_BY_THE_DOCUMENT)
+async def test_a_category_has_the_tools_that_the_document_names(crib: Toolcrib, folder: Path, category: str) -> None:
+    session = of(crib, "introspection", folder, elicitor=answers)
+    shown = await told(session, "list_tools", {"category": category})
+    listed = {entry["name"]: entry["description"] for entry in shown["tools"]}
+    assert (NAMED_BY_THE_DOCUMENT[category] - listed.keys(), shown["tool_count"]) == (set(), len(listed))
+    assert all(listed.values())
+
+
+async def test_get_tool_schemas_tells_the_parameters_and_makes_the_tool_callable(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "introspection", folder)
+    core = names(session)
+    given = {"path": "new.txt", "content": "text\n"}
+    refused = await failed(session, "writeNewFile", given)
+    assert ("writeNewFile" in refused["error"], "get_tool_schemas" in refused["hint"]) == (True, True)
+    assert not (folder / "new.txt").exists()
+
+    shown = await told(session, "get_tool_schemas", {"names": ["writeNewFile"]})
+    (schema,) = shown["schemas"]
+    assert (schema["parameters"]["path"]["required"], shown["activated"]) == (True, ["writeNewFile"])
+    assert names(session) == [*core, "writeNewFile"]
+    await told(session, "writeNewFile", given)
+    assert (folder / "new.txt").read_text() == "text\n"
+    session.begin()
+    assert names(session) == [*core, "writeNewFile"]
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_what_fails_is_told_in_the_names_of_the_profile(crib: Toolcrib, folder: Path) -> None:
+    (folder / "a.txt").write_text("one\n")
+    session = of(crib, "introspection", folder, mode="manual", approver=RecordingApprover("no", "yes", "yes", "yes"))
+    refused = await failed(session, "run", {"command": "pwd"})
+    assert (" run" in refused["error"], "run_command" in json.dumps(refused)) == (True, False)
+    await told(session, "get_tool_schemas", {"names": ["writeNewFile", "updateFile"]})
+    taken = await failed(session, "writeNewFile", {"path": "a.txt", "content": "two"})
+    missed = await failed(session, "updateFile", {"path": "a.txt", "old": "three", "new": "four"})
+    unread = await failed(of(crib, "selection", folder, key="s"), "memory_recall", {})
+    texts = [json.dumps(answer) for answer in (taken, missed, unread)]
+    internal = ("edit_file", "read_file", "write_file", "memory_search")
+    assert [name for name in internal for text in texts if name in text] == []
+    row = (await crib.store.calls.list(session=session.state.key))[0]
+    assert row.tool == "edit_file"
+
+
+async def test_a_name_that_no_tool_has_suggests_those_with_its_word(crib: Toolcrib, folder: Path) -> None:
+    shown = await told(of(crib, "introspection", folder), "get_tool_schemas", {"names": ["file"]})
+    assert len(shown["suggestions"]["file"]) == 3
+    assert [name for name in shown["suggestions"]["file"] if "profile" in name] == []
+
+
+async def test_every_tool_is_discoverable_unless_it_is_marked_core(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "introspection", folder)
+    everything = {
+        entry["name"]
+        for category in (await told(session, "list_tools"))["categories"]
+        for entry in (await told(session, "list_tools", {"category": category["name"]}))["tools"]
+    }
+    core = [tool.name for tool in session.tools if tool.name not in ("list_tools", "get_tool_schemas")]
+    assert set(core) <= everything
+    assert len(core) * 4 < len(everything)
+
+
+@pytest.mark.process
+async def test_tools_of_mcp_servers_are_in_a_category_of_their_own(folder: Path) -> None:
+    server = {"command": sys.executable, "args": ["-IS", LEDGER, str(folder / "ledger")]}
+    async with built_in() as crib:
+        await crib.mount({"mcpServers": {"books": server}})
+        await crib.tools.wait_ready(PATIENCE)
+        session = of(crib, "introspection", folder)
+        listed = await told(session, "list_tools", {"category": "MCP"})
+        assert "mcp__books__look" in {entry["name"] for entry in listed["tools"]}
+        await told(session, "get_tool_schemas", {"names": ["mcp__books__look"]})
+        assert names(session)[-1] == "mcp__books__look"
+        assert not (await session.call("mcp__books__look", {"query": "a"})).is_error
+
+
+COUNTED = {"filesystem": 10, "system": 3, "coordination": 13, "search": 3, "web": 2}
+"""Tools of a category that the document counts, at least."""
+
+
+@needs_sandbox
+async def test_the_inventory_has_as_many_tools_as_the_document_counts(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "introspection", folder, elicitor=answers)
+    shown = await told(session, "list_tools")
+    counts = {entry["name"]: entry["tool_count"] for entry in shown["categories"]}
+    assert {name: counts[name] for name, least in COUNTED.items() if counts[name] < least} == {}
+    core = set(names(session))
+    assert {"list_tools", "get_tool_schemas", "readFile", "run"} <= core
+    assert len([name for name in core if "Plan" in name or "Step" in name or "Task" in name]) >= 8
+    assert (len(core) >= 14, shown["total_tools"] - len(core) >= 85) == (True, True)
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_permission_comes_first_as_an_answer_a_rule_or_the_mode(crib: Toolcrib, folder: Path) -> None:
+    given = {"command": "touch made"}
+    refusing = RecordingApprover("no")
+    asked = of(crib, "introspection", folder, key="asked", mode="cautious", approver=refusing)
+    rules = {"allow": ["Bash(touch *)"]}
+    listed = of(crib, "introspection", folder, key="listed", mode="cautious", approver=refusing, rules=rules)
+    refused = await failed(asked, "run", given)
+    assert refused["error"].startswith("Permission denied: ")
+    assert set(refused["_permission"]) == {"decision", "reason", "method"}
+    assert not (folder / "made").exists()
+    async with listed:
+        await listed.call("run", given)
+    assert ((folder / "made").exists(), len(refusing.questions)) == (True, 1)
+
+
+@pytest.mark.process
+async def test_at_most_eight_calls_run_at_a_time_each_with_an_id_of_its_own(folder: Path) -> None:
+    async with gathering(8) as (crib, page, most):
+        session = of(crib, "introspection", folder)
+        await told(session, "get_tool_schemas", {"names": ["fetch_url"]})
+        results = await session.call_many([("fetch_url", {**page, "url": f"{page['url']}?{n}"}) for n in range(20)])
+    assert ({"met" in result.text for result in results}, most) == ({True}, [8])
+    assert len({result.meta["call_id"] for result in results}) == 20
+
+
+async def test_one_question_is_asked_at_a_time_and_each_names_its_call(crib: Toolcrib, folder: Path) -> None:
+    asked: list[str] = []
+    at_once = 0
+
+    async def approver(question: Question) -> Answer:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1
+        asked.append(question.call_id)
+        await anyio.lowlevel.checkpoint()
+        at_once -= 1
+        return Answer(verdict="yes")
+
+    session = of(crib, "introspection", folder, mode="cautious", approver=approver)
+    await told(session, "get_tool_schemas", {"names": ["writeNewFile"]})
+    results = await session.call_many([("writeNewFile", {"path": f"{n}.txt", "content": ""}) for n in range(5)])
+    assert sorted(asked) == sorted(result.meta["call_id"] for result in results)
+    assert len(list(folder.iterdir())) == 5
+
+
+async def test_what_a_tool_fails_with_is_a_result_for_the_model(crib: Toolcrib, folder: Path) -> None:
+    shown = await failed(of(crib, "introspection", folder), "readFile", {"path": "none.txt"})
+    assert shown["error"] == "there is no 'none.txt'"
+
+
+async def test_a_tool_that_takes_long_can_be_started_in_the_background(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "introspection", folder)
+    await told(session, "get_tool_schemas", {"names": ["start_background", "getBackgroundTask"]})
+    (folder / "a.txt").write_text("one\n")
+    started = await told(session, "start_background", {"tool_name": "readFile", "arguments": {"path": "a.txt"}})
+
+    async def is_done() -> bool:
+        return "one" in (await session.call("getBackgroundTask", {"task_id": started["task_id"]})).text
+
+    await eventually(is_done)
+
+
+# Seed 004
+
+SIMPLE = ["nodes", "knowledge_search", "hitl", "memory_recall"]
+CORE = ["plan", "nodes", "knowledge_search", "hitl", "memory_recall", "observe_screen", "api_calling"]
+
+
+@needs_sandbox
+async def test_core_tools_are_in_every_selection(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder, elicitor=answers)
+    for wanted in ({}, {"required_capabilities": ["url"]}, {"intent": {"complexity": "complex"}}):
+        session.begin(**wanted)
+        assert [name for name in CORE if name not in names(session)] == []
+
+
+@needs_sandbox
+async def test_a_simple_task_gets_the_four_tools_of_the_document(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder, elicitor=answers, intent={"complexity": "simple"})
+    assert names(session) == SIMPLE
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"required_capabilities": ["data analysis"]},
+        {"plan": {"required_capabilities": ["data analysis"]}},
+        {"intent": {"required_capabilities": ["data analysis"]}},
+    ],
+    ids=["caller", "plan", "intent"],
+)
+async def test_tools_with_a_wanted_capability_are_added_to_the_core(folder: Path, wanted: dict[str, Any]) -> None:
+    async with built_in(builtins=("notebook", "files", "git")) as crib:
+        session = of(crib, "selection", folder, **wanted)
+        assert "notebook_execute" in [tool.name for tool in session.selection.dynamic_tools]
+        assert "git_push" not in names(session)
+
+
+async def test_a_whitelist_lets_only_what_it_names_of_core_and_matched_tools_pass(crib: Toolcrib, folder: Path) -> None:
+    session = of(
+        crib, "selection", folder, allowed_tools=["plan", "web_fetch", "git_push"], required_capabilities=["url"]
+    )
+    assert names(session) == ["plan", "web_fetch"]
+
+
+async def test_a_core_can_be_put_in_the_place_of_the_profiles(folder: Path) -> None:
+    async with built_in() as crib:
+        override = {"core_tools_override": ["memory_recall", "web_fetch"]}
+        crib.profiles.add({"name": "mine", "extends": "selection", "options": override})
+        session = of(crib, "mine", folder, intent={"required_tools": ["web_fetch"]})
+        assert names(session) == ["memory_recall", "web_fetch"]
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_long_result_is_compressed_above_1500_characters_and_kept_whole(crib: Toolcrib, folder: Path) -> None:
+    (folder / "big.txt").write_text("".join(f"line {number}\n" for number in range(4000)))
+    session = of(crib, "selection", folder, intent={"required_tools": ["run_command"]})
+    short = await session.call("run_command", {"command": "head -n 100 big.txt"})
+    assert ("artifact" in short.meta, len(short.text.splitlines())) == (False, 100)
+    result = await session.call("run_command", {"command": "cat big.txt"})
+    assert len(result.text) <= 1500
+    whole = await session.recover(result.meta["artifact"])
+    assert whole.count("line ") == 4000
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_tool_is_told_who_calls_and_finds_what_that_user_keeps(crib: Toolcrib, folder: Path) -> None:
+    for user in ("ada", "bob"):
+        session = of(crib, "selection", folder, principal=user, key=user, tools=["store_memory", "memory_recall"])
+        await told(
+            session, "store_memory", {"content": f"{user} drinks tea", "description": "a drink", "tags": ["tea"]}
+        )
+        found = await told(session, "memory_recall", {"query": "tea"})
+        assert [user in json.dumps(entry) for entry in found["results"]] == [True]
+
+
+@needs_sandbox
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("name", "given", "kind"),
+    [
+        ("memory_recall", {}, "VALIDATION_ERROR"),
+        ("teleport", {}, "NOT_FOUND"),
+        ("api_calling", {"api_name": "bank"}, "NOT_FOUND"),
+        ("nodes", {"action": "run", "command": ["sleep", "60"], "timeout_ms": 200}, "TIMEOUT"),
+        ("api_calling", {"url": "{origin}/private"}, "AUTH_FAILURE"),
+        ("api_calling", {"url": "{origin}/broken"}, "EXECUTION_ERROR"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isupper() else "",
+)
+async def test_every_error_has_one_of_the_five_types_and_says_how_to_go_on(
+    folder: Path, name: str, given: dict[str, Any], kind: str
+) -> None:
+    async def private(request: Request) -> Response:
+        return Response(status_code=401)
+
+    async def broken(request: Request) -> Response:
+        return Response(status_code=500)
+
+    async with api({"GET /private": private, "GET /broken": broken}) as server:
+        tools = {"web": {"private_hosts": [server.origin.removeprefix("http://")], "robots": "ignore"}}
+        async with built_in(tools=tools, untrusted=Taint(ask=False)) as crib:
+            args = {
+                key: value.replace("{origin}", server.origin) if isinstance(value, str) else value
+                for key, value in given.items()
+            }
+            result = await of(crib, "selection", folder).call(name, args)
+    answer = json.loads(result.text)
+    assert (answer["success"], answer["error_type"]) == (False, kind)
+    assert result.meta["recovery"] in ("CONTINUE", "BACKTRACK", "FAIL_GRACEFULLY", "ESCALATE")
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_call_is_direct_programmatic_or_streaming_by_its_tool(folder: Path) -> None:
+    async with api() as server:
+        tools = {
+            "web": {"private_hosts": [server.origin.removeprefix("http://")], "robots": "ignore"},
+            "api": {"shop": {"url": server.origin}},
+        }
+        async with built_in(tools=tools, untrusted=Taint(ask=False)) as crib:
+            session = of(crib, "selection", folder)
+            direct = await session.call("memory_recall", {"query": "tea"})
+            programmatic = await session.call("api_calling", {"api_name": "shop", "path": "/"})
+    assert (direct.meta["invocation"], programmatic.meta["invocation"]) == ("DIRECT", "PROGRAMMATIC")
+
+
+async def test_calls_of_one_turn_run_beside_each_other_up_to_five(folder: Path) -> None:
+    async with gathering(5) as (crib, page, most):
+        session = of(crib, "selection", folder, intent={"required_tools": ["web_fetch"]})
+        results = await session.call_many([("web_fetch", {**page, "url": f"{page['url']}?{n}"}) for n in range(9)])
+    assert ({"met" in result.text for result in results}, most) == ({True}, [5])
+
+
+async def test_the_list_of_tools_of_an_agent_is_wanted_and_a_whitelist(folder: Path) -> None:
+    async with built_in() as crib:
+        crib.profiles.add({"name": "mine", "extends": "selection", "options": {"tools": ["web_fetch", "plan"]}})
+        assert names(of(crib, "mine", folder)) == ["plan", "web_fetch"]
+
+
+async def test_a_skill_is_selected_and_called_like_a_tool(folder: Path) -> None:
+    write_skill(folder / "skills", "greeter", capabilities="[greeting]")
+    async with built_in() as crib:
+        source = skills_of(folder / "skills", ["greeter"], {})
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
+        await source.ready()
+        session = of(crib, "selection", folder, required_capabilities=["greeting"])
+        assert [tool.name for tool in session.selection.dynamic_tools] == ["greeter"]
+        assert "How to do greeter." in (await session.call("greeter")).text
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_what_failed_comes_after_what_worked_in_the_next_interaction(folder: Path) -> None:
+    async with built_in(builtins=("shell", "files", "search")) as crib:
+        wanted = {"intent": {"required_tools": ["read_file", "file_info"]}}
+        session = of(crib, "selection", folder, **wanted)
+        before = [tool.name for tool in session.selection.dynamic_tools]
+        first, second = before[:2]
+        (folder / "a.txt").touch()
+        for _ in range(6):
+            await session.call(first, {"path": "none.txt"})
+            await session.call(second, {"path": "a.txt"})
+        session.begin(**wanted)
+        assert [tool.name for tool in session.selection.dynamic_tools][:2] == [second, first]
+
+
+async def test_an_agent_sees_the_tools_of_its_profile_and_calls_them(crib: Toolcrib, folder: Path) -> None:
+    (folder / "a.txt").write_text("one\n")
+    model = ScriptedModel(calls("readFile", path="a.txt"), "It says one.")
+    async with of(crib, "introspection", folder) as session:
+        outcome = await Agent(model, session).run("What does a.txt say?")
+    assert (outcome.text, model.seen[1].results) == ("It says one.", ["one"])
