@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +21,8 @@ import orjson
 from ..core.document_tree import Path as Steps
 from ..errors import ConfigError
 from . import files
-from .clients import Client, Format
+from .clients import CLIENTS, Client, Format, Places
+from .clients import is_ours as is_gateway
 from .edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "disconnect",
     "entries",
     "forget",
+    "namesakes",
     "project_entries",
     "restore",
     "rewrite",
@@ -84,6 +87,8 @@ class Connection:
     """Names of servers that the client does not start any more because they are reached through Toolcrib now."""
     taken: tuple[Taken, ...] = ()
     """The entries of those that were taken out of this file."""
+    entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Our entry, as it was written."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Their names here, by those that the client's own permissions had."""
 
@@ -126,7 +131,9 @@ def connect(
             text = remove(text, client.path, NAME, str(file))
         return insert(text, client.path, NAME, entry, str(file))
 
-    return rewrite(client.name, file, change, moved=(*moved, *moved_here), taken=taken, names=names, state=state)
+    return rewrite(
+        client.name, file, change, moved=(*moved, *moved_here), taken=taken, entry=entry, names=names, state=state
+    )
 
 
 def rewrite(
@@ -136,13 +143,14 @@ def rewrite(
     *,
     moved: Sequence[str] = (),
     taken: Sequence[Taken] = (),
+    entry: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
     state: Path,
 ) -> Connection:
     """Let `change` edit the text of `file`, and keep what it was before so that `restore` can put it back.
 
-    A file that is as we left it before is put back as it was before that. `taken` is what `change` takes out.
-    Raises `ConfigError` when the file cannot be read, and what `change` raises.
+    A file that is as we left it before is put back as it was before that. `taken` is what `change` takes out, `entry`
+    our entry that it puts in. Raises `ConfigError` when the file cannot be read, and what `change` raises.
     """
     existed = file.exists()
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
@@ -157,6 +165,7 @@ def rewrite(
         after=_digest(after),
         moved=tuple(dict.fromkeys((*(first.moved if first else ()), *moved))),
         taken=(*(first.taken if first else ()), *taken),
+        entry=entry or (first.entry if first else {}),
         names={**(first.names if first else {}), **(names or {})},
     )
     files.write(_record(state, file), orjson.dumps(asdict(done), option=orjson.OPT_INDENT_2))
@@ -267,6 +276,33 @@ def _entries_at(client: Client, content: bytes, path: tuple[str, ...], file: str
     steps: Steps = path
     node = files.parse(content, file).find(steps)
     return node.plain() if node and node.kind == "mapping" else {}
+
+
+def namesakes(places: Places) -> list[str]:
+    """Return the servers of Claude Code whose tools have names that begin like those of ours: `mcp__toolcrib__`.
+
+    An entry of the user's own file is ours by what it starts, one in a file that came with a project only if `connect`
+    wrote it. A file that cannot be read counts as one.
+    """
+    client, found = CLIENTS["claude-code"], list[str]()
+    own, state = client.user_file(places), places.directories.state
+    files_of = [own, *(folder / ".mcp.json" for folder in (places.project, *places.project.parents))]
+    for file in filter(Path.is_file, files_of):
+        try:
+            content = files.read(file, limit=files.FOREIGN_MAX_BYTES)
+            there = [*entries(client, content, str(file)).items()]
+            if file == own:
+                there += project_entries(client, content, str(places.project), str(file)).items()
+        except ConfigError:
+            found.append(str(file))
+            continue
+        done = connection_of(state, file)
+        for name, entry in there:
+            known = done.entry if done is not None else None
+            is_ours = entry == known if file != own else isinstance(entry, Mapping) and is_gateway(entry)
+            if f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)}__".startswith(f"{NAME}__") and not is_ours:
+                found.append(f"{name} ({file})")
+    return found
 
 
 def _with_taken(client: Client, text: str, taken: Sequence[Taken], file: Path) -> str:

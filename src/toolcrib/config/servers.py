@@ -328,8 +328,10 @@ def read_entries(
 
 
 def problems_of(source: str, error: ConfigError) -> list[Problem]:
-    """Return one problem for each error."""
-    return [Problem(source=source, code="bad_config", message=str(one)) for one in error.each]
+    """Return one problem for each error of the entry of a source, which is left out."""
+    errors = "; ".join(str(one).removeprefix(f"{one.file}: ") for one in error.each)
+    outage = f"{source} is not available, its configuration has an error: {errors}"
+    return [Problem(source=source, code="bad_config", message=str(one), outage=outage) for one in error.each]
 
 
 def _without_nulls(value: object) -> object:

@@ -236,6 +236,9 @@ class ShellSpec(Section):
         tuple[Annotated[Text, AfterValidator(_private_host)], ...], a_list_of("hosts with their ports")
     ] = ()
     """`host:port` that commands reach at any address."""
+    keep: Flag = False
+    """Whether the commands of a session share a shell: folder and exported variables of one are those of the next. A
+    profile's key `shell` comes first."""
     memory_mb: Count = 2048
     """MiB of all processes of a command together, and of its `/tmp`."""
     file_mb: Count = 1024

@@ -237,6 +237,8 @@ class SessionState:
     instance: str = ""
     profile: str = "adaptive"
     mode: str = "cautious"
+    keep_for: float = 0.0
+    """Seconds without a call for which the store keeps taint, answers and loaded tools; 0 keeps nothing."""
     rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
     """Rules of this session, as written, beside those of the configuration."""
     treat_as_write: frozenset[str] = frozenset()

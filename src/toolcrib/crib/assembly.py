@@ -6,6 +6,7 @@ Programs and ways in reach it by `Toolcrib.slice`; what a configuration or a sto
 
 from __future__ import annotations
 
+import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -27,6 +28,7 @@ from .approval_channels import ApprovalChannels
 from .approvals import ApprovalService, DeferredCalls
 from .calls import CallRunner, SavedCalls
 from .catalog_ingest import Intake, Inventory, Locking, Ranking
+from .conversations import Conversations
 from .explainer import Explainer
 from .host import Hosting, InsightParts
 from .jobs import jobs_of
@@ -106,7 +108,12 @@ def assemble(
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, learning)
 
     # The tools, and the calls of them.
-    calls = CallRunner(settings, store, table, views, workspaces)
+    conversations = None
+    if home is not None:
+        conversations = Conversations(
+            store, lambda state: profiles.get_or_load(state.profile).lifetime == "interaction", time.time
+        )
+    calls = CallRunner(settings, store, table, views, workspaces, conversations)
     logins = ServerLogins(home, redactor.learn)
     tools = ToolRegistry(settings, inventory, intake, logins, storage.folders, calls, views)
     resources = ResourceRegistry(intake, inventory.sources, views, policy, redactor)

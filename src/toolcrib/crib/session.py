@@ -75,6 +75,7 @@ class Session:
     async def __aexit__(self, *_: object) -> None:
         """Forget the answers that were remembered for this session, and close what its tools have kept."""
         forget(self.state)
+        await self.parts.calls.keep(self.state)
         await self.state.runtime.aclose()
 
     def sibling(self, **options: Unpack[SessionOptions]) -> Session:

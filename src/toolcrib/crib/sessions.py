@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from ..catalog.names import nearest
 from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..core.json import canonical
+from ..core.sandbox import KEEPS_SHELL
 from ..core.session import LOCAL, SessionState, SessionTable
 from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
@@ -149,6 +151,8 @@ class SessionFactory:
         principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
         is_new = self._table.find(principal, key) is None
         state = self._state(principal, key)
+        if is_new and options.get("key"):
+            state.keep_for = math.inf
         profile = options.get("profile") or state.profile
         self._profiles.get_or_load(profile)
         self._policy.mode(options.get("mode") or state.mode)
@@ -156,6 +160,7 @@ class SessionFactory:
         hold(state, options, self._settings)
         self._workspaces.arrange(state, options, is_new=is_new)
         self._shells.arrange(state)
+        state.runtime[KEEPS_SHELL] = self._profiles.get_or_load(profile).shell.get("keep", self._settings.shell.keep)
         provide(self._sources.values(), state.scope.provided)
         state.profile = profile
         grows = options.get("grows", state.audience.grows)

@@ -100,6 +100,8 @@ class Profile:
     """Template of the names of MCP servers' tools, with `{server}` and `{tool}`; empty keeps the catalog's names."""
     treat_as_write: tuple[str, ...] = ()
     """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, even if they are declared read-only."""
+    shell: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """`keep`: whether the commands of a session share a shell; the configuration decides without it."""
     rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
     """Rules for the sessions that have it, beside those of the configuration."""
     names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])

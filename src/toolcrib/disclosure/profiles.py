@@ -276,6 +276,10 @@ def _check_texts(values: Mapping[str, Any], file: str, errors: ErrorList) -> Non
         message = f"takes 1 to 64 letters, digits, . _ and -, for it is part of addresses; not {values['name']!r}"
         errors.found.append(ConfigError(message, file=file, key="name"))
     listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "treat_as_write"))
+    for name, value in values.get("shell", {}).items():
+        if name != "keep" or not isinstance(value, bool):
+            message = f"takes `keep: true` or `keep: false`, not {name}: {value!r}"
+            errors.found.append(ConfigError(message, file=file, key=f"shell.{name}"))
     mapped = ((key, values.get(key, {}).items()) for key in ("categories", "placed"))
     for key, entries in (*listed, *mapped):
         for place, inner in entries:

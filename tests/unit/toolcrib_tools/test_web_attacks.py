@@ -54,17 +54,15 @@ async def at() -> AsyncGenerator[Online]:
         yield opened
 
 
-@pytest.mark.parametrize("host", HERE)
 @pytest.mark.parametrize(("name", "more"), [("web_fetch", {}), ("web_post", {"data": "x"})])
-async def test_this_machine_is_refused_however_it_is_written(
-    shut: Online, host: str, name: str, more: dict[str, Any]
-) -> None:
+async def test_this_machine_is_refused_however_it_is_written(shut: Online, name: str, more: dict[str, Any]) -> None:
     port = shut.server.origin.rpartition(":")[2]
 
-    refused = await shut.refused(name, url=f"http://{host}:{port}/secret", **more)
+    for host in HERE:
+        refused = await shut.refused(name, url=f"http://{host}:{port}/secret", **more)
 
-    assert refused.code in ("denied", "unavailable", "invalid_arguments"), refused
-    assert shut.server.received == []
+        assert refused.code in ("denied", "unavailable", "invalid_arguments"), (host, refused)
+        assert shut.server.received == [], host
 
 
 @pytest.mark.parametrize("host", ELSEWHERE)
