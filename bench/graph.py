@@ -127,29 +127,29 @@ async def main(projects: int, nodes: int, edges: int) -> None:
             print(f"seeded {count} in {time.perf_counter() - begun:.0f} s, {place.stat().st_size >> 20} MiB")
             await below(store, ids, f"p{projects - 1}")
         await through(place, ids, f"p{projects - 1}")
-        with open(Path(folder) / "disk", "wb") as file:
+        file = os.open(Path(folder) / "disk", os.O_CREAT | os.O_WRONLY)
 
-            async def commit(number: int) -> None:
-                file.write(b"x" * 4096)
-                file.flush()
-                os.fdatasync(file.fileno())
+        async def commit(number: int) -> None:
+            os.write(file, b"x" * 4096)
+            os.fdatasync(file)
 
-            await measured("one durable commit of this disk", 100, commit)
+        await measured("one durable commit of this disk", 100, commit)
+        os.close(file)
 
 
 async def below(store: Store, ids: dict[str, list[str]], project: str) -> None:
     async def insert(number: int) -> None:
         def work(rows: Rows) -> None:
-            started = time.perf_counter()
+            started = time.thread_time()
             row = insert_node(rows, KINDS["task"], project, {"title": f"new {number}", "description": "some words"})
             add_edge(rows, project, End("plan", ids["plan"][0]), "has_task", End("task", row["id"]))
-            bodies.append((time.perf_counter() - started) * 1000)
+            bodies.append((time.thread_time() - started) * 1000)
 
         await store.shared.write(SCHEMA, "local", same, work)
 
     bodies: list[float] = []
     await measured("a write, with its commit", 100, insert)
-    print(f"{'a write, without its commit':44} median {statistics.median(bodies):8.2f} ms")
+    print(f"{'a write, without its commit (CPU)':44} median {statistics.median(bodies):8.2f} ms")
 
     async def read(number: int) -> None:
         await store.shared.read(
