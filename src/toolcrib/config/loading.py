@@ -20,6 +20,7 @@ from ..core.session import Limits
 from ..core.settings import secret_texts
 from ..disclosure.settings import SEED_PROFILES
 from ..errors import ConfigError, ConfigErrors, UsageError
+from ..mcp.client.launch_pins import launch_pins
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
@@ -42,6 +43,7 @@ from .validation import did_you_mean
 __all__ = [
     "bare",
     "config_files",
+    "confirm",
     "here",
     "load",
     "load_gateway",
@@ -129,6 +131,8 @@ def load(
     parts.append(keywords)
     entries = _last([used for part in parts for entry in part.entries if (used := entry.at(here))], problems)
     values["servers"], bad = specs_of(entries, environ)
+    if not named:
+        values["servers"] = _pinned(values["servers"], entries, directories, here)
     others = _last([entry for part in parts for entry in part.sources], problems, "a source")
     others = list(_unclaimed(others, values["servers"], problems))
     values["openapi"], more = read_entries(filter(openapi.is_api, others), environ, openapi.api_spec)
@@ -193,6 +197,38 @@ def specs_of(
     """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
     environ = os.environ if environ is None else environ
     return read_entries(entries, environ, server_spec)
+
+
+def _pinned(
+    specs: Iterable[ServerSpec], entries: Iterable[Entry], directories: Directories, cwd: Path
+) -> list[ServerSpec]:
+    """Return the servers, those of the project with what the user confirmed of the files behind them."""
+    _, *project = config_files(directories, cwd)
+    places = {entry.name: path for entry in entries for path in project if entry.file.startswith(f"{path}:")}
+    trust = Trust(directories)
+    return [
+        replace(spec, pinned=trust.pins(places[spec.name], spec.name)) if spec.name in places else spec
+        for spec in specs
+    ]
+
+
+def confirm(
+    directories: Directories, files: Sequence[tuple[Path, bytes]], environ: Mapping[str, str], *, anew: bool = False
+) -> None:
+    """Remember that the user has agreed to these files of a project, and to the files behind their new servers.
+
+    `anew`: to the files behind all of their servers, as they are now.
+    """
+    trust = Trust(directories)
+    pins: dict[tuple[Path, str], Mapping[str, str]] = {}
+    for path, _ in files:
+        if path.parent.name == PROJECT_FOLDER and path.suffix in (".yaml", ".yml"):
+            part = _read(path, str(path.parent.parent), environ)
+            specs, _ = specs_of(part.entries, environ)
+            for spec in specs:
+                known = {} if anew else trust.pins(path, spec.name)
+                pins[path, spec.name] = known or launch_pins(spec, environ.get("PATH", os.defpath))
+    trust.confirm(files, pins)
 
 
 def config_files(directories: Directories, cwd: Path) -> list[Path]:
