@@ -199,6 +199,9 @@ def specs_of(
     return read_entries(entries, environ, server_spec)
 
 
+_OF_PROJECT: Final = ("config.yaml", "local.yaml")
+
+
 def _pinned(
     specs: Iterable[ServerSpec], entries: Iterable[Entry], directories: Directories, cwd: Path
 ) -> list[ServerSpec]:
@@ -222,7 +225,7 @@ def confirm(
     trust = Trust(directories)
     pins: dict[tuple[Path, str], Mapping[str, str]] = {}
     for path, _ in files:
-        if path.parent.name == PROJECT_FOLDER and path.suffix in (".yaml", ".yml"):
+        if path.parent.name == PROJECT_FOLDER and path.name in _OF_PROJECT:
             part = _read(path, str(path.parent.parent), environ)
             specs, _ = specs_of(part.entries, environ)
             for spec in specs:
@@ -234,7 +237,7 @@ def confirm(
 def config_files(directories: Directories, cwd: Path) -> list[Path]:
     """Return the files that are looked for, lowest precedence first, whether they exist or not."""
     root = project_root(cwd, directories.home)
-    project = [root / PROJECT_FOLDER / name for name in ("config.yaml", "local.yaml")] if root else []
+    project = [root / PROJECT_FOLDER / name for name in _OF_PROJECT] if root else []
     return [directories.config / "config.yaml", *project]
 
 

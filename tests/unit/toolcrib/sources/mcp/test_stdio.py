@@ -11,7 +11,7 @@ import pytest
 from peers import scripted
 from peers.journal import Journal
 from peers.opened import open_source
-from rig import PATIENCE
+from rig import PATIENCE, eventually
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.mcp.client.launch_pins import launch_pins
 from toolcrib.mcp.client.spec import McpLimits
@@ -157,9 +157,7 @@ async def test_a_server_behind_which_a_file_changed_is_not_started_nor_started_a
     async with open_source(pinned, tmp_path) as peer:
         script.write_text("two")
         assert (await peer.failing("die")).code == "outcome_unknown"
-        with anyio.fail_after(PATIENCE):
-            while peer.source.state.state != "stale":
-                await anyio.sleep(0.01)
+        await eventually(lambda: peer.source.state.state == "stale")
         assert str(script) in peer.source.state.detail
 
     assert len(journal.of("start")) == 1
