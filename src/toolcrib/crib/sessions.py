@@ -13,17 +13,16 @@ from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..core.json import canonical
 from ..core.sandbox import KEEPS_SHELL
-from ..core.session import LOCAL, SessionState
+from ..core.session import LOCAL, SessionState, SessionTable
 from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError
-from ..policy.asking.answers import end_turn
 from ..policy.decision import Policy
-from .inventory import Inventory
+from ..policy.questions import end_turn
+from .catalog_ingest import Inventory
 from .options import InteractionOptions, SessionOptions, check_options
 from .policy import hold, identified
 from .profiles import ProfileRegistry
-from .session_table import SessionTable
 from .views import Views, provide
 from .workspaces import Workspaces
 
@@ -166,6 +165,7 @@ class SessionFactory:
         state.profile = profile
         grows = options.get("grows", state.audience.grows)
         state.audience.grows = self._profiles.loads(profile) if grows is None else grows
+        state.scope.included, state.scope.excluded = self._profiles.get_or_load(profile).limits_on_built_in
         state.treat_as_write = frozenset(self._profiles.get_or_load(profile).treat_as_write)
         wanted: dict[str, Any] = {
             name: value for name, value in options.items() if name in InteractionOptions.__annotations__

@@ -28,9 +28,8 @@ from ...mcp.client.connection import Connection
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import Client, Era
 from ...mcp.client.http import HttpLink
-from ...mcp.client.results import of_error, of_reply, of_spilled
 from ...mcp.client.server_requests import RELAYED, Relay
-from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks
+from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks, of_error, of_reply, of_spilled
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
 from ...mcp.client.sse import SseLink
@@ -42,7 +41,7 @@ from ...mcp.stdio import SpooledMessage
 from ...system.child_processes import shared_reaper
 from ...system.file_watch import POLL_SECONDS
 from ...system.tasks import Background
-from ...telemetry.hops import hop
+from ...telemetry.otel import hop
 from ..source import Listing, Publish, still_starting
 from .tool_list import Cached, ListingCache, build_listing, same
 
