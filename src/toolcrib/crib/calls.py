@@ -17,19 +17,18 @@ from ..core.context import Context, Listener
 from ..core.events import CallFinished, Listeners
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
-from ..core.session import SessionState
+from ..core.session import SessionState, SessionTable
 from ..disclosure.base import VisibleCatalog
 from ..dispatch.pipeline import Pipeline, definition_changed
 from ..dispatch.steps.content import Enrich, Enricher
 from ..errors import ToolFailure, UsageError
 from ..jobs.job import Job, JobLimits, seconds_for
-from ..policy.asking.answers import rest
+from ..policy.questions import rest
 from ..sources.source import still_starting
 from ..store.store import Store
 from .conversations import Conversations
 from .options import SessionOptions
 from .policy import end_planning
-from .session_table import SessionTable
 from .sessions import SessionFactory
 from .views import Views
 from .workspaces import Workspaces

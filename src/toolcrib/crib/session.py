@@ -21,8 +21,8 @@ from ..core.tool import Tool
 from ..disclosure.base import VisibleCatalog
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
-from ..policy.asking.answers import forget
 from ..policy.decision import Policy
+from ..policy.questions import forget
 from ..results.artifacts import Artifacts
 from .approvals import DeferredCalls
 from .calls import CallRunner

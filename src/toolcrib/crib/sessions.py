@@ -13,17 +13,16 @@ from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..core.json import canonical
 from ..core.sandbox import KEEPS_SHELL
-from ..core.session import LOCAL, SessionState
+from ..core.session import LOCAL, SessionState, SessionTable
 from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError
-from ..policy.asking.answers import end_turn
 from ..policy.decision import Policy
-from .inventory import Inventory
+from ..policy.questions import end_turn
+from .catalog_ingest import Inventory
 from .options import InteractionOptions, SessionOptions, check_options
 from .policy import hold, identified
 from .profiles import ProfileRegistry
-from .session_table import SessionTable
 from .views import Views, provide
 from .workspaces import Workspaces
 

@@ -24,8 +24,7 @@ from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
 from ..sources.source import Source
 from .calls import CallRunner
-from .catalog_ingest import Intake, WithFiles
-from .inventory import Inventory
+from .catalog_ingest import Intake, Inventory, WithFiles
 from .storage import Folders, ServerLogins
 from .views import Views
 

@@ -14,8 +14,7 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config import Directories, load
 from toolcrib.config.directories import Trust
-from toolcrib.config.key_access import CHANGEABLE, FIXED, SECRET
-from toolcrib.config.keys import KEYS
+from toolcrib.config.keys import CHANGEABLE, FIXED, KEYS, SECRET
 from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib import Toolcrib, tool
-from toolcrib.crib.compare import PLAIN_LIST, Cost, Query, compare, own_queries
+from toolcrib.cli.compare import PLAIN_LIST, Cost, Query, compare_profiles, own_queries
 from toolcrib.disclosure.profiles import BUILT_IN
 from toolcrib.telemetry.tokens import Tokenizer
 
@@ -35,7 +35,7 @@ def park() -> list[object]:
 async def rows(*queries: Query) -> dict[str, Cost]:
     async with Toolcrib() as crib:
         crib.add(*park())
-        return {row.profile: row for row in await compare(crib, BUILT_IN, queries, WORDS)}
+        return {row.profile: row for row in await compare_profiles(crib, BUILT_IN, queries, WORDS)}
 
 
 async def test_every_built_in_profile_and_the_plain_list_are_measured_and_reach_the_tool() -> None:
