@@ -88,7 +88,8 @@ class Desk:
         return self.runs.made[before:]
 
     async def completes(self, one: Schedule) -> None:
-        """Look until it is completed: a PostgreSQL server notices the end of a session a moment later."""
+        """Look two hours later, until it is completed: PostgreSQL notices the end of a session a moment later."""
+        self.clock.now = START + 2 * HOUR
 
         async def is_completed() -> bool:
             await self.scheduler.fire_due()

@@ -175,7 +175,7 @@ class ScheduleRows:
         return await self._reader.read(lambda connection: connection.execute(sql, parameters).fetchone()) is not None
 
     async def take_messages(self, principal: str) -> list[MessageRow]:
-        """Return the messages for a principal, oldest first, once. Durable on return; without any nothing is written."""
+        """Return the messages for a principal, oldest first, once. Durable on return, and a read without any."""
         if not await self.has_messages(principal):
             return []
         return await self._writer.run(_take_messages, principal, durable=True)
