@@ -39,7 +39,8 @@ from .core.host import (
     Web,
 )
 from .core.result import ToolResult
-from .core.sandbox import Command, Finished, Reach, Running, Sandbox
+from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbox, guides_programs
+from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
 from .core.workspace import Entry, OpenFile, Workspace, Written
@@ -52,6 +53,7 @@ from .workspace.git import harmless as harmless_git
 __all__ = [
     "DISMISSED",
     "GROUP",
+    "KEEPS_SHELL",
     "LOCAL",
     "SESSIONS",
     "ApiPlace",
@@ -65,6 +67,7 @@ __all__ = [
     "Entry",
     "Event",
     "EventLog",
+    "FieldError",
     "Finished",
     "Guest",
     "Host",
@@ -91,9 +94,12 @@ __all__ = [
     "ToolFailure",
     "ToolResult",
     "UsageError",
+    "Validator",
     "Web",
     "Workspace",
     "Written",
+    "compile_schema",
+    "guides_programs",
     "harmless_git",
     "load_entry_points",
     "parse_yaml",

@@ -19,7 +19,7 @@ from peers.api import Api, api
 from rig import PATIENCE
 from toolcrib import Session, Toolcrib, filtered, prefixed, renamed
 from toolcrib.config import load
-from toolcrib.config.sections import RegistrationSettings, TokenSpec
+from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib.options import SessionOptions

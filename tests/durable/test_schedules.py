@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -40,9 +42,20 @@ class Runs:
 
     def __init__(self) -> None:
         self.made: list[Run] = []
+        self.noted: list[str] = []
+        self.offered, self.lacking = False, ""
         self.result: ToolResult | None = ToolResult.of_text("done")
         self.go = anyio.Event()
         self.go.set()
+
+    def offer(self) -> None:
+        self.offered = True
+
+    def lacks(self, plan: Plan) -> str:
+        return self.lacking
+
+    def note(self, run: Run) -> None:
+        self.noted.append(run.id)
 
     async def run(self, run: Run) -> ToolResult | None:
         self.made.append(run)
@@ -127,6 +140,7 @@ async def test_once_that_was_missed_fires_late_and_says_so(desk: Desk) -> None:
     (run,) = await desk.at(START + 5 * HOUR + 1)
 
     assert run.note == "[This was due at 2026-03-28T14:00:00+00:00 and runs 3:00:01 late (h:mm:ss).]"
+    assert [one.outcome for one in await desk.scheduler.list("ada", every=True)] == ["ok (3:00:01 late)"]
 
 
 @pytest.mark.parametrize(
@@ -248,9 +262,22 @@ async def test_a_message_without_a_channel_waits_for_its_principal_and_is_given_
     await desk.at(START + 2 * HOUR)
 
     assert await desk.store.schedules.has_messages()
+    assert desk.runs.noted == [desk.runs.made[0].id]
     assert await desk.scheduler.messages("bob") == []
     assert await desk.scheduler.messages("ada") == [("T", "Water.")]
     assert await desk.scheduler.messages("ada") == []
+
+
+async def test_what_this_process_lacks_a_tool_for_is_left_to_others_and_says_so(desk: Desk) -> None:
+    one = await desk.adds()
+    assert not desk.runs.offered
+    desk.runs.lacking = "no process that fires has the tool x"
+
+    assert await desk.at(START + HOUR) == []
+    assert ((await desk.shows(one)).outcome, desk.runs.offered) == ("waits: no process that fires has the tool x", True)
+    desk.runs.lacking = ""
+    (run,) = await desk.at(START + HOUR + 30)
+    assert "0:00:30 late" in run.note
 
 
 async def test_bad_actions_are_refused_with_their_place(desk: Desk) -> None:
@@ -383,3 +410,43 @@ async def test_a_process_has_work_while_a_schedule_is_active(opens: Callable[...
     await desk.at(START)
     assert not desk.scheduler.works
     await desk.scheduler.stop()
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import anyio
+from toolcrib.jobs.scheduler import Scheduler
+from toolcrib.store.store import Store
+from toolcrib.store.vault import Vault
+
+class Dies:
+    def offer(self): ...
+    def lacks(self, plan): return ""
+    def note(self, run): ...
+    async def run(self, run):
+        print("claimed", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with Store.open(Path(sys.argv[1])) as store:
+        await Scheduler(store.schedules, Vault(b"k" * 32), "", Dies(), clock=lambda: float(sys.argv[2])).fire_due()
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.process
+async def test_a_process_killed_between_its_claim_and_its_call_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    async with Store.open(file) as store:
+        ours = Desk(store, Clock())
+        one = await ours.adds("once", run_at="2026-03-28T14:00", zone="UTC")
+        killed = await anyio.run_process([sys.executable, "-c", _KILLED, str(file), str(START + DAY)], check=False)
+        assert (killed.stdout, killed.returncode) == (b"claimed\n", -9)
+        assert (await ours.shows(one)).is_running
+
+        assert len(await ours.at(START + DAY)) == 1
+        assert await ours.at(START + 2 * DAY) == []
+        done = await ours.shows(one)
+        assert (done.status, done.runs, done.outcome) == ("completed", 1, "ok (22:00:00 late)")

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from ..catalog.catalog import Catalog, digest_sum, version_of
 from ..catalog.registry import Overlay, Registry
 from ..config.connections import namesakes
-from ..config.places import Places
+from ..config.directories import Places
 from ..core.call import Call, Options
 from ..core.context import Context
 from ..core.events import SourceState

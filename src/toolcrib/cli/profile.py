@@ -15,7 +15,7 @@ from ..core.json import dumps, loads
 from ..crib import Toolcrib
 from ..crib.views import held
 from ..disclosure.base import Profile
-from ..disclosure.missing_tools import Gaps, gaps
+from ..disclosure.profiles import Gaps, gaps
 from ..disclosure.settings import GivenProfile
 from ..errors import CODES
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer

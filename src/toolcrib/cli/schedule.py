@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -28,6 +28,7 @@ __all__ = [
     "cancel_schedule",
     "list_schedules",
     "pause_schedule",
+    "print_schedules",
     "resume_schedule",
     "run_schedule",
     "schedule",
@@ -77,11 +78,16 @@ def list_schedules(
     if as_json:
         emit_json([_shown(one) for one in found])
     elif found:
-        table(_COLUMNS, map(_cells, found))
+        print_schedules(found)
     else:
         note("no schedules")
     if warning:
         note(warning)
+
+
+def print_schedules(schedules: Iterable[Schedule], *, width: int | None = None) -> None:
+    """Print a table, on a terminal at most `width` wide."""
+    table(_COLUMNS, map(_cells, schedules), width=width)
 
 
 @schedule.command("add")
@@ -116,7 +122,7 @@ def add_schedule(
         trigger = trigger_of(kind, config, timezone or local_zone(settings.environment))
         session = session_for_cli(settings, mode=mode, folders=settings.workspace.roots or (Path.cwd(),))
         async with _scheduler(settings) as scheduler:
-            made, is_new = await scheduler.create(new_plan(title, trigger, action, session))
+            made, is_new = await scheduler.create(new_plan(title, trigger, action, session, settings))
             return made, is_new, await unfired(scheduler, settings)
 
     made, is_new, warning = run(lambda: add(settings_of(config)))
@@ -225,7 +231,7 @@ def _object(text: str) -> dict[str, Any]:
         raise UsageError(f"--args: {text[:80]!r} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def _print(one: Schedule, *, as_json: bool) -> None:

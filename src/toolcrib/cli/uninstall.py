@@ -20,9 +20,9 @@ import typer
 from ..config.clients import CLIENTS, Client, is_ours
 from ..config.connections import NAME, connections, entries
 from ..config.connections import disconnect as undo
+from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
 from ..config.loading import here
-from ..config.places import Places
 from ..config.secrets import remove_secret, secret_names
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in

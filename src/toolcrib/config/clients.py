@@ -14,7 +14,7 @@ from ..core.events import Problem
 from ..errors import ConfigError
 from . import files
 from .client_entries import notices, translate
-from .places import Places
+from .directories import Places
 from .servers import Entry
 
 __all__ = [

@@ -6,15 +6,16 @@ this machine, without home, credentials and, by default, network.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from anyio.abc import SocketListener
 
-__all__ = ["Command", "Finished", "Outlet", "Reach", "Running", "Sandbox"]
+__all__ = ["KEEPS_SHELL", "Command", "Finished", "Outlet", "Reach", "Running", "Sandbox", "guides_programs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,11 @@ class Running(Protocol):
         ...
 
     @property
+    def unseen(self) -> Sequence[str]:
+        """Folders with more in them than is compared for what it left; known after the context exits."""
+        ...
+
+    @property
     def refused(self) -> Sequence[str]:
         """Refused destinations, each with the reason; in the order of the attempts."""
         ...
@@ -107,6 +113,23 @@ class Running(Protocol):
     def signal(self, number: int) -> None:
         """Send a signal to the command and everything that it started; nothing happens when it has ended."""
         ...
+
+
+_GUIDES: Final = re.compile(
+    r"PATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
+    r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"
+    r"|MAKEFLAGS|GREP_OPTIONS|RIPGREP_CONFIG_PATH|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|BASH_FUNC\w*"
+)
+"""Variables that decide what programs execute."""
+
+
+def guides_programs(name: str) -> bool:
+    """Whether a variable of the environment decides what programs execute: `BASH_ENV`, `GIT_PAGER` …"""
+    return _GUIDES.fullmatch(name) is not None
+
+
+KEEPS_SHELL: Final = "shell.keep"
+"""Key of a session's runtime: its commands share a shell (`shell: {keep: true}`, in a profile or the configuration)."""
 
 
 class Sandbox(Protocol):

@@ -22,8 +22,7 @@ from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.index import Index, IndexEntry
 from ..config import Settings, files, load
 from ..config.directories import PROJECT_FOLDER
-from ..config.key_access import CHANGEABLE, MODEL, fixed_by, shown, steps_of, value_of
-from ..config.keys import check
+from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
 from ..config.own_file import set_key
 from ..core.context import Context
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Records, Setting, Web

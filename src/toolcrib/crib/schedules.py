@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..config import Settings
+from ..config.directories import PROJECT_FOLDER
 from ..core.call import NESTED, Call
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.host import Schedule
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
-from ..core.session import LOCAL, SessionState
+from ..core.session import LOCAL, SessionState, SessionTable
 from ..core.tool import Annotations, Availability, Execution, Tool
 from ..errors import ToolFailure, UsageError
 from ..jobs.durable import DurableJobs
@@ -33,7 +34,6 @@ from ..sources.source import Listing, Publish
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls
 from .session import Session, SessionParts
-from .session_table import SessionTable
 from .tools import ToolRegistry
 from .views import Views
 
@@ -59,8 +59,6 @@ _ORIGIN: Final = "schedule"
 _KEYS: Final = "schedule/"
 """Prefix of the keys of their sessions."""
 _MESSAGE: Final = "send_message"
-_PATIENCE: Final = 10.0
-"""Seconds that a run waits for servers that were never seen before: one of them may have its tool."""
 _ZONE: Final = "timezone"
 """Context value of a session that names the zone of its schedules."""
 _AGENT: Final = Tool(
@@ -108,7 +106,8 @@ class Schedules:
         self._jobs = jobs
         self._parts: SessionParts | None = None
         self._delivers = False
-        self.scheduler = Scheduler(store.schedules, store.vault, place_name(settings), self, kept=self._deliver)
+        self._agent: _AgentTask | None = None
+        self.scheduler = Scheduler(store.schedules, store.vault, place_name(settings), self)
         """The schedules of every principal, for the operator."""
 
     async def open(self, parts: SessionParts) -> None:
@@ -122,8 +121,9 @@ class Schedules:
         """Fire due schedules from now on, unless this process carries no jobs (`jobs.work`)."""
         if not self._settings.jobs.work:
             return
-        if installed(AGENTS) and self._parts is not None:
-            await self._tools.mount_source(_AgentTask(self._parts), prefix=False, trusted=True)
+        if installed(AGENTS) and self._parts is not None and self._agent is None:
+            self._agent = _AgentTask(self._parts)
+            await self._tools.mount_source(self._agent, prefix=False, trusted=True)
         await self.scheduler.start()
 
     async def close(self) -> None:
@@ -142,17 +142,33 @@ class Schedules:
             raise ToolFailure("unavailable", "the session of this call has ended")
         return SessionSchedules(self.scheduler, state, self._settings)
 
+    def offer(self) -> None:
+        """List the tool that runs agents; see `jobs.scheduler.Runner`, here and below."""
+        if self._agent is not None:
+            self._agent.offer()
+
+    def lacks(self, plan: Plan) -> str:
+        """Return what this process lacks: the tool, a package that runs agents, or built-in tools for one."""
+        kind = plan.action["type"]
+        if kind == "agent_task" and self._agent is None:
+            return "no process that fires has an agent (the extra `agent`)"
+        if kind == "agent_task" and plan.builtins and not self._settings.sources.builtins:
+            return "no process that fires has the built-in tools (`builtins: true`)"
+        if kind != "call":
+            return ""
+        name, instance = str(plan.action["tool"]), plan.session.instance
+        scene = self._views.scene(SessionState(key="", instance=instance))
+        return "" if scene.catalog.find(name) is not None else f"no process that fires has the tool {name}"
+
     async def run(self, run: Run) -> ToolResult | None:
-        """Make the call of a run; see `jobs.scheduler.Runner`."""
+        """Make the call of a run."""
+        session = _with_agent(run.session) if run.action["type"] == "agent_task" else run.session
         try:
-            state = self._saved_calls.session(run.session)
+            state = self._saved_calls.session(session)
         except UsageError as error:
             return ToolResult.failed("unavailable", f"the session of this schedule cannot be had again: {error}")
         name, arguments = _call_of(run)
         tool = self._views.scene(state, name).catalog.find(name)
-        if tool is None:
-            await self._tools.wait_ready(_PATIENCE)
-            tool = self._views.scene(state, name).catalog.find(name)
         can_send = tool is not None and state.admits(tool) and not tool.availability.missing
         if run.action["type"] == "send_message" and not can_send:
             return None
@@ -160,7 +176,7 @@ class Schedules:
             id=run.id,
             name=name if tool is None else tool.name,
             arguments=arguments,
-            session=run.session,
+            session=session,
             definition="" if tool is None else tool.digest.hex(),
             origin=_ORIGIN,
             requested=name,
@@ -170,6 +186,14 @@ class Schedules:
             return await self._saved_calls.make(saved, job=self._settings.jobs)
         job = await self._jobs.submit(saved, tool, state.treat_as_write)
         return await self._jobs.result(job, state.principal)
+
+    def note(self, run: Run) -> None:
+        """Record a message that was left for the next session, and add it to a result from now on."""
+        state = SessionState(key=run.session.key, principal=run.session.principal)
+        name, arguments = _call_of(run)
+        call = Call(id=run.id, name=name, arguments=arguments, session=state, origin=_ORIGIN)
+        self._store.calls.note(call, ToolResult.of_text("it waits for the next session"))
+        self._deliver()
 
     def _deliver(self) -> None:
         """Add messages to results from now on."""
@@ -201,7 +225,8 @@ class SessionSchedules:
     ) -> tuple[Schedule, bool]:
         """Return a new schedule and True, or the active one that equals it and False."""
         trigger = trigger_of(trigger_type, trigger_config, self._zone())
-        return await self._scheduler.create(new_plan(title, trigger, action, self._session()))
+        plan = new_plan(title, trigger, action, self._session(), self._settings)
+        return await self._scheduler.create(plan)
 
     async def list(self) -> list[Schedule]:
         """Return the open schedules."""
@@ -225,7 +250,7 @@ class SessionSchedules:
                 config = old.trigger.config if trigger_config is None else trigger_config
                 trigger = trigger_of(trigger_type or old.trigger.type, config, self._zone())
             new_action = old.action if action is None else action
-            return new_plan(old.title if title is None else title, trigger, new_action, session)
+            return new_plan(old.title if title is None else title, trigger, new_action, session, self._settings)
 
         return await self._scheduler.update(id, self._state.principal, make)
 
@@ -255,10 +280,13 @@ class SessionSchedules:
         )
 
 
-def new_plan(title: str, trigger: Trigger, action: Mapping[str, Any], session: SavedSession) -> Plan:
+def new_plan(
+    title: str, trigger: Trigger, action: Mapping[str, Any], session: SavedSession, settings: Settings
+) -> Plan:
     """Return the content of a schedule, without empty fields of the action."""
     given = {key: value for key, value in action.items() if value not in (None, "", {})}
-    return Plan(title=title.strip(), trigger=trigger, action=given, session=session)
+    builtins = bool(settings.sources.builtins)
+    return Plan(title=title.strip(), trigger=trigger, action=given, session=session, builtins=builtins)
 
 
 async def unfired(scheduler: Scheduler, settings: Settings) -> str:
@@ -267,7 +295,9 @@ async def unfired(scheduler: Scheduler, settings: Settings) -> str:
         return ""
     if scheduler.is_private:
         return "No process fires it: the records are in memory, and this process fires none (`crib.schedules.start()`)."
-    options = "".join(f" -c {file}" for file in settings.files)
+    own = settings.directories.config / "config.yaml"
+    named = [file for file in settings.files if file != own and file.parent.name != PROJECT_FOLDER]
+    options = "".join(f" -c {file}" for file in named)
     return (
         "No process runs that would fire it: a client that starts `toolcrib serve`, `toolcrib serve --http` or"
         f" `toolcrib worker{options}` does."
@@ -304,6 +334,17 @@ def _unattended(session: SavedSession) -> SavedSession:
     return replace(session, key=key, contexts=contexts, for_client=True)
 
 
+def _with_agent(session: SavedSession) -> SavedSession:
+    """Return a session whose scope has the tool that runs an agent; the agent itself gets no more than the scope."""
+    own = (_AGENT.name,)
+    allowed, exact = session.allowed, session.exact
+    return replace(
+        session,
+        allowed=None if allowed is None else (*allowed, *own),
+        exact=None if exact is None else (*exact, *own),
+    )
+
+
 def _call_of(run: Run) -> tuple[str, dict[str, Any]]:
     """Return the tool and the arguments of a run. One that is late says so."""
     action = run.action
@@ -319,6 +360,16 @@ def _call_of(run: Run) -> tuple[str, dict[str, Any]]:
 class _NoRuns:
     """Stands for the calls of runs in a process that makes none."""
 
+    def offer(self) -> None:
+        """Offer nothing."""
+
+    def lacks(self, plan: Plan) -> str:
+        """Lack everything."""
+        return "this process fires no schedules"
+
+    def note(self, run: Run) -> None:
+        """Record nothing."""
+
     async def run(self, run: Run) -> ToolResult | None:
         """Refuse."""
         raise UsageError("this process fires no schedules")
@@ -330,6 +381,7 @@ class _AgentTask:
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
         self._publish: Publish | None = None
+        self._is_offered = False
 
     @property
     def name(self) -> str:
@@ -340,12 +392,17 @@ class _AgentTask:
     def state(self) -> SourceState:
         """Ready, once it is open."""
         state = "ready" if self._publish else "closed"
-        return SourceState(source=self.name, kind="schedules", state=state, tools=1)
+        return SourceState(source=self.name, kind="schedules", state=state, tools=int(self._is_offered))
 
     async def open(self, publish: Publish) -> None:
-        """List the tool."""
+        """Keep `publish` until there are schedules."""
         self._publish = publish
-        publish(Listing(tools=(_AGENT,)))
+
+    def offer(self) -> None:
+        """List the tool, once."""
+        if self._publish is not None and not self._is_offered:
+            self._is_offered = True
+            self._publish(Listing(tools=(_AGENT,)))
 
     async def ready(self) -> None:
         """Return at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,17 +12,17 @@ from ..catalog.names import nearest
 from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..core.json import canonical
-from ..core.session import LOCAL, SessionState
+from ..core.sandbox import KEEPS_SHELL
+from ..core.session import LOCAL, SessionState, SessionTable
 from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError
-from ..policy.asking.answers import end_turn
 from ..policy.decision import Policy
-from .inventory import Inventory
+from ..policy.questions import end_turn
+from .catalog_ingest import Inventory
 from .options import InteractionOptions, SessionOptions, check_options
 from .policy import hold, identified
 from .profiles import ProfileRegistry
-from .session_table import SessionTable
 from .views import Views, provide
 from .workspaces import Workspaces
 
@@ -150,6 +151,8 @@ class SessionFactory:
         principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
         is_new = self._table.find(principal, key) is None
         state = self._state(principal, key)
+        if is_new and options.get("key"):
+            state.keep_for = math.inf
         profile = options.get("profile") or state.profile
         self._profiles.get_or_load(profile)
         self._policy.mode(options.get("mode") or state.mode)
@@ -157,10 +160,12 @@ class SessionFactory:
         hold(state, options, self._settings)
         self._workspaces.arrange(state, options, is_new=is_new)
         self._shells.arrange(state)
+        state.runtime[KEEPS_SHELL] = self._profiles.get_or_load(profile).shell.get("keep", self._settings.shell.keep)
         provide(self._sources.values(), state.scope.provided)
         state.profile = profile
         grows = options.get("grows", state.audience.grows)
         state.audience.grows = self._profiles.loads(profile) if grows is None else grows
+        state.scope.included, state.scope.excluded = self._profiles.get_or_load(profile).limits_on_built_in
         state.treat_as_write = frozenset(self._profiles.get_or_load(profile).treat_as_write)
         wanted: dict[str, Any] = {
             name: value for name, value in options.items() if name in InteractionOptions.__annotations__

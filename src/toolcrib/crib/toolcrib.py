@@ -25,18 +25,16 @@ from ..config import Settings, load
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
-from ..disclosure.meta_tool_source import MetaToolSource
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..errors import ToolFailure
 from ..sources.source import Source
-from .assembly import assemble, build_pipeline
-from .guests import GUESTS, follow_servers, load_guests
+from .assembly import Slice, Slices, assemble, build_pipeline
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
 from .options import SessionOptions, settings_of
+from .plugins import GUESTS, follow_servers, load_guests
 from .session import Session
-from .slices import Slice, Slices
-from .views import provide
+from .views import MetaToolSource, provide
 
 __all__ = ["Toolcrib", "run"]
 

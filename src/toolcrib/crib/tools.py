@@ -24,8 +24,7 @@ from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
 from ..sources.source import Source
 from .calls import CallRunner
-from .catalog_ingest import Intake, WithFiles
-from .inventory import Inventory
+from .catalog_ingest import Intake, Inventory, WithFiles
 from .storage import Folders, ServerLogins
 from .views import Views
 
@@ -96,10 +95,10 @@ _logger: Final = logging.getLogger(__name__)
 
 FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
-_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", RESOURCES)
+_QUIET: Final = (FUNCTIONS, "jobs", "plan", "schedules", "claude@desk", RESOURCES)
 """Built-in sources that are reported only if they have tools."""
 
-_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "resources", "agent")
+_OWN: Final = ("python", "verbs", "jobs", "schedules", "workflows", "plugin", "rest", "resources", "agent")
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 

@@ -40,7 +40,7 @@ _MOST: Final = 1000
 """Open schedules of one principal."""
 _LOOK_SECONDS: Final = 1.0
 """Interval of looks for due schedules; those of this process are seen at once."""
-_LATE_SECONDS: Final = 60.0
+_LATE_SECONDS: Final = 10.0
 """A run is late when it begins that long after its time."""
 
 
@@ -52,6 +52,8 @@ class Plan:
     trigger: Trigger
     action: Mapping[str, Any]
     session: SavedSession
+    builtins: bool = True
+    """Whether the creator had built-in tools: an agent is run by a process that has them, too."""
 
     def digest(self) -> str:
         """Return a hash over trigger and action: equal for schedules that do the same at the same times."""
@@ -77,8 +79,20 @@ class Run:
 class Runner(Protocol):
     """Makes the calls of runs."""
 
+    def offer(self) -> None:
+        """Take note that there are schedules: jobs of runs may come."""
+        ...
+
+    def lacks(self, plan: Plan) -> str:
+        """Return what this process lacks for a schedule, which it then leaves to others; empty for nothing."""
+        ...
+
     async def run(self, run: Run) -> ToolResult | None:
         """Return the outcome of the call of a run, and of its job. None: a message that no channel takes."""
+        ...
+
+    def note(self, run: Run) -> None:
+        """Record that the message of a run waits for the next session."""
         ...
 
 
@@ -92,17 +106,15 @@ class Scheduler:
         place: str,
         runner: Runner,
         *,
-        kept: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`place` names the configuration; `kept` is called when a message was left for the next session."""
+        """`place` names the configuration."""
         self.clock = clock
         """Seconds since 1970; tests set another one."""
         self._rows = rows
         self._vault = vault
         self._place = place
         self._runner = runner
-        self._kept = kept
         self._tasks: Background | None = None
         self._wake = anyio.Event()
         self._active = 0
@@ -243,6 +255,8 @@ class Scheduler:
         now = self.clock()
         look = await self._rows.look(self._place, now)
         self._active = look.active
+        if look.active or look.workers:
+            self._runner.offer()
         if look.workers - {self._rows.worker}:
             for row, outcome in await self._rows.recover():
                 await self._finish(row, outcome)
@@ -278,6 +292,9 @@ class Scheduler:
         except ToolFailure as failure:
             self._leave(row, failure)
             return
+        if lacking := self._runner.lacks(plan):
+            await self._wait_for_others(row, lacking)
+            return
         due = row.next_run if row.next_run is not None and row.next_run <= now else row.asked or now
 
         def change(current: ScheduleRow) -> ScheduleRow | None:
@@ -296,11 +313,21 @@ class Scheduler:
         else:
             self._tasks.spawn(lambda: self._run(claimed, plan))
 
+    async def _wait_for_others(self, row: ScheduleRow, lacking: str) -> None:
+        """Say once in the row why a schedule that is due does not fire."""
+        outcome = f"waits: {lacking}"
+        if row.outcome != outcome:
+            await self._rows.change(
+                row.id, None, lambda current: None if current.worker else replace(current, outcome=outcome)
+            )
+
     async def _run(self, row: ScheduleRow, plan: Plan) -> None:
         try:
-            note = self._lateness(row)
-            if note:
-                _LOG.warning("schedule %s: %s", row.id, note)
+            late = self._lateness(row)
+            note = f"[This was due at {_iso(row.due or 0.0, row.zone)} and runs {late} late (h:mm:ss).]" if late else ""
+            if late:
+                _LOG.warning("schedule %s runs %s late", row.id, late)
+            suffix = f" ({late} late)" if late else ""
             run = Run(
                 id=row.call,
                 key=f"schedule:{row.id}:{row.runs + 1}",
@@ -311,9 +338,9 @@ class Scheduler:
             )
             result = await self._made(run)
             if result is None:
-                await self._keep(row, run)
+                await self._keep(row, run, f"ok{suffix}")
             else:
-                await self._finish(row, "ok" if result.error is None else result.error.code)
+                await self._finish(row, f"{'ok' if result.error is None else result.error.code}{suffix}")
         finally:
             self._running -= 1
             self._idle.set()
@@ -328,13 +355,13 @@ class Scheduler:
             _LOG.exception("call %s failed inside Toolcrib", run.id)
             return ToolResult.failed("internal", "the run failed inside Toolcrib; the log has the reason")
 
-    async def _keep(self, row: ScheduleRow, run: Run) -> None:
+    async def _keep(self, row: ScheduleRow, run: Run, outcome: str) -> None:
         """End the run by leaving its message for the next session."""
         text = "\n".join(filter(None, (str(run.action["content"]), run.note)))
         sealed = self._vault.seal({"title": run.title, "text": text}, _purpose(run.id))
         message = MessageRow(id=run.id, principal=row.principal, created=self.clock(), saved=sealed)
-        if await self._rows.keep_message(row, message, self._ending(row, "ok")):
-            self._kept()
+        if await self._rows.keep_message(row, message, self._ending(row, outcome)):
+            self._runner.note(run)
 
     async def _finish(self, row: ScheduleRow, outcome: str) -> None:
         await self._rows.change(row.id, None, self._ending(row, outcome), keep=True)
@@ -377,11 +404,9 @@ class Scheduler:
         return self._shown(row)
 
     def _lateness(self, row: ScheduleRow) -> str:
-        due, now = row.due or 0.0, self.clock()
-        if now - due < _LATE_SECONDS:
-            return ""
-        late = timedelta(seconds=round(now - due))
-        return f"[This was due at {_iso(due, row.zone)} and runs {late} late (h:mm:ss).]"
+        """Return how late a run is, as h:mm:ss; empty for one in time."""
+        late = self.clock() - (row.due or 0.0)
+        return "" if late < _LATE_SECONDS else str(timedelta(seconds=round(late)))
 
     def _leave(self, row: ScheduleRow, failure: ToolFailure) -> None:
         if row.id not in self._left:
@@ -392,13 +417,24 @@ class Scheduler:
         self._wake.set()
 
     def _sealed(self, id: str, plan: Plan) -> str:
-        values = {"title": plan.title, "action": plan.action, "session": asdict(plan.session)}
+        values = {
+            "title": plan.title,
+            "action": plan.action,
+            "session": asdict(plan.session),
+            "builtins": plan.builtins,
+        }
         return self._vault.seal(values, _purpose(id))
 
     def _opened(self, row: ScheduleRow) -> Plan:
         values: Mapping[str, Any] = self._vault.open(row.saved, _purpose(row.id))
         session = SavedSession.from_json(values["session"])
-        return Plan(title=values["title"], trigger=_trigger(row), action=values["action"], session=session)
+        return Plan(
+            title=values["title"],
+            trigger=_trigger(row),
+            action=values["action"],
+            session=session,
+            builtins=values["builtins"],
+        )
 
     def _shown(self, row: ScheduleRow) -> Schedule:
         plan = self._opened(row)

@@ -21,7 +21,7 @@ from ..core.session import SessionState
 from ..core.settings import Flag, Section, Texts
 from ..core.tool import Tool
 from .argument_conditions import glob
-from .http_methods import kind_of
+from .modes import kind_of
 from .origin import Origin, is_closed_world, is_local, origin_of
 from .rules import names_of
 from .shell.command_tools import runs_shell

@@ -23,6 +23,7 @@ from .approvals import ApprovalRows
 from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Head, Transaction, broken, dropped_row, put_head, read_head, rows_from
+from .conversations import ConversationRows
 from .database import Database, OwnConnection
 from .definitions import Pins, RegistrationRows
 from .file_changes import Pending
@@ -136,6 +137,7 @@ class Store:
     budgets: BudgetRows
     pending: Pending
     calls: Calls
+    conversations: ConversationRows
     pins: Pins
     receipts: Receipts
     records: RecordRows
@@ -166,6 +168,7 @@ class Store:
         self._writer = Writer(self._database)
         self._reader = Reader(self._database, self._writer)
         self.calls = Calls(self._writer, self._reader, self._lease, redact)
+        self.conversations = ConversationRows(self._writer, self._reader)
         self.pins = Pins(self._writer, self._reader)
         self.receipts = Receipts(self._writer, self._lease, clock)
         self.registrations = RegistrationRows(self._writer, self._reader, vault)

@@ -15,8 +15,10 @@ from pydantic import Field
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure, Workspace, tool
 
 from .._workspace.place import entry_at, folder_at, workspace_of
+from .kept_shell import KeptShell, shell_of
 from .processes import (
     MOST_SECONDS,
+    CommandResult,
     OutputBuffer,
     command_of,
     ending,
@@ -226,7 +228,7 @@ _QUIET: Final = 0.2
         "do": ["Use run_tests for the tests of a project, and shell_spawn for a program that asks questions."],
         "dont": ["Use it to read, search or edit files: read_file, grep and edit_file show and undo what they do."],
         "edge_cases": [
-            "Nothing carries over to the next command: no folder, no variables. Write cd sub && make.",
+            "Nothing carries over to the next command, unless the session keeps its shell. Write cd sub && make.",
             "Only the workspace can be written; home is empty. Only hosts that the operator named are reached.",
             "When a command ends, everything that it has started ends too. Use background for a server.",
         ],
@@ -264,12 +266,32 @@ async def run_command(
             await kept.wait(seconds_of(ctx, timeout))
         return await describe_process(kept)
     wanted = await command_of(ctx, command, working_dir)
+    shell = shell_of(ctx)
+    if not background and shell is not None:
+        return await _run_kept(ctx, shell, wanted, seconds_of(ctx, timeout or _SECONDS), moves=bool(working_dir))
     if not background:
         ended = await run(ctx, wanted, seconds_of(ctx, timeout or _SECONDS))
         return await ending(ended, workspace_of(ctx))
     kept = await processes_of(ctx).start(ctx, wanted, command, seconds=timeout or float("inf"))
     await kept.wait(_FIRST)
     return await describe_process(kept)
+
+
+async def _run_kept(ctx: Context, shell: KeptShell, wanted: Command, seconds: float, *, moves: bool) -> str:
+    """Run a command in the shell of its session: one at a time, as a person would."""
+    workspace = workspace_of(ctx)
+    async with shell.turn:
+        prepared, fresh = await shell.prepare(wanted, moves=moves)
+        ended: CommandResult | None = None
+        try:
+            ended = await run(ctx, prepared, seconds)
+        finally:
+            await shell.take(ended, workspace)
+    try:
+        return "\n".join(filter(None, (fresh, await ending(ended, workspace))))
+    except ToolFailure as failure:
+        message = "\n".join(filter(None, (failure.message, fresh)))
+        raise ToolFailure(failure.code, message, hint=failure.hint) from None
 
 
 async def describe_process(kept: BackgroundProcess) -> str:

@@ -16,6 +16,7 @@ from typing import Final
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
 
+from ...core.sandbox import guides_programs
 from . import grammar_nodes
 from .script import HOLE, Command, Piece, Script, TooManyWords, Word, ansi_c, expand, unescaped
 from .wrapper_commands import Carried, carried_by
@@ -246,7 +247,7 @@ class _Walk:
     def _assigned(self, node: Node) -> None:
         self.effects.append("sets a variable")
         name = grammar_nodes.text(node).partition("=")[0].rstrip("+").partition("[")[0]
-        if grammar_nodes.GUIDES.fullmatch(name):
+        if guides_programs(name):
             self.doubts.append(f"the variable {name}, which decides what programs execute")
         value = "".join(text for child in node.children[2:] for text, _ in _pieces(child))
         if "`" in value.replace(HOLE, "") or "$(" in value:

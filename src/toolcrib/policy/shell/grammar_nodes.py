@@ -15,7 +15,6 @@ __all__ = [
     "AROUND",
     "BARE",
     "COMMANDS",
-    "GUIDES",
     "HOLES",
     "assigns",
     "backquoted",
@@ -64,13 +63,6 @@ _SOLID: Final = frozenset({"concatenation", "variable_assignment"})
 """Nodes whose parts are adjacent."""
 _GAP: Final = re.compile(rb"(?<!\\)\n|[^\s\\]")
 _COMPARED: Final = re.compile(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
-
-GUIDES: Final = re.compile(
-    r"PATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
-    r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"
-    r"|MAKEFLAGS|GREP_OPTIONS|RIPGREP_CONFIG_PATH|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|BASH_FUNC\w*"
-)
-"""Variables that decide what programs execute."""
 
 _APART: Final = "words that the grammar and the shell put together in different ways"
 _CALCULATES: Final = "arithmetic with variables"

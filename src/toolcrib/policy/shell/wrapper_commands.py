@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from .grammar_nodes import GUIDES
+from ...core.sandbox import guides_programs
 from .launchers import started_by
 from .script import HOLE, Word
 
@@ -249,7 +249,7 @@ def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
 def _guides(word: Word) -> bool:
     """Whether the word sets a variable that decides what programs execute: `BASH_ENV=x`, `BASH_FUNC_ls%%=…`."""
     name, equals, _ = word.text.partition("=")
-    return bool(equals) and GUIDES.fullmatch(name.rstrip("%")) is not None
+    return bool(equals) and guides_programs(name.rstrip("%"))
 
 
 def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:

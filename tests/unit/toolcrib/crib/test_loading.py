@@ -14,7 +14,7 @@ from rig import PATIENCE, eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
 from toolcrib.config.directories import Trust
-from toolcrib.config.source_paths import confirmable_in
+from toolcrib.config.sources import confirmable_in
 from toolcrib.errors import ConfigError, UsageError
 
 CATALOG = """\

@@ -17,7 +17,7 @@ import pytest
 from peers.api import Api, api
 from rig import PATIENCE
 from toolcrib.config import Directories, bare
-from toolcrib.config.sections import RegistrationSettings, TokenSpec
+from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.crib import Toolcrib
 from toolcrib.mcp.server.service import ServiceLimits
