@@ -56,10 +56,3 @@ def test_each_migration_of_the_package_has_a_number_of_its_own() -> None:
     files = [entry for entry in resources.files(store).joinpath("migrations").iterdir() if entry.name.endswith(".sql")]
 
     assert len(packaged_migrations()) == len(files)
-
-
-def test_every_packaged_migration_has_a_number_of_its_own() -> None:
-    folder = Path(str(resources.files(store) / "migrations"))
-    numbers = [int(file.name.split("_")[0]) for file in folder.glob("*.sql")]
-
-    assert sorted(numbers) == sorted(packaged_migrations())
