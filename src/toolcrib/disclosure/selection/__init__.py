@@ -4,12 +4,13 @@
   level 2   tools with the capabilities that the schema, the plan and the intent ask for
   level 3   the whitelist, over both
 
-`select` decides and gives its reasons; the strategy shows the selection. `route` names the one capability for a
-request.
+`analyse` finds what a task in words needs, before its interaction begins. `select` decides and gives its reasons; the
+strategy shows the selection, and its meta-tool adds to it. `route` names the one capability for a request.
 """
 
+from .intent import analyse, read_intent
 from .requirements import SelectionState
 from .selector import Candidate, Route, Selection, route, select
 from .strategy import STRATEGY
 
-__all__ = ["STRATEGY", "Candidate", "Route", "Selection", "SelectionState", "route", "select"]
+__all__ = ["STRATEGY", "Candidate", "Route", "Selection", "SelectionState", "analyse", "read_intent", "route", "select"]

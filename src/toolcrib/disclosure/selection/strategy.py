@@ -21,8 +21,9 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from .. import growing_list, meta_tools
 from ..base import Strategy, View, VisibleCatalog
+from .intent import SELECT
 from .requirements import SelectionState, words
-from .selector import FAILING, select
+from .selector import FAILING, is_simple, select
 
 __all__ = ["CHUNK", "LARGE_INPUT", "MANY", "STRATEGY", "Invocation", "deliver", "invocation_of"]
 
@@ -93,12 +94,17 @@ def _view(scene: VisibleCatalog) -> View:
     """List the selected tools; the meta-tool that reads long results joins when one exists, if the list may grow."""
     selection = select(scene)
     session, profile = scene.session, scene.profile
-    declared = meta_tools.definitions(profile, meta_tools.VERBS)
+    declared = meta_tools.definitions(profile, {**meta_tools.VERBS, **SELECT})
+    way_out = profile.verbs.get("select", "")
     if session.audience.grows:
-        declared = tuple(tool for tool in declared if tool.name in session.history.loaded)
+        is_closed = is_simple(scene) or session.scope.exact is not None or not selection.tools
+        listed = {*session.history.loaded, *([] if is_closed else [way_out])}
+        declared = tuple(tool for tool in declared if tool.name in listed)
     shown = {tool.name for tool in declared}
     later = growing_list.loaded_tools(scene)
     chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.audience.grows else ()))}
+    if not session.audience.grows:
+        chosen = {name: tool for name, tool in chosen.items() if name not in session.state_of(SelectionState).selected}
     faces = (scene.declared(face) for tool in chosen.values() for face in scene.faces(tool))
     tools = (face for face in faces if face.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
@@ -112,7 +118,9 @@ def _view(scene: VisibleCatalog) -> View:
 STRATEGY: Final = Strategy(
     view=_view,
     deliver=deliver,
+    verbs=SELECT,
     options={
+        "analyse": bool,
         "available": dict,
         "core_tools_override": list,
         "simple_task_tools": list,
