@@ -28,7 +28,7 @@ import anyio
 
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.sections import StoreSpec
+from toolcrib.config.settings import StoreSpec
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.job import JobLimits
 from toolcrib.jobs.queue import QueuedJob

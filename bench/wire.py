@@ -17,7 +17,7 @@ from mcp.server.mcpserver import MCPServer
 
 from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
-from toolcrib.mcp.client.results import of_reply
+from toolcrib.mcp.client.session import of_reply
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.mcp.client.transport import decode, outcome_of
 from toolcrib.mcp.jsonrpc import CAPABILITIES_KEY, LATEST, VERSION_KEY, Request, parse, result_message

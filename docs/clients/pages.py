@@ -87,8 +87,8 @@ def _page(client: Client, versions: Mapping[str, str]) -> Iterator[str]:
     yield from (f"- {text};" for text in client.permissions)
     yield "- variables, working folders, headers, timeouts and tool filters, in Toolcrib's own keys."
     yield from ("", "## Undo", "")
-    yield f"`toolcrib disconnect {client.name}` restores the file byte for byte. If the file changed since, it says so;"
-    yield "`--keep-changes` then removes the entry and puts the servers back, and keeps every other change."
+    yield f"`toolcrib disconnect {client.name}` restores the file byte for byte. If the file changed since, it removes"
+    yield "the entry, puts the servers back, and keeps every other change."
     if client.notes:
         yield from ("", "## Restrictions and differences", "")
         yield from (f"- {note}" for note in client.notes)

@@ -23,10 +23,26 @@ from typing import Final
 from .core.context import Context, Signal
 from .core.elicitation import DISMISSED, Blank
 from .core.events import Problem
-from .core.host import SESSIONS, ApiPlace, ApiRequest, Apis, Described, Endpoint, Host, Page, Record, Records, Web
+from .core.host import (
+    SESSIONS,
+    ApiPlace,
+    ApiRequest,
+    Apis,
+    Described,
+    Endpoint,
+    Host,
+    Page,
+    Record,
+    Records,
+    Schedule,
+    Schedules,
+    Web,
+)
 from .core.result import ToolResult
 from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbox, guides_programs
+from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
+from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
 from .core.workspace import Entry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
@@ -49,25 +65,40 @@ __all__ = [
     "Described",
     "Endpoint",
     "Entry",
+    "Event",
+    "EventLog",
+    "FieldError",
     "Finished",
     "Guest",
     "Host",
+    "Member",
     "OpenFile",
     "Page",
     "Plugin",
     "Reach",
     "Record",
     "Records",
+    "Role",
+    "Row",
+    "Rows",
     "Running",
     "Sandbox",
+    "Schedule",
+    "Schedules",
+    "Schema",
     "Services",
+    "SharedStorage",
     "Signal",
+    "Table",
+    "TextHit",
     "ToolFailure",
     "ToolResult",
     "UsageError",
+    "Validator",
     "Web",
     "Workspace",
     "Written",
+    "compile_schema",
     "guides_programs",
     "harmless_git",
     "load_entry_points",

@@ -1,6 +1,6 @@
 """User configuration: read without secrets; harmless keys can be changed, each time with the user's approval.
 
-What decides what is allowed, who reaches what and where things go is for the user alone; see `config.key_access`.
+What decides what is allowed, who reaches what and where things go is for the user alone; see `config.keys`.
 """
 
 from __future__ import annotations

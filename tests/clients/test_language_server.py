@@ -9,7 +9,7 @@ from rig import NPM_HOME, node, npm_package_main
 from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 
 PRICE = "export function gross(price: number): number {\n  return price * 1.19;\n}\n"
 CART = """\

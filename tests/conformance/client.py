@@ -16,7 +16,7 @@ import anyio
 import httpx2
 
 from toolcrib.core.context import Context
-from toolcrib.core.schema.example import example
+from toolcrib.core.schema.values import example
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.access import Access
 from toolcrib.mcp.auth.login_store import FileLogins

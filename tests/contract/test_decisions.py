@@ -15,7 +15,7 @@ import pytest
 from contract.seats import PROFILES
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.elicitation import Clarification
 from toolcrib.core.permission import Effect
 from toolcrib.core.schema import example

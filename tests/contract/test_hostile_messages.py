@@ -31,7 +31,7 @@ from toolcrib import Toolcrib, tool
 from toolcrib.cli.hook import HookOptions, answer
 from toolcrib.cli.main import app
 from toolcrib.config import bare
-from toolcrib.config.sections import RegistrationSettings
+from toolcrib.config.settings import RegistrationSettings
 from toolcrib.core.json import MAX_DEPTH, MESSAGE_BYTES
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import ToolFailure

@@ -8,23 +8,31 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from contract.seats import PROFILES, in_library
+from peers.api import Api, api
 from rig import PATIENCE
 from toolcrib import Session, Toolcrib, filtered, prefixed, renamed
 from toolcrib.config import load
+from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib.options import SessionOptions
+from toolcrib.registration import Registrations
+from toolcrib.registration.rest import RestApi
+from toolcrib.server.backend import CribBackend
+from toolcrib.server.http import HttpOptions
 from toolcrib.sources.source import Source
 from toolcrib.testing import ScriptedSource
 from toolcrib.testing.models import ScriptedModel, calls
 from toolcrib.workflows import Workflows
 from toolcrib_agent import Agent
+from unit.toolcrib.server.wire_client import call, initialize, serving
 
 WIPE: Final = "box__wipe"
 ARGUMENTS: Final = {"path": "a"}
@@ -211,6 +219,58 @@ async def test_no_derived_source_leads_past_a_rule(name: str, rule: str) -> None
         return box.wiped
 
     assert [await gone(), await gone(rules={"deny": [text]}), await gone(rules={"ask": [text]})] == [["a"], [], []]
+
+
+REGISTERED: Final = "tidy_up"
+
+
+async def _by_rest(api: Api, *, accept: bool = True, mode: str = "autonomous", **keys: Any) -> int:
+    """Register a tool over REST, call it over MCP in three ways, and count the requests that its API got."""
+    options = HttpOptions(
+        admin_token="admin-token",
+        tokens=(TokenSpec(token="shop-token", principal="ada", instances=("shop",)),),
+        profile="adaptive",
+        mode=mode,
+    )
+    hosts = (api.origin.removeprefix("http://"),)
+    settings = load(None, {"builtins": False, "untrusted": {"ask": False}, **keys}).with_values(
+        registration=RegistrationSettings(private_hosts=hosts)
+    )
+    definition = {
+        "name": REGISTERED,
+        "description": "Tidy up",
+        "aliases": ["tidy"],
+        "implementation": {"endpoint": {"url": f"{api.origin}/tidy", "method": "DELETE"}},
+    }
+    api.received.clear()
+    async with (
+        Toolcrib(settings, memory=True) as crib,
+        serving(CribBackend(crib), options, [partial(RestApi, crib.slice(Registrations))]) as site,
+    ):
+        tools = f"http://127.0.0.1:{site.port}/v1/instances/shop/tools"
+        admin = {"Authorization": "Bearer admin-token"}
+        made = (await site.client.post(tools, json=definition, headers=admin)).json()
+        if accept:
+            await site.client.post(f"{tools}/{REGISTERED}/accept", json={"hash": made["hash"]}, headers=admin)
+        begun = await site.post(initialize(), Authorization="Bearer shop-token")
+        session = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
+        for name, given in ((REGISTERED, {}), ("tidy", {}), ("call_tool", {"name": REGISTERED, "arguments": {}})):
+            await site.post(call(name, given), Authorization="Bearer shop-token", **session)
+    return len(api.received)
+
+
+async def test_a_tool_that_was_registered_over_rest_is_kept_back_by_rules_on_every_way() -> None:
+    async with api() as running:
+        free = await _by_rest(running)
+        waiting = await _by_rest(running, accept=False)
+        kept = [
+            await _by_rest(running, rules={"deny": [REGISTERED]}),
+            await _by_rest(running, rules={"ask": [REGISTERED]}),
+            await _by_rest(running, tool_permissions={REGISTERED: "deny"}),
+            await _by_rest(running, mode="plan"),
+        ]
+
+    assert (free, waiting, kept) == (3, 0, [0, 0, 0, 0])
 
 
 async def unnamed_workflow(crib: Toolcrib, session: Session) -> object:

@@ -337,17 +337,33 @@ PIPELINE = (
 )
 
 
+@pytest.fixture(scope="module")
+async def by_steps() -> list[Any]:
+    """Return what `EVERY_STEP` gives by the list of steps."""
+    return await history(EVERY_STEP, bound=False)
+
+
+@pytest.fixture(scope="module")
+async def first_by_steps() -> list[Any]:
+    """Return what the first eight of `EVERY_STEP` give by the list of steps."""
+    return await history(EVERY_STEP[:8], bound=False)
+
+
+async def test_each_step_gives_by_plans_what_it_gives_by_the_list(by_steps: list[Any]) -> None:
+    assert await is_same(EVERY_STEP, by_steps)
+
+
 @pytest.mark.parametrize("name", PIPELINE)
-async def test_a_step_that_wrongly_binds_to_nothing_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = await history(EVERY_STEP, bound=False)
-    assert await is_same(EVERY_STEP, expected)
+async def test_a_step_that_wrongly_binds_to_nothing_is_caught(
+    name: str, by_steps: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     bind = plans.bound
 
     def mutated(step: Any, subject: plans.Subject) -> Any:
         return None if type(step).__name__ == name else bind(step, subject)
 
     monkeypatch.setattr(plans, "bound", mutated)
-    assert not await is_same(EVERY_STEP, expected)
+    assert not await is_same(EVERY_STEP, by_steps)
 
 
 async def test_the_mutations_name_every_step_of_the_list() -> None:
@@ -481,7 +497,9 @@ async def test_a_change_is_in_force_for_every_call_that_is_not_decided(change: C
 
 
 @pytest.mark.parametrize("name", PIPELINE)
-async def test_a_step_that_cannot_be_bound_runs_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_that_cannot_be_bound_runs_as_it_is(
+    name: str, first_by_steps: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(self: object, subject: plans.Subject) -> None:
         raise RuntimeError("cannot be bound")
 
@@ -489,8 +507,7 @@ async def test_a_step_that_cannot_be_bound_runs_as_it_is(name: str, monkeypatch:
         before, _, after = crib.calls.check_open().steps
         step: Any = next(type(step) for step in (*before, *after) if type(step).__name__ == name)
     monkeypatch.setattr(step, "bind", broken, raising=False)
-    script = EVERY_STEP[:8]
-    assert await is_same(script, await history(script, bound=False))
+    assert await is_same(EVERY_STEP[:8], first_by_steps)
 
 
 async def test_a_call_whose_session_lost_its_profile_is_an_internal_error_and_recorded() -> None:

@@ -231,13 +231,15 @@ def _drawer(number: int) -> Tool:
     )
 
 
+_CABINET: Final = tuple(_drawer(number) for number in range(DRAWERS))
+
+
 async def workshop(crib: Toolcrib) -> Workshop:
     """Put the tools and the drawers into `crib`."""
     made = Workshop()
     crib.add(made)
-    drawers = [_drawer(number) for number in range(DRAWERS)]
-    bodies = {drawer.local_name: _open_drawer for drawer in drawers}
-    await crib.tools.mount_source(ScriptedSource("drawers", bodies, listed=drawers), prefix=False, trusted=True)
+    bodies = {drawer.local_name: _open_drawer for drawer in _CABINET}
+    await crib.tools.mount_source(ScriptedSource("drawers", bodies, listed=_CABINET), prefix=False, trusted=True)
     return made
 
 

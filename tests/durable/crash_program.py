@@ -18,7 +18,7 @@ import anyio
 
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.sections import StoreSpec
+from toolcrib.config.settings import StoreSpec
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.job import JobLimits, Retries

@@ -13,7 +13,7 @@ import pytest
 from rig import PATIENCE, eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
-from toolcrib.config.sections import StoreSpec
+from toolcrib.config.settings import StoreSpec
 from toolcrib.core.context import Context, Progress
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolcrib.core.file_changes import MAX_PENDING, PendingChange, PendingKey, PendingSet
+from toolcrib.core.workspace import MAX_PENDING, PendingChange, PendingKey, PendingSet
 from toolcrib.errors import ToolFailure
 from toolcrib.store.store import Store
 

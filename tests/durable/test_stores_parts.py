@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from durable.places import DONE, Place, everywhere, make_call, run_call, shared
-from toolcrib.core.file_changes import PendingChange, PendingKey, PendingSet
 from toolcrib.core.permission import Approval, Settlement
 from toolcrib.core.saved_call import SavedCall, SavedSession
+from toolcrib.core.workspace import PendingChange, PendingKey, PendingSet
 from toolcrib.errors import ToolFailure
 from toolcrib.store.definitions import RegistrationRow
 from toolcrib.store.store import Store

@@ -26,7 +26,7 @@ from rig import PATIENCE
 from rig.swapping import swapping
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session

@@ -12,7 +12,7 @@ import pytest
 from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import ShellSpec, WorkspaceSpec
+from toolcrib.config.settings import ShellSpec, WorkspaceSpec
 from toolcrib.crib.session import Session
 
 pytestmark = needs_sandbox

@@ -4,24 +4,22 @@ Both run in this process, so that a test sees what the authorization server know
 says yes is a browser without a screen: it follows the address it is given to wherever it leads.
 """
 
-import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx2
-from fastmcp import FastMCP
-from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
-from fastmcp.server.dependencies import get_access_token
-from mcp.server.auth.settings import ClientRegistrationOptions, RevocationOptions
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from peers.serving import serving
+from peers.serving import serving, tcp_socket
 from rig import PATIENCE
+
+if TYPE_CHECKING:
+    from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 
 __all__ = ["AuthPeer", "Browser", "auth_peer"]
 
@@ -47,7 +45,7 @@ class AuthPeer:
 
     url: str
     issuer: str
-    accounts: InMemoryOAuthProvider
+    accounts: "InMemoryOAuthProvider"
     gate: Any
     """What FastMCP has before its endpoint."""
     requests: list[tuple[str, Mapping[str, str]]]
@@ -74,7 +72,11 @@ class AuthPeer:
 @asynccontextmanager
 async def auth_peer() -> AsyncGenerator[AuthPeer]:
     """Run the server until the block ends."""
-    with socket.socket() as listening:
+    # FastMCP takes a second to import: only where a test runs the server.
+    from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
+    from mcp.server.auth.settings import ClientRegistrationOptions, RevocationOptions
+
+    with tcp_socket() as listening:
         listening.bind(("127.0.0.1", 0))
         issuer = f"http://127.0.0.1:{listening.getsockname()[1]}"
         accounts = InMemoryOAuthProvider(
@@ -92,7 +94,10 @@ async def auth_peer() -> AsyncGenerator[AuthPeer]:
             yield peer
 
 
-def _server(accounts: InMemoryOAuthProvider) -> Starlette:
+def _server(accounts: "InMemoryOAuthProvider") -> Starlette:
+    from fastmcp import FastMCP  # see `auth_peer`
+    from fastmcp.server.dependencies import get_access_token
+
     mcp = FastMCP("behind-a-login", auth=accounts)
 
     @mcp.tool(annotations={"readOnlyHint": True})

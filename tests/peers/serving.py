@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 
-__all__ = ["serving"]
+__all__ = ["serving", "tcp_socket"]
 
 
 class _Server(uvicorn.Server):
@@ -29,6 +29,14 @@ class _Server(uvicorn.Server):
         await self.lifespan.shutdown()
 
 
+def tcp_socket() -> socket.socket:
+    """Return a socket that names its protocol: only then asyncio switches Nagle's algorithm off for connections.
+
+    With it, each answer in two parts waits 40 ms for the client's acknowledgement.
+    """
+    return socket.socket(proto=socket.IPPROTO_TCP)
+
+
 @asynccontextmanager
 async def serving(
     application: Any, *, listening: socket.socket | None = None, lifespan: bool = True, grace: int = 1
@@ -42,7 +50,7 @@ async def serving(
         timeout_graceful_shutdown=grace,
     )
     config.load()
-    with listening or socket.socket() as bound:
+    with listening or tcp_socket() as bound:
         if listening is None:
             bound.bind(("127.0.0.1", 0))
         server = _Server(config)

@@ -65,7 +65,7 @@ def asked_from(cwd: str) -> Generator[None]:
 
 
 def is_ours(tool: str) -> bool:
-    """Whether Claude Code means a tool of Toolcrib itself."""
+    """Whether the name is one that Claude Code gives to tools of Toolcrib, or of a server with such a name."""
     return tool.startswith(_OURS)
 
 
@@ -117,17 +117,18 @@ class _ApprovingSession(CribSession):
             return ToolResult.of_failure(failure)
         if tool == f"{_OURS}{APPROVE}":
             return _answer({"behavior": "deny", "message": NOT_FOR_MODELS})
-        if is_ours(tool) and self._has(tool.removeprefix(_OURS)):
+        gate, cwd = gate_of(self._crib), Path(self._cwd or Path.cwd())
+        if is_ours(tool) and self._has(tool.removeprefix(_OURS)) and not gate.has_namesake(cwd):
             return _answer({"behavior": "allow", "updatedInput": given})
         use = ClaudeUse(
             tool=tool,
             arguments=given,
             conversation=self.session.state.key,
-            cwd=Path(self._cwd or Path.cwd()),
+            cwd=cwd,
             mode=self._mode,
             principal=self.session.state.principal,
         )
-        return _answer(_words(await gate_of(self._crib).decide(use)))
+        return _answer(_words(await gate.decide(use)))
 
     def _has(self, name: str) -> bool:
         """Whether this server has the tool: another one, named `toolcrib_x`, has names that begin as ours do."""

@@ -18,6 +18,8 @@ from weakref import WeakKeyDictionary
 
 from ..catalog.catalog import Catalog, digest_sum, version_of
 from ..catalog.registry import Overlay, Registry
+from ..config.connections import namesakes
+from ..config.directories import Places
 from ..core.call import Call, Options
 from ..core.context import Context
 from ..core.events import SourceState
@@ -127,6 +129,12 @@ class ClaudeCodeGate:
     def is_planning(self, use: ClaudeUse) -> bool:
         """Whether nothing runs here until the plan is approved. Raises `UsageError` as `decide` does."""
         return self._session(use).state.scope.planning
+
+    def has_namesake(self, project: Path) -> bool:
+        """Whether Claude Code has a server there, not ours, whose tools have names that begin like those of ours."""
+        settings = self._parts.settings
+        places = Places(directories=settings.directories, environ=settings.environment, project=project)
+        return bool(namesakes(places))
 
     def hand_back(self, use: ClaudeUse) -> None:
         """Note that Claude Code's own dialog asks about this use, so that the gate does not ask again."""

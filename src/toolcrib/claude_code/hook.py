@@ -37,7 +37,7 @@ async def answer_hook(gate: ClaudeCodeGate, request: HookRequest) -> str:
         return ""
     if use.tool in _DIALOGS and not (use.tool == PLAN and gate.is_planning(use)):
         return ""
-    if is_ours(use.tool):
+    if is_ours(use.tool) and not gate.has_namesake(use.cwd):
         if use.tool.endswith(f"__{APPROVE}"):
             return hook_answer(name, "deny", NOT_FOR_MODELS)
         return ""

@@ -19,8 +19,7 @@ from ..core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
-from ..policy.asking.answers import Board
-from ..policy.asking.questions import confirmation_word
+from ..policy.questions import Board, confirmation_word
 from ..results.redact import Redactor
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of

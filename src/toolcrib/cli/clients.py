@@ -123,8 +123,9 @@ def candidates(found: Iterable[FoundServer], known: Mapping[str, Any]) -> list[C
 
 
 def _free(server: FoundServer, value: bytes, taken: Mapping[str, bytes]) -> str:
-    """The name under which it is known already, else its own; with the client's, and a number, when that is taken."""
-    names = [server.name, f"{server.name}-{server.client.name}"]
+    """The name under which it is known already, else its own; with the project's or the client's if that is taken."""
+    names = [server.name, *([f"{server.name}-{Path(server.base).name}"] if server.scope == "local" else [])]
+    names += [f"{server.name}-{server.client.name}"]
     names += [f"{server.name}-{server.client.name}-{number}" for number in range(2, 100)]
     known = (name for name in names if taken.get(name) == value)
     return next(known, None) or next(name for name in names if name not in taken)

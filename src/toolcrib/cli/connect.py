@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -28,6 +28,7 @@ from ..config.client_permissions import (
     is_settings_file,
     is_whole,
     mode_of,
+    original_names,
     remove_mode,
     rename_opencode_keys,
     rename_settings,
@@ -35,8 +36,17 @@ from ..config.client_permissions import (
     trusted_servers,
     write_mode,
 )
-from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_ours
-from ..config.connections import NAME, connection_of, connections, entries, rewrite
+from ..config.clients import CLIENTS, Client, FoundServer, Places, discover, is_ours, servers_elsewhere
+from ..config.connections import (
+    NAME,
+    Connection,
+    Outcome,
+    connection_of,
+    connections,
+    entries,
+    project_entries,
+    rewrite,
+)
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
 from ..config.directories import Trust
@@ -44,6 +54,7 @@ from ..config.loading import config_files, here, load_gateway, own_file, specs_o
 from ..config.own_file import add_servers, read_servers
 from ..core.json import loads
 from ..core.tool import Tool
+from ..core.yaml_document import parse_yaml
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
@@ -153,7 +164,7 @@ def connect(
             worse = [] if anyway else [change for change in changes if _is_worse(change, costs)]
             for change in worse:
                 for file in (*change.rewritten, change.file):
-                    _put_back(change.client, file, places, keep_changes=False)
+                    _put_back(change.client, file, places)
             _report([change for change in changes if change not in worse], costs, places, as_json=as_json)
     if worse:
         raise UsageError("; ".join(_refusal(change, costs[change.client.name]) for change in worse))
@@ -166,17 +177,20 @@ def disconnect(
     clients: _Names = None,
     all_: Annotated[bool, typer.Option("--all", help="Every client that is connected.")] = False,
     project: _InProject = False,
-    keep_changes: Annotated[
-        bool, typer.Option("--keep-changes", help="Of a file that changed since, take out only Toolcrib's entry.")
-    ] = False,
 ) -> None:
-    """Put a client's configuration back as it was, byte for byte."""
+    """Put a client's configuration back as it was, byte for byte.
+
+    Of a file that changed since, Toolcrib's entry is taken out, the servers are put back, and the changes stay.
+    """
     places = here()
     state = places.directories.state
 
     def one(client: Client, file: Path) -> None:
-        outcome = _put_back(client, file, places, keep_changes=keep_changes)
-        text = {"restored": "is as it was", "deleted": "is gone again", "removed": "no longer has Toolcrib"}[outcome]
+        text = {
+            "restored": "is as it was",
+            "deleted": "is gone again",
+            "removed": "no longer has Toolcrib; what else changed since is kept",
+        }[_put_back(client, file, places)]
         out(f"{client.title}: {file} {text}")
 
     if all_ and not clients:
@@ -202,12 +216,16 @@ def _remove_mode(own: Path, mode: str, places: Places) -> None:
         trust.confirm([(own, after)])
 
 
-def _put_back(client: Client, file: Path, places: Places, *, keep_changes: bool) -> str:
+def _put_back(client: Client, file: Path, places: Places) -> Outcome:
     """Put one file of a client back, and take its mode out of our configuration; return what was done."""
     state = places.directories.state
     if is_settings_file(client.name, file):
-        return disconnect_settings(file, state=state, keep_changes=keep_changes, client=client.name)
-    outcome = undo(client, file, state=state, keep_changes=keep_changes)
+        return disconnect_settings(file, state=state, client=client.name)
+
+    def also(text: str, done: Connection) -> str:
+        return original_names(client, text, done, str(file))
+
+    outcome = undo(client, file, state=state, also=also)
     is_project = file == client.project_file(places)
     for own in config_files(places.directories, places.project):
         _remove_mode(own, mode_of(client, project=is_project), places)
@@ -319,6 +337,8 @@ class _Change:
     file: Path
     way: _Way
     is_new: bool
+    is_more: bool = False
+    """It was connected before, and servers of another project were moved now."""
     before: tuple[FoundServer, ...] = ()
     """The servers in its file before."""
     moved: tuple[str, ...] = ()
@@ -369,25 +389,19 @@ def _connect(
     state = places.directories.state
     content = disk.read(file, limit=disk.FOREIGN_MAX_BYTES) if file.exists() else b""
     there = entries(client, content, str(file))
-    if NAME in there:
-        if connection_of(state, file) is None and not is_ours(there[NAME]):
-            raise ConfigError(f"has another server of the name {NAME}: rename or remove it first", file=str(file))
-        words = _words(there[NAME])
-        is_other = (
-            (way.replace and len(there) > 1)
-            or (named_profile and named_profile not in words)
-            or (way.desk and "--desk" not in words)
-        )
-        if is_other or (way.guard and "--guard" in words):
-            again = f"`toolcrib disconnect {client.name}` first, then connect it again"
-            raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")
-        program.refresh(there[NAME])
-        return _Change(client=client, file=file, way=way, is_new=False)
+    is_more = NAME in there
     found = _found_servers(client, file, places, way)
-    movable = [server for server in found if server.scope != "local"] if way.replace else []
+    movable = _movable(found, client, after_another=is_more) if way.replace else []
+    if is_more:
+        _check_connected(client, file, there, way, named_profile=named_profile, movable=movable, state=state)
+        program.refresh(there[NAME])
+        way = replace(way, guard="--guard" not in _words(there[NAME]))
     own = way.own_file(places)
     path = NAME if way.shared else program.path
-    names = _plan_move(movable, own) if program.dry_run else _move(client, movable, own, places)
+    names = _move(client, movable, own, places, dry_run=program.dry_run)
+    if is_more and not names:
+        return _Change(client=client, file=file, way=way, is_new=False)
+    moved_here = [server.name for server in movable if server.scope == "local" and server.name in names]
     settings = load((), {"guard": "on" if way.guard else "off"})
     has_call_tool = "call" in load_profile(way.profile).verbs
     carried = _carry_over(
@@ -396,7 +410,8 @@ def _connect(
         places,
         way,
         names=names,
-        entries=there,
+        only_here=moved_here,
+        entries={**there, **project_entries(client, content, str(places.project), str(file))},
         settings=settings,
         allow=["call_tool"] if client.name == "codex" and has_call_tool else [],
     )
@@ -405,6 +420,7 @@ def _connect(
         file=file,
         way=way,
         is_new=True,
+        is_more=is_more,
         before=tuple(found),
         moved=tuple(names),
         rules=carried.mode.get("rules", {}),
@@ -413,12 +429,16 @@ def _connect(
     )
     listed = _listed_before(settings, names)
     verbs = (*META_TOOLS, *([READS] if carried.allows_all else [])) if has_call_tool else ()
+    elsewhere = servers_elsewhere(client, file, places)
+    kept = {server.name for server in found if server not in movable}.union(*elsewhere.values())
+    if way.replace and (others_with := [folder for folder in elsewhere if folder != places.project]):
+        note(f"{client.title} keeps the servers of {', '.join(map(str, others_with))}: connect it again in that folder")
     if program.dry_run:
-        others = _rewritten_settings(client, places, names, way, listed, allow=verbs)
+        others = _rewritten_settings(client, places, names, way, listed, allow=verbs, kept=kept)
         return replace(change, rewritten=tuple(file for file, _, _ in others))
     name = mode_of(client, project=way.project) if carried.mode else ""
     if name:
-        write_mode(own, name, carried.mode)
+        write_mode(own, name, _with_rules_of(own, name, carried.mode) if is_more else carried.mode)
         _confirm(own, way, places)
     command, args = command_line(path, way.profile, guard=way.guard, desk=way.desk, mode=name)
 
@@ -426,12 +446,78 @@ def _connect(
         text = allow_in_gemini(text, str(file)) if client.name == "gemini" else text
         return rename_opencode_keys(text, names, str(file)) if client.name == "opencode" and names else text
 
-    entry = {**client.entry(command, args), **carried.extras}
-    write_connection(client, file, entry, moved=tuple(names), names=names, also=rename, state=state)
-    others = _rewritten_settings(client, places, names, way, listed, allow=verbs)
+    write_connection(
+        client,
+        file,
+        _with_mode(there[NAME], name) if is_more else {**client.entry(command, args), **carried.extras},
+        moved=[one for one in names if one not in moved_here],
+        moved_here=moved_here,
+        project=str(places.project),
+        names=names,
+        also=rename,
+        state=state,
+    )
+    others = _rewritten_settings(client, places, names, way, listed, allow=verbs, kept=kept)
     for settings_file, text, off in others:
         rewrite(client.name, settings_file, lambda _, text=text: text, moved=off, names=names, state=state)
     return replace(change, rewritten=tuple(settings_file for settings_file, _, _ in others))
+
+
+def _check_connected(
+    client: Client,
+    file: Path,
+    there: Mapping[str, Any],
+    way: _Way,
+    *,
+    named_profile: str | None,
+    movable: Sequence[FoundServer],
+    state: Path,
+) -> None:
+    """Raise unless the entry under our name is ours, and connected in the same way."""
+    if connection_of(state, file) is None and not is_ours(there[NAME]):
+        raise ConfigError(f"has another server of the name {NAME}: rename or remove it first", file=str(file))
+    words = _words(there[NAME])
+    is_other = (
+        (way.replace and len(there) > 1 and not movable)
+        or (named_profile and named_profile not in words)
+        or (way.desk and "--desk" not in words)
+    )
+    if is_other or (way.guard and "--guard" in words):
+        again = f"`toolcrib disconnect {client.name}` first, then connect it again"
+        raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")
+
+
+def _movable(found: Sequence[FoundServer], client: Client, *, after_another: bool) -> list[FoundServer]:
+    """Return the servers to move: with `after_another` connection those of this project that were not there then.
+
+    A project's server that has the name of one of everywhere stays, for rules of the client are about both.
+    """
+    everywhere = {server.name for server in found if server.scope != "local"}
+    movable = [] if after_another else [server for server in found if server.scope != "local"]
+    for server in found:
+        if server.scope == "local" and server.name in everywhere:
+            note(f"{client.title} keeps {server.name} of this project: another server has this name. To do: rename one")
+        elif server.scope == "local":
+            movable.append(server)
+    return movable
+
+
+def _with_mode(entry: Mapping[str, Any], mode: str) -> Mapping[str, Any]:
+    """Return our entry in a client's file with the mode that was carried over."""
+    given: list[Any] = list(entry["args"])
+    return entry if not mode or mode in given else {**entry, "args": [*given, "--mode", mode]}
+
+
+def _with_rules_of(own: Path, name: str, mode: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `mode` with the rules that our file `own` has in the mode `name` already."""
+    known = parse_yaml(disk.decode(disk.read(own), str(own)), str(own)).find(("modes", name)) if own.is_file() else None
+    if known is None:
+        return mode
+    before: Mapping[str, Any] = known.plain()
+    rules = {effect: list(texts) for effect, texts in before.get("rules", {}).items()}
+    for effect, texts in mode.get("rules", {}).items():
+        rules[effect] = list(dict.fromkeys([*rules.get(effect, []), *texts]))
+    return {**before, "rules": rules}
 
 
 def _found_servers(client: Client, file: Path, places: Places, way: _Way) -> list[FoundServer]:
@@ -467,6 +553,7 @@ def _carry_over(
     way: _Way,
     *,
     names: Mapping[str, str],
+    only_here: Collection[str],
     entries: Mapping[str, Any],
     settings: Settings,
     allow: Sequence[str],
@@ -476,7 +563,7 @@ def _carry_over(
     The client trusts our entry as a whole only if it trusted every server behind us. Our mode then asks about servers
     that are added later, which takes a mode that allows everything: another one of the user is not loosened.
     """
-    permissions = client_permissions(client, file, places, tuple(names), project=way.project)
+    permissions = client_permissions(client, file, places, tuple(names), project=way.project, only_here=only_here)
     kept = [one for one in permissions if one.effect == "deny" or not way.guard]
     base = settings.policy.modes[settings.policy.mode]
     asks_nothing = {base.read, base.write, base.destructive} == {"allow"} and not base.plan
@@ -521,11 +608,12 @@ def _rewritten_settings(
     listed: Mapping[str, Sequence[str]],
     *,
     allow: Sequence[str],
+    kept: Collection[str],
 ) -> list[tuple[Path, str, Sequence[str]]]:
     """Return the settings files that change, their new text, and the servers of the project that it switches off.
 
-    Permissions of moved servers get their new names. `allow`: our meta-tools that ask here are allowed there; of a
-    project in the local file, not in the one that git tracks.
+    Permissions of moved servers get their new names, of those in `kept` beside the old ones. `allow`: our meta-tools
+    that ask here are allowed there; of a project in the local file, not in the one that git tracks.
     """
     settings = client_files(client, places, project=way.project)
     personal = settings[1:] if way.project else settings[:1]
@@ -535,7 +623,7 @@ def _rewritten_settings(
         before, adds = _text_of(file), allow if file in personal else ()
         after = before
         if before or adds:
-            after = rename_settings(client, before, names, listed=listed, allow=adds, file=str(file))
+            after = rename_settings(client, before, names, listed=listed, allow=adds, kept=kept, file=str(file))
         switched = off if file == settings[-1] else []
         after = switch_off(after, switched, str(file)) if switched else after
         changed += [(file, after, switched)] if after != before else []
@@ -606,7 +694,7 @@ def _preview(changes: Sequence[_Change], program: _Program, places: Places, *, a
 def _is_worse(change: _Change, costs: Mapping[str, _Cost]) -> bool:
     """Whether the first request gets longer by more than longer names explain. A guarded entry has tools of its own."""
     cost = costs.get(change.client.name)
-    if cost is None or change.way.guard:
+    if cost is None or change.way.guard or change.is_more:
         return False
     return cost.after > cost.direct + max(_MORE_TOKENS, _MORE_PART * cost.direct)
 
@@ -772,7 +860,8 @@ def _cost(change: _Change, served: int, lists: Mapping[bytes, _Listed | None], c
             continue
         tokens = _tokens(change.client, server.name, listed.tools, counter) + counter.count(listed.instructions)
         before += tokens
-        kept += 0 if server.name in change.moved and server.scope != "local" else tokens
+        kept += 0 if server.name in change.moved else tokens
+    before += served if change.is_more else 0
     return _Cost(before=before, after=served + kept, direct=before, silent=tuple(silent))
 
 
@@ -806,13 +895,17 @@ def _confirm(own: Path, way: _Way, places: Places) -> None:
         Trust(places.directories).confirm([(own, disk.read(own))])
 
 
-def _move(client: Client, found: Sequence[FoundServer], target: Path, places: Places) -> dict[str, str]:
-    """Make sure that the servers `found` are in our file `target`, reviewed as they are now.
+def _move(
+    client: Client, found: Sequence[FoundServer], target: Path, places: Places, *, dry_run: bool
+) -> dict[str, str]:
+    """Make sure that the servers `found` are in our file `target`, reviewed as they are now; not in a dry run.
 
     Return the names here of those that may leave the client, by their names there: a new one that does not answer stays
-    in the client, where it works or fails as before, and a note says what there is to do.
+    in the client, where it works or fails as before, and a note says what there is to do. A dry run expects answers.
     """
     rows = candidates(found, read_servers(target))
+    if dry_run:
+        return {place.name: row.name for row in rows for place in row.places}
     new = [row for row in rows if not row.known]
     specs, problems = specs_of([row.found.entry(row.name) for row in new])
     probes = probe(load(), specs, wait=_WAIT, accept=True)
@@ -829,12 +922,6 @@ def _move(client: Client, found: Sequence[FoundServer], target: Path, places: Pl
             names = ", ".join(place.name for place in row.places)
             note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
     return {place.name: row.name for row in rows if row.known or row in answering for place in row.places}
-
-
-def _plan_move(found: Sequence[FoundServer], target: Path) -> dict[str, str]:
-    """Return the names in our file `target` that servers would have if all of them answered."""
-    rows = candidates(found, read_servers(target))
-    return {place.name: row.name for row in rows for place in row.places}
 
 
 def _to_do(client: Client, server: str, state: str) -> str:

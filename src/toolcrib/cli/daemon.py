@@ -172,7 +172,8 @@ def _print(status: DaemonStatus) -> None:
         "project": status.project,
         "key": status.key,
         "log": status.log,
-        "idle end": f"{status.idle_seconds:g} s after its last client{', once its jobs end' if status.works else ''}",
+        "idle end": f"{status.idle_seconds:g} s after its last client"
+        + (", once its jobs and schedules have ended" if status.works else ""),
     }
     for name, value in facts.items():
         if value:

@@ -21,7 +21,7 @@ from ..crib.storage import logins_in, open_store
 from ..errors import ToolFailure, UsageError
 from ..mcp.auth.access import Access
 from ..mcp.auth.login_store import Logins, login_key
-from ..mcp.client.http_session import probe_auth_challenge
+from ..mcp.client.http import probe_auth_challenge
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
 from ..net.oauth.login import scopes_in

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from ..config.places import Places, here
+from ..config.directories import Places, here
 from ..core.json import dumps, loads
 from ..system.private_files import replace_private
 from .output import Column, emit_json, escape, out, table

@@ -14,10 +14,10 @@ from ..catalog.preflight import findings
 from ..config import load
 from ..config.clients import CLIENTS, Client, FoundServer, discover, is_ours
 from ..config.connections import NAME, entries
+from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
 from ..config.loading import config_files, specs_of
 from ..config.own_file import read_servers
-from ..config.places import Places
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolcribError

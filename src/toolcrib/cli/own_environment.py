@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
-from ..config.places import Places
+from ..config.directories import Places
 from ..core.json import loads
 from ..errors import UsageError
 

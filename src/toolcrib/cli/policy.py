@@ -283,6 +283,7 @@ def _print(answer: Why) -> None:
         "stopped by": answer.stopped_by,
         "reason": answer.reason,
         "hint": answer.hint,
+        "results": answer.results,
         "version": answer.version,
         "deprecated": answer.deprecated,
     }

@@ -13,8 +13,9 @@ import yaml
 from ..config.profiles import read_profile
 from ..core.json import dumps, loads
 from ..crib import Toolcrib
+from ..crib.views import held
 from ..disclosure.base import Profile
-from ..disclosure.missing_tools import Gaps, gaps
+from ..disclosure.profiles import Gaps, gaps
 from ..disclosure.settings import GivenProfile
 from ..errors import CODES
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
@@ -107,7 +108,7 @@ async def _looked_up(target: str, config: list[Path] | None, wait: float) -> tup
             crib.profiles.add(given)
         known = crib.session(profile=given.name if given else target).scene.profile
         report(crib)
-        return known, gaps(known, crib.catalog)
+        return known, gaps(known, crib.catalog, held(crib.parts.inventory.sources.values()))
 
 
 def _given(target: str) -> GivenProfile | None:

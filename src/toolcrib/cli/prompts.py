@@ -18,8 +18,8 @@ import anyio
 
 from ..core.json import read_json
 from ..core.permission import Answer, Question, Verdict
-from ..policy.asking.questions import confirmation_word
-from ..policy.http_methods import kind_of
+from ..policy.modes import kind_of
+from ..policy.questions import confirmation_word
 from .output import note
 
 __all__ = ["Keyboard", "Plain", "Pressed", "Terminal", "ask_person", "discard_typed", "typing_ahead", "word_of"]

@@ -14,7 +14,7 @@ from ..config import files as disk
 from ..config.directories import Trust
 from ..config.loading import config_files, here
 from ..config.profiles import profile_files
-from ..config.source_paths import confirmable_in
+from ..config.sources import confirmable_in
 from ..crib import Toolcrib
 from ..errors import UsageError
 from ..registration import Registration, Registrations

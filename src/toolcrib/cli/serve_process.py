@@ -48,6 +48,7 @@ def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, de
 
 async def _over_http(settings: Settings) -> None:
     async with Toolcrib(settings.at_once()) as crib, anyio.create_task_group() as tasks:
+        await crib.schedules.start()
 
         def started(url: str) -> None:
             note(f"toolcrib serves MCP at {url}")
@@ -77,6 +78,7 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
         ) as service,
         anyio.create_task_group() as tasks,
     ):
+        await crib.schedules.start()
         tasks.start_soon(_stop_on_signal, crib, service)
         await serve_stdio(service, source, sink)
         tasks.cancel_scope.cancel()

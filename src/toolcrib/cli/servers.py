@@ -14,9 +14,9 @@ import typer
 from ..config import load
 from ..config.directories import PROJECT_FOLDER, Trust
 from ..config.loading import here, own_file
-from ..config.openapi import api_spec
 from ..config.own_file import add_api, add_servers, read_apis, read_servers, remove_api, remove_server
 from ..config.servers import Entry, server_spec
+from ..config.sources import api_spec
 from ..config.validation import did_you_mean
 from ..errors import CODES, UsageError
 from ..net.guard import Guard

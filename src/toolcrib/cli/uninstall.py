@@ -20,9 +20,9 @@ import typer
 from ..config.clients import CLIENTS, Client, is_ours
 from ..config.connections import NAME, connections, entries
 from ..config.connections import disconnect as undo
+from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
 from ..config.loading import here
-from ..config.places import Places
 from ..config.secrets import remove_secret, secret_names
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in
@@ -144,10 +144,10 @@ def _own_entries(places: Places) -> Iterator[tuple[Client, Path]]:
 def _disconnect(plan: _Plan) -> None:
     """Take Toolcrib out of every client. Raises `UsageError` before anything is removed that would be missed then."""
     if plan.connected:
-        connect.disconnect(all_=True, keep_changes=True)
+        connect.disconnect(all_=True)
     state = here().directories.state
     for client, file in plan.unrecorded:
-        undo(client, file, state=state, keep_changes=True)
+        undo(client, file, state=state, unrecorded=True)
         out(f"{client.title}: {escape(str(file))} no longer has Toolcrib")
 
 

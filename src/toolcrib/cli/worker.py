@@ -1,4 +1,4 @@
-"""`toolcrib worker`: a process that does nothing but carry out background jobs of a store that it shares."""
+"""`toolcrib worker`: a process that only carries out background jobs and fires schedules of a store that it shares."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def worker(
     config: ConfigFiles = None,
     log_level: Annotated[LogLevel, typer.Option("--log-level", help="From which level on to log.")] = "info",
 ) -> None:
-    """Carry out background jobs until SIGTERM or an interrupt: then those that work have 20 s to end.
+    """Carry out background jobs and fire schedules until SIGTERM or an interrupt: running jobs have 20 s then.
 
     What has not ended by then is left to the next worker if it may be repeated, else cancelled.
 
@@ -50,6 +50,7 @@ async def _work(settings: Settings) -> None:
             if not isinstance(jobs, DurableJobs):
                 raise UsageError("a worker needs durable jobs: install the extra `durable`")
             await jobs.ready()
+            await crib.schedules.start()
             note(f"toolcrib works on the jobs of {crib.store.place}")
             async for _ in signals:
                 break

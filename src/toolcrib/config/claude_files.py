@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 from ..core.document_tree import Node
 from ..core.permission import Effect
@@ -22,7 +22,7 @@ from ..policy.rules import parse_rule
 from ..policy.settings import EFFECTS
 from . import files
 from .clients import Places
-from .connections import Connection, connection_of, forget, restore, rewrite
+from .connections import Connection, Outcome, connection_of, forget, restore, rewrite
 from .edits import check_edit, insert_json, insert_yaml, remove_json
 from .files import parse_json
 
@@ -174,15 +174,12 @@ def connect_hook(file: Path, program: str, options: Sequence[str], *, state: Pat
     return rewrite(_CLIENT, file, lambda text: _with_hook(text, entry, str(file)), state=state)
 
 
-def disconnect_hook(
-    file: Path, *, state: Path, keep_changes: bool = False
-) -> Literal["restored", "deleted", "removed"]:
+def disconnect_hook(file: Path, *, state: Path) -> Outcome:
     """Undo `connect_hook`: put the file back, or delete the one that it made.
 
-    A file that changed since raises `ChangedSince`, unless `keep_changes`: then only our hook is taken out. Raises
-    `ConfigError` when it is not in the file.
+    Of a file that changed since, only our hook is taken out. Raises `ConfigError` when it is not in the file.
     """
-    outcome = restore(_CLIENT, file, state=state, keep_changes=keep_changes)
+    outcome = restore(file, state=state)
     if outcome is not None:
         return outcome
     if not has_hook(file):

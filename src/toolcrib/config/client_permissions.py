@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from ..catalog.names import MAX_NAME, declared, portable, qualify
 from ..core.document_tree import Node
@@ -31,7 +31,7 @@ from ..errors import ConfigError
 from . import files
 from .claude_files import claude_files, disconnect_hook, has_hook, list_item_text, without_item
 from .clients import Client, Places
-from .connections import NAME, Connection, connection_of, entries, forget, restore
+from .connections import NAME, Connection, Outcome, connection_of, entries, forget, restore
 from .edits import check_edit, insert_json, remove_json, remove_yaml, set_yaml
 from .files import parse_json
 
@@ -50,6 +50,7 @@ __all__ = [
     "is_settings_file",
     "is_whole",
     "mode_of",
+    "original_names",
     "remove_mode",
     "rename_claude_rules",
     "rename_cursor_list",
@@ -193,12 +194,19 @@ def is_settings_file(client: str, file: Path) -> bool:
 
 
 def client_permissions(
-    client: Client, file: Path, places: Places, servers: Sequence[str], *, project: bool
+    client: Client,
+    file: Path,
+    places: Places,
+    servers: Sequence[str],
+    *,
+    project: bool,
+    only_here: Collection[str] = (),
 ) -> list[Permission]:
     """Return what the settings of `client` say of the tools of `servers`; `file` is the one that has the servers.
 
     A client that asks about nothing by itself allows every server about which it says nothing. What Claude Code allows
-    in one project is left out, unless with `project`. Raises `ConfigError` for a file that cannot be read.
+    in one project is left out, unless with `project`, but of the servers that are used `only_here`. Raises
+    `ConfigError` for a file that cannot be read.
     """
     content = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
     raw = entries(client, content, str(file))
@@ -207,7 +215,7 @@ def client_permissions(
         entry: Any = raw.get(server)
         found += entry_permissions(server, cast("Mapping[str, Any]", entry)) if isinstance(entry, Mapping) else []
     data: Mapping[str, Any] = _data(content, file) if client.name in ("gemini", "goose", "opencode") else {}
-    more, asks = _beside_entries(client, data, places, servers, project=project)
+    more, asks = _beside_entries(client, data, places, servers, project=project, only_here=only_here)
     found += more
     if client.name == "claude-code":  # its ask comes before its allow
         asked = {one.server for one in found if one.effect == "ask" and one.tool == _ALL}
@@ -219,7 +227,13 @@ def client_permissions(
 
 
 def _beside_entries(
-    client: Client, data: Mapping[str, Any], places: Places, servers: Sequence[str], *, project: bool
+    client: Client,
+    data: Mapping[str, Any],
+    places: Places,
+    servers: Sequence[str],
+    *,
+    project: bool,
+    only_here: Collection[str],
 ) -> tuple[list[Permission], bool]:
     """Return what the client's settings say beside the entries of servers, and whether it asks about the rest.
 
@@ -236,7 +250,9 @@ def _beside_entries(
         return [], _settings_of(places.application("Code") / "User" / "settings.json").get(_AUTO_APPROVE) is not True
     if client.name == "gemini":
         return _of_gemini(_mapping(data.get("mcp")), servers), asks
-    return _of_claude_files(client, places, servers, project=project) if client.name == "claude-code" else ([], asks)
+    if client.name == "claude-code":
+        return _of_claude_files(client, places, servers, project=project, only_here=only_here)
+    return [], asks
 
 
 def _of_gemini(lists: Mapping[str, Any], servers: Sequence[str]) -> list[Permission]:
@@ -248,7 +264,7 @@ def _of_gemini(lists: Mapping[str, Any], servers: Sequence[str]) -> list[Permiss
 
 
 def _of_claude_files(
-    client: Client, places: Places, servers: Sequence[str], *, project: bool
+    client: Client, places: Places, servers: Sequence[str], *, project: bool, only_here: Collection[str]
 ) -> tuple[list[Permission], bool]:
     """Return what the settings files of Claude Code say, and whether it asks about the rest."""
     found: list[Permission] = []
@@ -258,7 +274,9 @@ def _of_claude_files(
         holds = project or settings == claude_files(places)[0]
         if holds and "defaultMode" in given:
             asks = given["defaultMode"] != "bypassPermissions"
-        found += [one for one in _of_claude(given, servers) if holds or one.effect != "allow"]
+        found += [
+            one for one in _of_claude(given, servers) if holds or one.effect != "allow" or one.server in only_here
+        ]
     return found, asks
 
 
@@ -327,24 +345,30 @@ def remove_mode(file: Path, name: str) -> None:
     files.write(file, text.encode())
 
 
-def rename_claude_rules(text: str, names: Names, *, allow: Sequence[str] = (), file: str = "") -> str:
+def rename_claude_rules(
+    text: str, names: Names, *, allow: Sequence[str] = (), kept: Collection[str] = (), file: str = ""
+) -> str:
     """Return the settings of Claude Code with the rules about moved servers under their new names.
 
-    `allow` is allowed beside them. Raises `ConfigError` where that cannot be done without touching the rest.
+    Where the client still has another server of such a name (`kept`), its rule stays beside. `allow` is allowed.
+    Raises `ConfigError` where that cannot be done without touching the rest.
     """
     after = text
     root = parse_json(text, file) if text.strip() else None
-    found: list[tuple[Node, str]] = []
+    found: list[tuple[Node, Sequence[str]]] = []
     known: list[str] = []
     for effect in _EFFECTS:
         listed = root.find(("permissions", effect)) if root is not None else None
         for item in listed.items if listed is not None and listed.kind == "sequence" else ():
             rule: Any = item.plain()
             known += [rule] if effect == "allow" and isinstance(rule, str) else []
-            if isinstance(rule, str) and (new := _renamed(rule, names)):
-                found.append((item, new))
-    for item, new in sorted(found, key=lambda pair: -pair[0].start):
-        after = after[: item.start] + json.dumps(new, ensure_ascii=False) + after[item.end :]
+            meant = _meant(rule, names) if isinstance(rule, str) else None
+            if meant is not None:
+                new = _renamed(rule, names)
+                found.append((item, (rule, new) if meant[0] in kept else (new,)))
+    for item, rules in sorted(found, key=lambda pair: -pair[0].start):
+        written = ", ".join(json.dumps(rule, ensure_ascii=False) for rule in rules)
+        after = after[: item.start] + written + after[item.end :]
     for rule in allow:
         after = after if rule in known else _with_allow(after, rule, file)
     return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda content: parse_json(content).plain())
@@ -357,16 +381,17 @@ def rename_settings(
     *,
     listed: Mapping[str, Sequence[str]],
     allow: Sequence[str] = (),
+    kept: Collection[str] = (),
     file: str = "",
 ) -> str:
     """Return one of `client_files` with the permissions of moved servers under their new names.
 
     `allow` are our meta-tools that it is to allow: we ask about their calls. `listed` are the tools of each server,
-    by our name of it.
+    by our name of it. `kept` are names of moved servers of which Claude Code still has another server.
     """
     if client.name == "cursor":
         return rename_cursor_list(text, names, listed=listed, allow=allow, file=file)
-    return rename_claude_rules(text, names, allow=[f"mcp__{NAME}__{verb}" for verb in allow], file=file)
+    return rename_claude_rules(text, names, allow=[f"mcp__{NAME}__{verb}" for verb in allow], kept=kept, file=file)
 
 
 def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
@@ -436,20 +461,17 @@ def _original_cursor_list(text: str, done: Connection, file: str) -> str:
     return check_edit(text, after, (_CURSOR_LIST,), file, lambda content: parse_json(content).plain())
 
 
-def disconnect_settings(
-    file: Path, *, state: Path, keep_changes: bool = False, client: str = "claude-code"
-) -> Literal["restored", "deleted", "removed"]:
+def disconnect_settings(file: Path, *, state: Path, client: str = "claude-code") -> Outcome:
     """Put settings of a client back as they were before `rename_settings` and our hook.
 
-    A file that changed since raises `ChangedSince`, unless `keep_changes`: then rules get their old names, and what is
-    ours is taken out.
+    Of a file that changed since, rules get their old names, and what is ours is taken out.
     """
     done = connection_of(state, file)
-    if client == "claude-code" and (done is None or not keep_changes):
-        return disconnect_hook(file, state=state, keep_changes=keep_changes)
-    outcome = restore(client, file, state=state, keep_changes=keep_changes)
+    outcome = restore(file, state=state)
     if outcome is not None:
         return outcome
+    if done is None and client == "claude-code":
+        return disconnect_hook(file, state=state)
     if done is None:
         raise ConfigError("Toolcrib has not changed this file", file=str(file))
     if not file.exists():
@@ -459,7 +481,7 @@ def disconnect_settings(
     original = _original_cursor_list if client == "cursor" else _original_names
     files.write(file, original(text, done, str(file)).encode())
     if client == "claude-code" and has_hook(file):
-        return disconnect_hook(file, state=state, keep_changes=True)
+        return disconnect_hook(file, state=state)
     forget(state, file)
     return "removed"
 
@@ -486,7 +508,11 @@ def _original_names(text: str, done: Connection, file: str) -> str:
                     tool = str(rule)[len(prefix) :]
                     added = f"mcp__{_claude_name(server)}" + ("" if tool == _ALL else f"__{tool}")
                     old = old_by_new.get(str(rule), added)
-                    after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
+                    node = parse_json(after, file).find(("permissions", effect)) or listed
+                    if node is not None and old in node.plain():
+                        after = without_item(after, node, item)
+                    else:
+                        after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
     for rule in (*META_TOOLS, READS):
         listed = parse_json(after, file).find(("permissions", "allow"))
         ours = [item for item in listed.items if item.plain() == f"mcp__{NAME}__{rule}"] if listed is not None else []
@@ -520,20 +546,7 @@ def _without_rules(settings: Any) -> Any:
 def rename_opencode_keys(text: str, names: Names, file: str = "") -> str:
     """Return the configuration of OpenCode with its permissions of moved servers under their new names."""
     for section in ("permission", "tools"):
-        node = parse_json(text, file).find((section,))
-        if node is None or node.kind != "mapping":
-            continue
-        after = text
-        for member in sorted(node.members, key=lambda one: -one.start):
-            server = next(
-                (name for name in _longest_first(names) if member.key.startswith(f"{_claude_name(name)}_")), ""
-            )
-            if server:
-                new = f"{NAME}_{_declared(names[server], member.key[len(server) + 1 :])}"
-                end = text.index(":", member.start)
-                key = text[member.start : end].rstrip()
-                after = after[: member.start] + json.dumps(new, ensure_ascii=False) + after[member.start + len(key) :]
-        text = check_edit(text, after, (section,), file, lambda content: parse_json(content).plain())
+        text = _with_keys(text, section, lambda key: _opencode_key(key, names), file)
     return text
 
 
@@ -545,6 +558,48 @@ def allow_in_gemini(text: str, file: str = "") -> str:
     place = listed.start + 1
     after = text[:place] + list_item_text(text, listed, NAME) + text[place:]
     return check_edit(text, after, ("mcp",), file, lambda content: parse_json(content).plain())
+
+
+def original_names(client: Client, text: str, done: Connection, file: str) -> str:
+    """Return the file of a client's servers, which changed since, without what `connect` changed beside them."""
+    if client.name == "gemini":
+        return _not_allowed_in_gemini(text, done, file)
+    return _original_opencode_keys(text, done, file) if client.name == "opencode" else text
+
+
+def _not_allowed_in_gemini(text: str, done: Connection, file: str) -> str:
+    listed = parse_json(text, file).find(("mcp", "allowed"))
+    had = _texts(_mapping(_data(done.content, Path(file)).get("mcp")).get("allowed"))
+    ours = [item for item in listed.items if item.plain() == NAME] if listed is not None else []
+    if listed is None or not ours or NAME in had:
+        return text
+    after = without_item(text, listed, ours[0])
+    return check_edit(text, after, ("mcp",), file, lambda content: parse_json(content).plain())
+
+
+def _original_opencode_keys(text: str, done: Connection, file: str) -> str:
+    before = _data(done.content, Path(file))
+    for section in ("permission", "tools"):
+        old_by_new = {_opencode_key(key, done.names): key for key in _mapping(before.get(section))}
+        text = _with_keys(text, section, lambda key, old=old_by_new: old.get(key, ""), file)
+    return text
+
+
+def _opencode_key(key: str, names: Names) -> str:
+    """Return the pattern of OpenCode as it means the same tools behind us; empty for one of no moved server."""
+    server = next((name for name in _longest_first(names) if key.startswith(f"{_claude_name(name)}_")), "")
+    return f"{NAME}_{_declared(names[server], key[len(server) + 1 :])}" if server else ""
+
+
+def _with_keys(text: str, section: str, rename: Callable[[str], str], file: str) -> str:
+    """Return `text` with other keys in a section of OpenCode's file, where `rename` returns one."""
+    node = parse_json(text, file).find((section,))
+    after = text
+    for member in sorted(node.members if node is not None else (), key=lambda one: -one.start):
+        if key := rename(member.key):
+            length = len(text[member.start : text.index(":", member.start)].rstrip())
+            after = after[: member.start] + json.dumps(key, ensure_ascii=False) + after[member.start + length :]
+    return check_edit(text, after, (section,), file, lambda content: parse_json(content).plain())
 
 
 def _settings_of(file: Path) -> Mapping[str, Any]:

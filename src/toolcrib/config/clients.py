@@ -5,7 +5,7 @@ Reading connects to no server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -14,7 +14,7 @@ from ..core.events import Problem
 from ..errors import ConfigError
 from . import files
 from .client_entries import notices, translate
-from .places import Places
+from .directories import Places
 from .servers import Entry
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "discover",
     "inputs_of",
     "is_ours",
+    "servers_elsewhere",
     "servers_of",
 ]
 
@@ -174,11 +175,19 @@ CLIENTS: Final[Mapping[str, Client]] = {
             entry=_typed,
             permissions=(
                 "`permissions` of `~/.claude/settings.json` (`allow`, `ask`, `deny`, `defaultMode`)",
-                "`ask` and `deny` of the project's `.claude/settings.local.json`",
+                (
+                    "`ask` and `deny` of the project's `.claude/settings.local.json`, of servers of this project alone "
+                    "also `allow`"
+                ),
                 "with `--project` the project's `.claude/settings.json`",
             ),
             notes=(
                 "`CLAUDE_CONFIG_DIR` moves its files.",
+                (
+                    "`--replace` moves the servers of `mcpServers` and those that `~/.claude.json` has for the current "
+                    "folder (`projects`), which are used in that folder alone (`projects: [FOLDER]`). Connect again in "
+                    "the folder of another project to move its servers; the first `disconnect` puts all of them back."
+                ),
                 "A file that git tracks (`.mcp.json`, `.claude/settings.json`) is changed with `--project` only.",
                 (
                     "To leave every question to Toolcrib, allow all of it: `mcp__toolcrib` in `permissions.allow`, or "
@@ -376,7 +385,7 @@ class FoundServer:
     client: Client
     file: Path
     scope: ConfigScope
-    """`project`: the file came with the project, possibly from another author. `local`: the user's, for here."""
+    """`project`: the file came with the project, possibly from another author. `local`: the user's, for here alone."""
     value: Mapping[str, Any]
     """The entry in our words, variables unexpanded; may hold secrets."""
     base: str
@@ -431,6 +440,23 @@ def servers_of(
         here = _mapping_at(data, ("projects", str(places.project), "mcpServers"))
         reading.read(here, "local", str(places.project))
     return reading.found, [*reading.problems, *notices(str(file), reading.unused)]
+
+
+def servers_elsewhere(client: Client, file: Path, places: Places) -> Mapping[Path, Sequence[str]]:
+    """Return the names of Claude Code's servers beside those of `file` that are for all or for this one.
+
+    They are those of other projects in its file of the user, by folder, and those that came with this project. Raises
+    `ConfigError` when a file cannot be read.
+    """
+    if client.name != "claude-code" or file != client.user_file(places):
+        return {}
+    projects = _mapping_at(_config_data(client, file), ("projects",)) if file.is_file() else {}
+    found = {Path(path): tuple(_mapping_at(value, ("mcpServers",))) for path, value in projects.items()}
+    shared = client.project_file(places)
+    found[places.project] = (
+        tuple(_mapping_at(_config_data(client, shared), client.path)) if shared is not None and shared.is_file() else ()
+    )
+    return {folder: names for folder, names in found.items() if names}
 
 
 def inputs_of(data: Mapping[str, Any]) -> dict[str, str]:
@@ -500,7 +526,9 @@ class _ServerReader:
             if not value or is_ours(value):
                 continue
             self.unused += [(name, key) for key in read.unused]
-            if "command" in value and scope != "user":
+            if scope == "local":
+                value["projects"] = [base]
+            elif "command" in value and scope == "project":
                 value.setdefault("cwd", base)
             self.found.append(
                 FoundServer(name=name, client=self._client, file=self._file, scope=scope, value=value, base=base)

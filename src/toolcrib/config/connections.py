@@ -1,14 +1,16 @@
 """Editor of client configurations: adds Toolcrib to a file, and removes it again without a trace.
 
 The file is edited as text, so comments, order and layout of the rest stay. What it was before is kept, with the hash
-of what we made of it, under `$XDG_STATE_HOME/toolcrib/connections/` (mode 0600: such files hold secrets); as long as
-the file is still that, `disconnect` puts every byte back.
+of what we made of it, under `$XDG_STATE_HOME/toolcrib/connections/` (mode 0600: such files hold secrets). As long as
+the file is still that, `disconnect` puts every byte back; of one that its client has rewritten since, it takes out our
+entry and puts the servers back.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,21 +19,25 @@ from typing import Any, Final, Literal
 import orjson
 
 from ..core.document_tree import Path as Steps
-from ..errors import ConfigError, UsageError
+from ..errors import ConfigError
 from . import files
-from .clients import Client, Format
+from .clients import CLIENTS, Client, Format, Places
+from .clients import is_ours as is_gateway
 from .edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml
 
 __all__ = [
     "NAME",
-    "ChangedSince",
     "Connection",
+    "Outcome",
+    "Taken",
     "connect",
     "connection_of",
     "connections",
     "disconnect",
     "entries",
     "forget",
+    "namesakes",
+    "project_entries",
     "restore",
     "rewrite",
 ]
@@ -48,11 +54,20 @@ _EDITORS: Final[Mapping[Format, tuple[_Insert, _Remove]]] = {
     "yaml": (insert_yaml, remove_yaml),
 }
 
+Outcome = Literal["restored", "deleted", "removed"]
+"""What became of a file: every byte as it was, gone again, or without our part."""
+
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-class ChangedSince(UsageError):
-    """The file is not what `connect` left: it cannot be put back byte for byte without losing what changed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """One entry of a server that was taken out of a client's file, because it is reached through Toolcrib now."""
+
+    path: tuple[str, ...]
+    """The mapping that it stood in."""
+    name: str
+    value: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +81,14 @@ class Connection:
     existed: bool
     after: str
     """SHA-256 of what it became."""
+    exact: bool = True
+    """Whether `before` is the file as it was: false where it was changed between two changes of ours."""
     moved: tuple[str, ...] = ()
-    """Servers of the client that were taken out because they are reached through Toolcrib now."""
+    """Names of servers that the client does not start any more because they are reached through Toolcrib now."""
+    taken: tuple[Taken, ...] = ()
+    """The entries of those that were taken out of this file."""
+    entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Our entry, as it was written."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Their names here, by those that the client's own permissions had."""
 
@@ -84,23 +105,35 @@ def connect(
     *,
     moved: Sequence[str],
     state: Path,
+    moved_here: Sequence[str] = (),
+    project: str = "",
     names: Mapping[str, str] | None = None,
     also: Callable[[str], str] | None = None,
 ) -> Connection:
-    """Add `entry` to `file` under our name and take out the servers `moved`; return what was done.
+    """Put `entry` into `file` under our name and take out the servers `moved`; return what was done.
 
-    `also` makes further changes of the text, `names` are those by which it is undone. Raises `ConfigError` when the
-    file cannot be read, or cannot be changed without touching the rest.
+    `moved_here` are those of the user's own file that are for `project` alone. `also` makes further changes of the
+    text, `names` are those by which it is undone. Raises `ConfigError` when the file cannot be read, or cannot be
+    changed without touching the rest.
     """
     insert, remove = _EDITORS[client.format]
+    before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
+    places = [*((client.path, name) for name in moved), *((_project_path(project), name) for name in moved_here)]
+    taken = [
+        Taken(path=path, name=name, value=_entries_at(client, before, path, str(file))[name]) for path, name in places
+    ]
 
     def change(text: str) -> str:
         text = also(text) if also is not None else text
-        for name in moved:
-            text = remove(text, client.path, name, str(file))
+        for path, name in places:
+            text = remove(text, path, name, str(file))
+        if NAME in entries(client, text.encode(), str(file)):
+            text = remove(text, client.path, NAME, str(file))
         return insert(text, client.path, NAME, entry, str(file))
 
-    return rewrite(client.name, file, change, moved=moved, names=names, state=state)
+    return rewrite(
+        client.name, file, change, moved=(*moved, *moved_here), taken=taken, entry=entry, names=names, state=state
+    )
 
 
 def rewrite(
@@ -109,26 +142,30 @@ def rewrite(
     change: Callable[[str], str],
     *,
     moved: Sequence[str] = (),
+    taken: Sequence[Taken] = (),
+    entry: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
     state: Path,
 ) -> Connection:
     """Let `change` edit the text of `file`, and keep what it was before so that `restore` can put it back.
 
-    A file that is as we left it before is put back as it was before that. Raises `ConfigError` when the file cannot be
-    read, and what `change` raises.
+    A file that is as we left it before is put back as it was before that. `taken` is what `change` takes out, `entry`
+    our entry that it puts in. Raises `ConfigError` when the file cannot be read, and what `change` raises.
     """
     existed = file.exists()
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
     after = _encoded(change(files.decode(before, str(file))), before)
     first = connection_of(state, file)
-    first = first if first is not None and first.after == _digest(before) else None
     done = Connection(
         client=client,
         file=str(file),
         before=first.before if first else base64.b64encode(before).decode(),
         existed=first.existed if first else existed,
+        exact=first is None or (first.exact and first.after == _digest(before)),
         after=_digest(after),
-        moved=(*(first.moved if first else ()), *moved),
+        moved=tuple(dict.fromkeys((*(first.moved if first else ()), *moved))),
+        taken=(*(first.taken if first else ()), *taken),
+        entry=entry or (first.entry if first else {}),
         names={**(first.names if first else {}), **(names or {})},
     )
     files.write(_record(state, file), orjson.dumps(asdict(done), option=orjson.OPT_INDENT_2))
@@ -137,48 +174,60 @@ def rewrite(
 
 
 def disconnect(
-    client: Client, file: Path, *, state: Path, keep_changes: bool = False
-) -> Literal["restored", "deleted", "removed"]:
+    client: Client,
+    file: Path,
+    *,
+    state: Path,
+    also: Callable[[str, Connection], str] | None = None,
+    unrecorded: bool = False,
+) -> Outcome:
     """Undo `connect`: put the file back, or delete the one that it made.
 
-    A file that changed since raises `ChangedSince`, unless `keep_changes`: then only our entry is taken out, and the
-    servers that were moved are put back in. Raises `ConfigError` when we are not in the file.
+    Of a file that changed since, only our entry is taken out, and the servers that were moved are put back in; `also`
+    undoes there what its namesake of `connect` did. Raises `ConfigError` when we are not in the file, and where nothing
+    is known of what was taken out of it, unless `unrecorded`.
     """
-    outcome = restore(client.name, file, state=state, keep_changes=keep_changes)
+    outcome = restore(file, state=state)
     if outcome is not None:
         return outcome
     done = connection_of(state, file)
     current = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
-    text = _taken_out(client, files.decode(current, str(file)), done, file)
+    text = files.decode(current, str(file))
+    is_there = NAME in entries(client, current, str(file))
+    if done is None and not is_there:
+        raise ConfigError(f"Toolcrib is not in this file of {client.title}", file=str(file))
+    if done is None and not unrecorded:
+        raise ConfigError(
+            f"Toolcrib's record of what it changed here is lost ({_folder(state)}), so the file stays as it is. "
+            f"By hand: put back the servers that you want from Toolcrib's own configuration, then remove the entry "
+            f"{NAME!r}",
+            file=str(file),
+            key=".".join(client.path),
+        )
+    if is_there:
+        text = _EDITORS[client.format][1](text, client.path, NAME, str(file))
+    if done is not None:
+        text = also(text, done) if also is not None and text.strip() else text
+        text = _with_taken(client, text, done.taken, file)
     files.write(file, _encoded(text, current))
     forget(state, file)
     return "removed"
 
 
-def restore(
-    client: str, file: Path, *, state: Path, keep_changes: bool
-) -> Literal["restored", "deleted", "removed"] | None:
-    """Put `file` back as `rewrite` found it; None where only our part can be taken out of it.
-
-    Raises `ChangedSince` for a file that changed since, unless `keep_changes`.
-    """
+def restore(file: Path, *, state: Path) -> Outcome | None:
+    """Put `file` back as `rewrite` found it; None where only our part can be taken out of it."""
     done = connection_of(state, file)
     if done is None:
         return None
     current = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
-    if _digest(current) == done.after:
+    if done.exact and _digest(current) == done.after:
         if done.existed:
             files.write(file, done.content)
         else:
             file.unlink()
         forget(state, file)
         return "restored" if done.existed else "deleted"
-    if not keep_changes:
-        raise ChangedSince(
-            f"{file} was changed since Toolcrib was put into it, so putting back the old file would lose that change. "
-            f"Take out only Toolcrib's entry with `toolcrib disconnect {client} --keep-changes`"
-        )
-    if not file.exists() and not done.moved:
+    if not file.exists() and not done.taken:
         forget(state, file)
         return "removed"
     return None
@@ -203,30 +252,65 @@ def connection_of(state: Path, file: Path) -> Connection | None:
 
 def entries(client: Client, content: bytes, file: str) -> Mapping[str, Any]:
     """Return the raw entries of the client's file `content`, ours included."""
+    return _entries_at(client, content, client.path, file)
+
+
+def project_entries(client: Client, content: bytes, project: str, file: str) -> Mapping[str, Any]:
+    """Return the raw entries that Claude Code's own file of the user has for one project."""
+    return _entries_at(client, content, _project_path(project), file) if client.name == "claude-code" else {}
+
+
+def _project_path(project: str) -> tuple[str, ...]:
+    """Return where Claude Code's own file of the user keeps the servers of one project."""
+    return ("projects", project, "mcpServers")
+
+
+def _entries_at(client: Client, content: bytes, path: tuple[str, ...], file: str) -> Mapping[str, Any]:
     if not content.strip():
         return {}
     if client.format == "toml":
         found: Any = files.parse_toml(content, file)
-        for step in client.path:
+        for step in path:
             found = found.get(step, {})
         return found
-    path: Steps = client.path
-    node = files.parse(content, file).find(path)
+    steps: Steps = path
+    node = files.parse(content, file).find(steps)
     return node.plain() if node and node.kind == "mapping" else {}
 
 
-def _taken_out(client: Client, text: str, done: Connection | None, file: Path) -> str:
-    insert, remove = _EDITORS[client.format]
-    there = entries(client, text.encode(), str(file))
-    if NAME in there:
-        text = remove(text, client.path, NAME, str(file))
-    elif done is None:
-        raise ConfigError(f"Toolcrib is not in this file of {client.title}", file=str(file))
-    if done and done.moved:
-        before = entries(client, done.content, str(file))
-        for name in done.moved:
-            if name not in there:
-                text = insert(text, client.path, name, before[name], str(file))
+def namesakes(places: Places) -> list[str]:
+    """Return the servers of Claude Code whose tools have names that begin like those of ours: `mcp__toolcrib__`.
+
+    An entry of the user's own file is ours by what it starts, one in a file that came with a project only if `connect`
+    wrote it. A file that cannot be read counts as one.
+    """
+    client, found = CLIENTS["claude-code"], list[str]()
+    own, state = client.user_file(places), places.directories.state
+    files_of = [own, *(folder / ".mcp.json" for folder in (places.project, *places.project.parents))]
+    for file in filter(Path.is_file, files_of):
+        try:
+            content = files.read(file, limit=files.FOREIGN_MAX_BYTES)
+            there = [*entries(client, content, str(file)).items()]
+            if file == own:
+                there += project_entries(client, content, str(places.project), str(file)).items()
+        except ConfigError:
+            found.append(str(file))
+            continue
+        done = connection_of(state, file)
+        for name, entry in there:
+            known = done.entry if done is not None else None
+            is_ours = entry == known if file != own else isinstance(entry, Mapping) and is_gateway(entry)
+            if f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)}__".startswith(f"{NAME}__") and not is_ours:
+                found.append(f"{name} ({file})")
+    return found
+
+
+def _with_taken(client: Client, text: str, taken: Sequence[Taken], file: Path) -> str:
+    """Return `text` with the entries `taken`, but those whose names have a server again."""
+    insert, _ = _EDITORS[client.format]
+    for one in reversed(taken):
+        if one.name not in _entries_at(client, text.encode(), one.path, str(file)):
+            text = insert(text, one.path, one.name, one.value, str(file))
     return text
 
 
@@ -234,6 +318,8 @@ def _read(path: Path) -> Connection | None:
     try:
         known: dict[str, Any] = orjson.loads(path.read_bytes())
         known["moved"] = tuple(known["moved"])
+        taken = [Taken(path=tuple(one["path"]), name=one["name"], value=one["value"]) for one in known["taken"]]
+        known["taken"] = tuple(taken)
         return Connection(**known)
     except (OSError, ValueError, TypeError, KeyError):
         return None

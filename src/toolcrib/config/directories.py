@@ -1,5 +1,7 @@
 """Directories of one user (XDG) and of a project, and the record of project files that the user trusts.
 
+`Places` adds the environment and the platform; nothing else of the configuration is loaded.
+
 A cloned repository may bring a configuration that starts programs; it counts only once its user has confirmed
 exactly this content. The record is ours (`$XDG_STATE_HOME/toolcrib/trusted.json`), outside of every project.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +20,7 @@ import orjson
 
 from . import files
 
-__all__ = ["PROJECT_FOLDER", "Directories", "Trust"]
+__all__ = ["PROJECT_FOLDER", "Directories", "Places", "Trust", "here"]
 
 PROJECT_FOLDER = ".toolcrib"
 """In a project's root: `config.yaml` for everybody who works on it, `local.yaml` for one machine (git-ignored)."""
@@ -99,3 +102,37 @@ def _resolved(path: Path) -> str:
 
 def _content_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where to look: one user, in one project."""
+
+    directories: Directories
+    environ: Mapping[str, str]
+    project: Path
+    platform: str = sys.platform
+    """`linux`, `darwin` or `win32`, as Python names them."""
+
+    @property
+    def home(self) -> Path:
+        """The user's home directory."""
+        return self.directories.home
+
+    @property
+    def config(self) -> Path:
+        """`$XDG_CONFIG_HOME`."""
+        return self.directories.config.parent
+
+    def application(self, name: str) -> Path:
+        """The folder where a desktop application of this name keeps its settings."""
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support" / name
+        if self.platform == "win32":
+            return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming") / name
+        return self.config / name
+
+
+def here() -> Places:
+    """Return where this process's user keeps things, for the folder that it runs in."""
+    return Places(directories=Directories.of(os.environ), environ=os.environ, project=Path.cwd())

@@ -25,18 +25,15 @@ from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
 from ..policy.taint import Taint
 from . import files as disk
-from . import openapi
 from .client_entries import notices, translate
 from .clients import CLIENT_FILES, inputs_of
-from .directories import PROJECT_FOLDER, Directories, Trust
+from .directories import PROJECT_FOLDER, Directories, Trust, here
 from .keys import check, merge, tool_secrets
-from .places import here
 from .profiles import chosen, environment_values, found_profiles
 from .secrets import kept_secrets, secret_values
-from .sections import telemetry_options, workspace_at, workspace_spec
 from .servers import Entry, file_line, read_entries, server_spec
-from .settings import Settings
-from .source_paths import placed, skills_spec
+from .settings import Settings, telemetry_options, workspace_at, workspace_spec
+from .sources import KEY, api_secrets, api_spec, configured_source, is_api, placed, skills_spec, source_entries
 from .validation import did_you_mean
 
 __all__ = [
@@ -127,12 +124,12 @@ def load(
     values["modes"] = _modes(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
     problems += _broken_rules(values)
     parts.append(keywords)
-    entries = _last([entry for part in parts for entry in part.entries], problems)
+    entries = _last([used for part in parts for entry in part.entries if (used := entry.at(here))], problems)
     values["servers"], bad = specs_of(entries, environ)
     others = _last([entry for part in parts for entry in part.sources], problems, "a source")
     others = list(_unclaimed(others, values["servers"], problems))
-    values["openapi"], more = read_entries(filter(openapi.is_api, others), environ, openapi.api_spec)
-    made, most = read_entries(filterfalse(openapi.is_api, others), environ, openapi.configured_source)
+    values["openapi"], more = read_entries(filter(is_api, others), environ, api_spec)
+    made, most = read_entries(filterfalse(is_api, others), environ, configured_source)
     values["configured"] = tuple(made)
     around = _Surroundings(
         directories=directories,
@@ -296,7 +293,7 @@ def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str
 
     Raises `ConfigErrors` with all of its errors, in the order of the file.
     """
-    own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, openapi.KEY)}
+    own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, KEY)}
     errors: list[ConfigError] = []
 
     def tried(read: Callable[[], _Result], default: _Result) -> _Result:
@@ -308,7 +305,7 @@ def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str
 
     values = tried(lambda: check(own, environ, lambda steps: file_line(path, root.line_of(steps))), {})
     entries = tried(lambda: tuple(_entries(root, path, base)), ())
-    sources = tried(lambda: openapi.source_entries(root, path, str(path.parent) if path else base), ())
+    sources = tried(lambda: source_entries(root, path, str(path.parent) if path else base), ())
     if errors:
         raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
     secrets = kept_secrets([own, *(entry.value for entry in (*entries, *sources))], environ)
@@ -463,7 +460,7 @@ def _settings(values: dict[str, Any], surroundings: _Surroundings) -> Settings:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
         masked += secret_texts(spec.oauth)
     for api in values["openapi"]:
-        masked += openapi.api_secrets(api)
+        masked += api_secrets(api)
     if "store" in values:
         masked += values["store"].secrets()
     if "plugins" in values:

@@ -18,7 +18,7 @@ from ..errors import ConfigError
 from ..sources.yaml.document import ENTRIES, MAX_NODES
 from . import files
 from .edits import insert_yaml, remove_yaml, set_yaml
-from .openapi import PATH as APIS
+from .sources import PATH as APIS
 
 __all__ = [
     "add_api",

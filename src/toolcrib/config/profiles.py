@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from ..core.events import Problem
 from ..disclosure.settings import GivenProfile
 from ..errors import ConfigError
-from ..policy.asking.settings import ApprovalSettings
+from ..policy.settings import ApprovalSettings
 from . import files as disk
 from .directories import PROJECT_FOLDER, Directories, Trust
 

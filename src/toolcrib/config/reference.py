@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, cast, get_args, get_origin
 from ..core.settings import ChangedBy, Section, info_of, meaning_of
 from ..sources.settings import KINDS
 from .keys import KEYS
-from .openapi import ApiEntry
 from .servers import ServerEntry
 from .settings import FILE_KEYS, GROUPS, Settings
+from .sources import ApiEntry
 from .validation import parts_of
 
 __all__ = ["HEADING", "key_table", "rewritten"]

@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 
@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from ..core.document_tree import Member, Node
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
-from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, conflicts, expected, setting
+from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, conflicts, expected, setting
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
 from ..net.oauth.spec import OAuthSpec
@@ -149,12 +149,16 @@ class ServerEntry(Section):
     """`read`, `write`, `destructive` or MCP hints, by tool, in the place of the server's own."""
     trusted: Flag = False
     """Whether its results count as written by the user."""
+    relist_after: Wait = 30.0
+    """Age of the list of tools above which a call with side effects lists the server again before it; 0 never."""
     background_after: Annotated[
         Mapping[str, Annotated[float, BeforeValidator(_seconds)]], BeforeValidator(_background)
     ] = setting({})
     """Seconds after which a call goes on in the background, for all tools or by tool."""
     description: Any = None
     """For people."""
+    projects: _Strings = ()
+    """Folders in which the server is used, and where it runs; without it everywhere."""
     inputs: Mapping[str, str] = setting({})
     """Descriptions of the values that a person is asked for, by id."""
 
@@ -212,6 +216,7 @@ class ServerEntry(Section):
             relay=self.relay,
             annotations=cast("Mapping[str, Mapping[str, bool]]", self.annotations),
             trusted=self.trusted,
+            relist_after=self.relist_after,
             background_after=self.background_after,
         )
 
@@ -274,6 +279,15 @@ class Entry:
         """Whether it is switched off: such an entry is not checked."""
         return self._members.get("disabled") is True or self._members.get("enabled") is False
 
+    def at(self, cwd: Path) -> Self | None:
+        """Return the entry as it is used in the folder `cwd`, None if it is not: with `projects` it runs in its own."""
+        given: Any = self._members.get("projects")
+        if not isinstance(given, list) or not given:
+            return self  # a value of another type is an error later
+        folders = (Path(self.base, os.path.expanduser(str(one))) for one in cast("list[Any]", given))
+        around = [folder for folder in folders if cwd.is_relative_to(folder)]
+        return replace(self, base=str(max(around, key=lambda folder: len(folder.parts)))) if around else None
+
     @property
     def _members(self) -> Mapping[str, Any]:
         value: Any = self.value
@@ -317,8 +331,10 @@ def read_entries(
 
 
 def problems_of(source: str, error: ConfigError) -> list[Problem]:
-    """Return one problem for each error."""
-    return [Problem(source=source, code="bad_config", message=str(one)) for one in error.each]
+    """Return one problem for each error of the entry of a source, which is left out."""
+    errors = "; ".join(str(one).removeprefix(f"{one.file}: ") for one in error.each)
+    outage = f"{source} is not available, its configuration has an error: {errors}"
+    return [Problem(source=source, code="bad_config", message=str(one), outage=outage) for one in error.each]
 
 
 def _without_nulls(value: object) -> object:

@@ -19,9 +19,10 @@ import anyio
 
 from ..errors import ToolFailure
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
-from .host import Host, Records
+from .host import Host, Records, Schedules
 from .permission import Effect
 from .sandbox import Sandbox
+from .shared_storage import Schema, SharedStorage
 from .workspace import Workspace
 
 __all__ = ["Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress", "Signal"]
@@ -250,6 +251,15 @@ class Context:
     def records(self, collection: str) -> Records:
         """Return the records of the caller's principal in a collection; other principals cannot see them."""
         return self.lent.records(self.principal, collection)
+
+    def storage(self, schema: Schema) -> SharedStorage:
+        """Return the tables of a guest, with the rows of the projects that the caller's principal is a member of."""
+        return self.lent.storage(self.principal, schema)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the caller's principal; other principals cannot see them."""
+        return self.lent.schedules(self.principal, self.session_key)
 
     @property
     def remaining(self) -> float:

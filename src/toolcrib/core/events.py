@@ -20,6 +20,8 @@ class Problem:
     message: str
     tool: str = ""
     hint: str = ""
+    outage: str = ""
+    """Why the whole source does not exist, as a model may read it; empty for other problems."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

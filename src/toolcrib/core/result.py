@@ -17,7 +17,10 @@ from .json import encodable
 __all__ = ["SpooledResult", "ToolError", "ToolResult", "Trust"]
 
 Trust = Literal["local", "reviewed", "untrusted"]
-"""Origin of a result's text: this machine and its operator; a source that they vouch for; strangers."""
+"""Trust in a result: written by this machine or the caller; by a source that the operator trusts; by strangers.
+
+`policy.origin` is the table of what has which.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,19 +4,24 @@ The only mutable domain value. A session belongs to one principal and is used fr
 session may run concurrently, so counters are changed without awaiting in between.
 
 A session also holds objects of its tools between calls: a shell, a symbol graph, a connection.
+
+`SessionTable` finds the open sessions of a crib, and closes what their tools hold.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
+import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from .budget import Bucket
+from .context import Context
 from .elicitation import Elicitor
 from .json import canonical
 from .permission import Approver, Effect
@@ -34,10 +39,12 @@ __all__ = [
     "History",
     "Limits",
     "Runtime",
+    "Runtimes",
     "Scope",
     "SessionApprovals",
     "SessionFiles",
     "SessionState",
+    "SessionTable",
     "StrategyState",
     "Taint",
     "Usage",
@@ -237,6 +244,8 @@ class SessionState:
     instance: str = ""
     profile: str = "adaptive"
     mode: str = "cautious"
+    keep_for: float = 0.0
+    """Seconds without a call for which the store keeps taint, answers and loaded tools; 0 keeps nothing."""
     rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
     """Rules of this session, as written, beside those of the configuration."""
     treat_as_write: frozenset[str] = frozenset()
@@ -308,3 +317,61 @@ class SessionState:
         moved = (tuple(history.loaded), tuple(history.learned.items()), *grown)
         owned = tuple((kind, part) for kind, one in self.strategies.items() if (part := one.shown_by))
         return (*reach, grows, self.audience.is_client, moved, owned)
+
+
+class Runtimes:
+    """The runtimes of all sessions of a crib. A session that is closed by its user has closed its own before."""
+
+    def __init__(self) -> None:
+        """Start with no session."""
+        self._kept: Final[dict[int, tuple[weakref.ref[SessionState], Runtime]]] = {}
+        self.left: Final[list[Runtime]] = []
+        """Values that ended sessions have left behind, to be closed before the next call."""
+
+    def watch(self, state: SessionState) -> None:
+        """Close the runtime of `state` some time after the last reference to it is gone."""
+        key = id(state)
+        self._kept[key] = (weakref.ref(state, lambda _: self._leave(key)), state.runtime)
+
+    async def close_left(self) -> None:
+        """Close what sessions have left behind."""
+        while self.left:
+            await self.left.pop().aclose()
+
+    async def close(self) -> None:
+        """Close everything."""
+        await self.close_left()
+        for _, runtime in tuple(self._kept.values()):
+            await runtime.aclose()
+
+    def _leave(self, key: int) -> None:
+        _, runtime = self._kept.pop(key)
+        if runtime:
+            self.left.append(runtime)
+
+
+class SessionTable:
+    """The sessions of a crib by principal and key, as long as a reference exists."""
+
+    def __init__(self) -> None:
+        """Start with no session."""
+        self._states: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
+        self.runtimes = Runtimes()
+        """They close what the tools of a session keep once the session is gone."""
+
+    def find(self, principal: str, key: str) -> SessionState | None:
+        """Return the session of that principal and key if this process still has it."""
+        return self._states.get((principal, key))
+
+    def get(self, context: Context) -> SessionState:
+        """Return the session of a call that runs."""
+        return self._states[context.principal, context.session_key]
+
+    def put(self, state: SessionState) -> None:
+        """Register a new session."""
+        self._states[state.principal, state.key] = state
+        self.runtimes.watch(state)
+
+    def all(self) -> Iterable[SessionState]:
+        """Return the sessions that live now."""
+        return tuple(self._states.values())

@@ -82,7 +82,16 @@ PLAIN: Final = Capability()
 Kind = Literal["read", "write", "destructive"]
 """Effect of a call on the world outside: none, a change, or a loss of data."""
 
-TRAITS: Final = ("asks_user", "by_method", "file_writer", "outbound", "private", "reviewed", "untrusted")
+TRAITS: Final = (
+    "asks_user",
+    "by_method",
+    "closed_world",
+    "file_writer",
+    "outbound",
+    "private",
+    "reviewed",
+    "untrusted",
+)
 """The words of `Tool.traits`."""
 
 
@@ -278,9 +287,10 @@ class Tool:
 
     `file_writer` (all its writes go through `Context.workspace`), `untrusted` (its results contain foreign text),
     `reviewed` (the foreign text is vouched for), `outbound` (it can send data elsewhere), `private` (it reads private
-    data), `asks_user` (it only asks the user; it may run while a plan is made), `by_method` (it sends requests: its
-    argument `method` decides whether a call reads, writes or destroys). Built-in tools alone may be `resumable`: begun
-    again after a crash, such a tool continues, by `Context.first_call`.
+    data), `closed_world` (the operator confirms `openWorldHint: false`), `asks_user` (it only asks the user; it may run
+    while a plan is made), `by_method` (it sends requests: its argument `method` decides whether a call reads, writes or
+    destroys). Built-in tools alone may be `resumable`: begun again after a crash, such a tool continues, by
+    `Context.first_call`.
     """
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP `_meta` of the definition, passed through."""

@@ -23,9 +23,8 @@ from ..core.permission import Approval
 from ..errors import ToolFailure
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals, Ways
-from ..policy.asking.answers import Board
-from ..policy.asking.questions import diff_of
 from ..policy.decision import Policy
+from ..policy.questions import Board, diff_of
 from ..results.redact import Redactor
 from ..store.approvals import ApprovalRows
 from ..store.store import Store

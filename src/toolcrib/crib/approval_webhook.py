@@ -21,7 +21,7 @@ from ..core.permission import Answer, Approval, Question
 from ..errors import ToolFailure
 from ..net.client import NetLimits, WebClient, WebRequest
 from ..net.guard import Guard, NetFailure
-from ..policy.asking.settings import Webhook
+from ..policy.settings import Webhook
 
 __all__ = ["WebhookChannel", "signature"]
 

@@ -13,14 +13,13 @@ from ..core.call import complete_arguments
 from ..core.permission import OPEN, Answer, Approval, ApprovalPending, ApprovalState, Question
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
+from ..core.session import SessionTable
 from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..policy.approval import settlement_of
-from ..policy.asking.answers import Board, remember
-from ..policy.asking.questions import refused
+from ..policy.questions import Board, refused, remember
 from ..store.approvals import ApprovalRows
 from .calls import SavedCalls
-from .session_table import SessionTable
 from .views import Views
 
 __all__ = ["LOOK_AGAIN", "ApprovalService", "DeferredCalls", "PendingApproval", "defer_approval", "pending_approval"]

@@ -1,45 +1,51 @@
-"""The assembly of a crib: which part gets which, top to bottom."""
+"""The assembly of a crib: which part gets which, top to bottom.
+
+A slice is a feature made of the parts, absent where nothing asks for it. It is a package of its own above `crib`.
+Programs and ways in reach it by `Toolcrib.slice`; what a configuration or a store asks for is opened with the crib.
+"""
 
 from __future__ import annotations
 
+import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..config.directories import Directories
-from ..core.session import SessionState
+from ..core.session import SessionState, SessionTable
 from ..disclosure.base import Profile
 from ..dispatch import default
 from ..dispatch.budgets import Spending
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps
 from ..jobs.job import Jobs
-from ..policy.asking.answers import Board
+from ..policy.questions import Board
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from .approval_channels import ApprovalChannels
 from .approvals import ApprovalService, DeferredCalls
 from .calls import CallRunner, SavedCalls
-from .catalog_ingest import Intake, Locking
+from .catalog_ingest import Intake, Inventory, Locking, Ranking
+from .conversations import Conversations
 from .explainer import Explainer
 from .host import Hosting, InsightParts
-from .inventory import Inventory, Ranking
 from .jobs import jobs_of
 from .loader import Loader
 from .plugins import Plugins
 from .policy import Plans, policy_of
 from .profiles import ProfileRegistry
 from .resources import ResourceRegistry
+from .schedules import Schedules
 from .session import SessionParts
-from .session_table import SessionTable
 from .sessions import SessionFactory
 from .storage import ServerLogins, Storage, open_telemetry
 from .tools import ToolRegistry
 from .views import Views
 from .workspaces import Workspaces
 
-__all__ = ["Parts", "assemble", "build_pipeline"]
+__all__ = ["Parts", "Slice", "Slices", "assemble", "build_pipeline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,7 @@ class Parts(SessionParts):
     spending: Spending
     saved_calls: SavedCalls
     jobs: Jobs
+    schedules: Schedules
     approvals: ApprovalService
     approval_channels: ApprovalChannels
     explainer: Explainer
@@ -101,7 +108,12 @@ def assemble(
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, learning)
 
     # The tools, and the calls of them.
-    calls = CallRunner(settings, store, table, views, workspaces)
+    conversations = None
+    if home is not None:
+        conversations = Conversations(
+            store, lambda state: profiles.get_or_load(state.profile).lifetime == "interaction", time.time
+        )
+    calls = CallRunner(settings, store, table, views, workspaces, conversations)
     logins = ServerLogins(home, redactor.learn)
     tools = ToolRegistry(settings, inventory, intake, logins, storage.folders, calls, views)
     resources = ResourceRegistry(intake, inventory.sources, views, policy, redactor)
@@ -109,6 +121,7 @@ def assemble(
     # Calls that are made later: as jobs, or after their approval.
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
+    schedules = Schedules(settings, store, table, saved_calls, views, tools, calls, jobs)
     board = Board()
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
     late = settings.approvals.when_gone == "run"
@@ -133,6 +146,7 @@ def assemble(
         artifacts=Artifacts(storage.folders.artifacts, settings.results),
         saved_calls=saved_calls,
         jobs=jobs,
+        schedules=schedules,
         approvals=approvals,
         approval_channels=ApprovalChannels(
             settings,
@@ -153,6 +167,7 @@ def assemble(
             profiles,
             workspaces.shells,
             InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
+            schedules,
             inventory.ranking.embedder,
         ),
         loader=Loader(settings, tools, calls),
@@ -190,3 +205,38 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             custom=parts.custom,
         )
     )
+
+
+class Slice:
+    """Base of a feature beside the parts of a crib: one object a crib, made at first use and closed with the crib."""
+
+    def __init__(self, parts: Parts) -> None:
+        """The crib of the `parts` need not be open yet."""
+        self.parts = parts
+
+    async def aclose(self) -> None:
+        """Release what the slice holds; by default nothing."""
+
+
+_Kind = TypeVar("_Kind", bound=Slice)
+
+
+class Slices:
+    """The slices of one crib, by their class."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._made: dict[type[Slice], Slice] = {}
+
+    def get(self, kind: type[_Kind]) -> _Kind:
+        """Return the slice of this class, made now if it is the first use."""
+        made = self._made.get(kind)
+        if made is None:
+            made = self._made[kind] = kind(self._parts)
+        return cast("_Kind", made)
+
+    async def aclose(self) -> None:
+        """Close every slice; a later use makes a new one."""
+        while self._made:
+            _, made = self._made.popitem()
+            await made.aclose()

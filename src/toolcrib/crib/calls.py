@@ -17,18 +17,18 @@ from ..core.context import Context, Listener
 from ..core.events import CallFinished, Listeners
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
-from ..core.session import SessionState
+from ..core.session import SessionState, SessionTable
 from ..disclosure.base import VisibleCatalog
 from ..dispatch.pipeline import Pipeline, definition_changed
 from ..dispatch.steps.content import Enrich, Enricher
 from ..errors import ToolFailure, UsageError
 from ..jobs.job import Job, JobLimits, seconds_for
-from ..policy.asking.answers import rest
+from ..policy.questions import rest
 from ..sources.source import still_starting
 from ..store.store import Store
+from .conversations import Conversations
 from .options import SessionOptions
 from .policy import end_planning
-from .session_table import SessionTable
 from .sessions import SessionFactory
 from .views import Views
 from .workspaces import Workspaces
@@ -46,8 +46,13 @@ class CallRunner:
         sessions: SessionTable,
         views: Views,
         workspaces: Workspaces,
+        conversations: Conversations | None,
     ) -> None:
-        """`workspaces` prepare the files of a session before its call; refusals of theirs are recorded in `store`."""
+        """`workspaces` prepare the files of a session before its call; refusals of theirs are recorded in `store`.
+
+        `conversations` keep what a session has between its calls; None where the store is memory.
+        """
+        self._conversations = conversations
         self._idle = settings.approvals.idle
         self._store = store
         self._sessions = sessions
@@ -88,6 +93,9 @@ class CallRunner:
             await self._runtimes.close_left()
         if session.approvals.blanket:
             rest(session, self._idle)
+        conversations = self._conversations if session.keep_for else None
+        if conversations is not None:
+            await conversations.restore(session)
         if self._workspaces.promised:
             try:
                 await self._workspaces.ready(session)
@@ -96,10 +104,18 @@ class CallRunner:
                 self._store.calls.note(call, refusal)
                 return refusal
         try:
-            return await pipeline.run(call)
+            result = await pipeline.run(call)
+            if conversations is not None:
+                await conversations.save(session)
+            return result
         finally:
             if session.approvals.blanket:
                 rest(session, math.inf)
+
+    async def keep(self, session: SessionState) -> None:
+        """Store what a session keeps between its calls, after a change that no call made."""
+        if self._conversations is not None and session.keep_for:
+            await self._conversations.save(session)
 
     def next_id(self) -> str:
         """Return an id that no other call has."""
@@ -169,7 +185,7 @@ class SavedCalls:
         Raises only when the caller is cancelled.
         """
         try:
-            state = self._session(saved.session)
+            state = self.session(saved.session)
         except UsageError as error:
             state = SessionState(key=saved.session.key, principal=saved.session.principal)
             refusal = ToolResult.failed("unavailable", f"the session of {saved.name} cannot be had again: {error}")
@@ -189,7 +205,7 @@ class SavedCalls:
             call = call.evolve(job_seconds=seconds_for(call, job))
         return await self._calls.run(call)
 
-    def _session(self, saved: SavedSession) -> SessionState:
+    def session(self, saved: SavedSession) -> SessionState:
         """Return the session, living or rebuilt. Raises `UsageError` for a profile or mode that does not exist."""
         living = self._sessions.find(saved.principal, saved.key)
         if living is not None:

@@ -1,4 +1,7 @@
-"""From a source's listing to the catalog: reviewed by the lock or the pins, named by the registry."""
+"""From a source's listing to the catalog: reviewed by the lock or the pins, named by the registry.
+
+`Inventory` holds the mounted sources, and the registry that names and ranks their tools.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
@@ -15,21 +19,26 @@ import anyio
 import anyio.to_thread
 
 from ..catalog.catalog import About
+from ..catalog.embedding import open_meanings
+from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_lock, review, seen_of
 from ..catalog.preflight import text_findings
-from ..catalog.registry import Registry
+from ..catalog.registry import Overlay, Registry
 from ..catalog.resources import FeatureRegistry
+from ..config import Settings
+from ..config.directories import Directories
 from ..core.events import CatalogChanged, Listeners, Problem
 from ..core.sanitize import escape
 from ..core.server_features import NO_FEATURES
 from ..core.tool import Tool
+from ..disclosure import meta_tools
 from ..errors import ConfigError, ToolFailure, UsageError
-from ..sources.source import Amendment, Listing
+from ..sources.source import Amendment, Listing, MountedSources, Source
 from ..store.definitions import Pin
 from ..store.store import Store
 from ..system.tasks import Background
 
-__all__ = ["Intake", "Locking", "WithFiles"]
+__all__ = ["Intake", "Inventory", "Locking", "Ranking", "WithFiles"]
 
 _PROGRAM: Final = "program:"
 
@@ -450,3 +459,48 @@ class Intake:
     def _change(self, change: Callable[[], bool]) -> None:
         if change():
             self._listeners.tell_of(lambda: self._registry.last_change)
+
+
+class Ranking:
+    """The registry of tools and its ranking index. Made with the crib, and opened with it."""
+
+    def __init__(self, settings: Settings, home: Directories | None) -> None:
+        """Without a `home` nothing is kept. Raises `ConfigError` when the extra that the embedder needs is missing."""
+        cache = home.cache if home else None
+        self.embedder = (
+            SharedEmbedder(settings.disclosure.ranking.embedder) if settings.disclosure.ranking.embedder else None
+        )
+        self._meanings = (
+            open_meanings(self.embedder, cache / "vectors.db" if cache else None) if self.embedder else None
+        )
+        self.registry = Registry(
+            reserved=meta_tools.RESERVED, kept=cache / "ranking.index" if cache else None, meanings=self._meanings
+        )
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Begin to make vectors beside everything else; when `stack` closes, stop that and keep the index."""
+        if self._meanings is not None:
+            making = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(making.cancel_scope.cancel)
+            making.start_soon(self._meanings.keep_filled)
+        stack.callback(self.registry.keep)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What exists in a crib. The parts that add, show and call tools share its tables."""
+
+    ranking: Ranking
+    sources: dict[str, Source] = field(default_factory=dict[str, Source])
+    """The mounted sources by name."""
+    overlays: dict[str, Overlay] = field(default_factory=dict[str, Overlay])
+    """The tools of instances, by instance."""
+    mounted: MountedSources = field(default_factory=MountedSources)
+    """How the tools of each are named, and which are starting or down."""
+    disabled: dict[str, None] = field(default_factory=dict[str, None])
+    """The tools that are off for all sessions."""
+
+    @property
+    def registry(self) -> Registry:
+        """The registry of the tools of all sources."""
+        return self.ranking.registry

@@ -104,6 +104,8 @@ class Why:
     tool: str = ""
     """Its name in the catalog; empty where there is none."""
     source: str = ""
+    results: str = ""
+    """Trust and origin of the tool's results (`policy.origin`); empty where no tool is reached."""
     stopped_by: Stop = ""
     code: str = ""
     """The code of the error that the call would get."""
@@ -214,6 +216,7 @@ class Explainer:
                 failure = ToolFailure("unavailable", health.detail)
             return _stopped(name, tool, failure, "source")
         verdict = "runs" if decision.effect == "allow" else "asks"
+        origin = self._policy.taint.origin_of(tool)
         instead = f"; use {tool.replaced_by}" if tool.replaced_by else ""
         return Why(
             asked=name,
@@ -221,6 +224,7 @@ class Explainer:
             reason=decision.rule,
             tool=tool.name,
             source=tool.source,
+            results=f"{origin.trust}: {origin.reason}",
             version=tool.version,
             deprecated=f"{tool.deprecated}{instead}",
         )

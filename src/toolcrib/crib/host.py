@@ -22,13 +22,13 @@ from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.index import Index, IndexEntry
 from ..config import Settings, files, load
 from ..config.directories import PROJECT_FOLDER
-from ..config.key_access import CHANGEABLE, MODEL, fixed_by, shown, steps_of, value_of
-from ..config.keys import check
+from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
 from ..config.own_file import set_key
 from ..core.context import Context
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Records, Setting, Web
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL
+from ..core.shared_storage import Schema, SharedStorage
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..jobs.job import Jobs
@@ -37,6 +37,8 @@ from ..store.store import Store
 from ..system.tasks import Background
 from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
+from .schedules import Schedules, SessionSchedules
+from .shared_storage import GuestStorage, StoredEvents
 from .storage import Storage
 from .tools import ToolRegistry
 from .views import Views
@@ -331,12 +333,16 @@ class Hosting:
         profiles: ProfileRegistry,
         shells: Shells,
         insight: InsightParts,
+        schedules: Schedules,
         embedder: SharedEmbedder | None = None,
     ) -> None:
         """Secrets are masked in records; a crib with a home was configured by a person, in files."""
         self._settings = settings
         self._folders = storage.folders
         self._rows = storage.store.records
+        self._shared = storage.store.shared
+        self.events = StoredEvents(storage.store.shared, self.spawn)
+        """The log of events."""
         self._mask = storage.redactor.value
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
@@ -347,6 +353,7 @@ class Hosting:
         self._meaning = Meaning(embedder, lambda: self.folder("meaning") / "texts.db")
         self._shells = shells
         self._insight = insight
+        self._schedules = schedules
         self._configuration = Adjusting(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -368,6 +375,10 @@ class Hosting:
     def records(self, owner: str, collection: str) -> Records:
         """Return the records of a collection."""
         return RecordCollection(self._rows, (owner, collection), self._mask, self._meaning)
+
+    def storage(self, principal: str, schema: Schema) -> SharedStorage:
+        """Return the tables of a guest for a principal."""
+        return GuestStorage(schema, principal, self._shared, self._rows, self._mask, self._meaning, self.events)
 
     @property
     def web(self) -> Web:
@@ -397,6 +408,10 @@ class Hosting:
     def insight(self, owner: str, session: str) -> SessionInsight:
         """Return the status, usage and fields that a session may read of the crib."""
         return SessionInsight(self._insight, owner, session)
+
+    def schedules(self, owner: str, session: str) -> SessionSchedules:
+        """Return the schedules of a principal, for one of its sessions."""
+        return self._schedules.of(owner, session)
 
     def folder(self, name: str, *, kept: bool = False) -> Path:
         """Return a folder for what can be made anew, or is `kept`. Raises `UsageError` for what is no plain name."""

@@ -19,7 +19,7 @@ from ..core.events import CatalogChanged
 from ..core.permission import Approval
 from ..core.result import ToolResult, Trust
 from ..core.saved_call import SavedCall
-from ..core.session import Scope, SessionState
+from ..core.session import Scope, SessionState, SessionTable
 from ..core.tool import Tool
 from ..errors import UsageError
 from ..jobs.durable import DurableJobs
@@ -27,11 +27,10 @@ from ..jobs.inprocess import InProcessJobs
 from ..jobs.job import Job, JobLimits, Jobs
 from ..jobs.queue import Queue
 from ..jobs.tools import JobTools
-from ..policy.asking.questions import binding
 from ..policy.decision import Policy
+from ..policy.questions import binding
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls, note_unmade
-from .session_table import SessionTable
 from .storage import place_of
 from .tools import ToolRegistry
 from .views import Views

@@ -14,7 +14,7 @@ from ..config.guard_switch import GuardSwitch
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.result import ToolResult
-from ..core.session import Scope, SessionState
+from ..core.session import Scope, SessionState, SessionTable
 from ..core.tool import Annotations, Availability, Guidance, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..policy.decision import Policy
@@ -22,7 +22,6 @@ from ..policy.rules import Layers, check_rules, parse_rules
 from ..sources.source import Listing, Publish
 from .options import SessionOptions
 from .profiles import ProfileRegistry
-from .session_table import SessionTable
 
 __all__ = ["SUBMIT", "Plans", "end_planning", "hold", "identified", "policy_of"]
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..core.events import Problem
+from ..core.session import SessionTable
 from ..core.tool import Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.base import READS, Profile
 from ..disclosure.settings import GivenProfile
 from ..errors import ConfigError
-from .session_table import SessionTable
 
 __all__ = ["ProfileRegistry"]
 

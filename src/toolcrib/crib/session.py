@@ -21,8 +21,8 @@ from ..core.tool import Tool
 from ..disclosure.base import VisibleCatalog
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, SelectionState, analyse, route, select
-from ..policy.asking.answers import forget
 from ..policy.decision import Policy
+from ..policy.questions import forget
 from ..results.artifacts import Artifacts
 from .approvals import DeferredCalls
 from .calls import CallRunner
@@ -75,6 +75,7 @@ class Session:
     async def __aexit__(self, *_: object) -> None:
         """Forget the answers that were remembered for this session, and close what its tools have kept."""
         forget(self.state)
+        await self.parts.calls.keep(self.state)
         await self.state.runtime.aclose()
 
     def sibling(self, **options: Unpack[SessionOptions]) -> Session:

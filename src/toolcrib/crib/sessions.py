@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,17 +13,16 @@ from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..core.json import canonical
 from ..core.sandbox import KEEPS_SHELL
-from ..core.session import LOCAL, SessionState
+from ..core.session import LOCAL, SessionState, SessionTable
 from ..disclosure.base import Profile
 from ..disclosure.selection.requirements import SelectionState
 from ..errors import UsageError
-from ..policy.asking.answers import end_turn
 from ..policy.decision import Policy
-from .inventory import Inventory
+from ..policy.questions import end_turn
+from .catalog_ingest import Inventory
 from .options import InteractionOptions, SessionOptions, check_options
 from .policy import hold, identified
 from .profiles import ProfileRegistry
-from .session_table import SessionTable
 from .views import Views, provide
 from .workspaces import Workspaces
 
@@ -152,6 +152,8 @@ class SessionFactory:
         principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
         is_new = self._table.find(principal, key) is None
         state = self._state(principal, key)
+        if is_new and options.get("key"):
+            state.keep_for = math.inf
         profile = options.get("profile") or state.profile
         self._profiles.get_or_load(profile)
         self._policy.mode(options.get("mode") or state.mode)

@@ -25,18 +25,16 @@ from ..config import Settings, load
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
-from ..disclosure.meta_tool_source import MetaToolSource
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..errors import ToolFailure
 from ..sources.source import Source
-from .assembly import assemble, build_pipeline
-from .guests import GUESTS, follow_servers, load_guests
+from .assembly import Slice, Slices, assemble, build_pipeline
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
 from .options import SessionOptions, settings_of
+from .plugins import GUESTS, follow_servers, load_guests
 from .session import Session
-from .slices import Slice, Slices
-from .views import provide
+from .views import MetaToolSource, provide
 
 __all__ = ["Toolcrib", "run"]
 
@@ -96,6 +94,8 @@ class Toolcrib:
         """Why a call would run or not: `why`, `decide`."""
         self.jobs = parts.jobs
         """Calls that run in the background: `get`, `result`, `cancel` and `list`, each for one principal."""
+        self.schedules = parts.schedules
+        """Calls that are made later: `scheduler` for the operator, `start` to fire due ones in this process."""
         self.changes = parts.workspaces.changes
         """File changes that wait for review: list, diff, accept, reject."""
         self.shadows = parts.workspaces.shadows
@@ -143,6 +143,8 @@ class Toolcrib:
             stack.push_async_callback(parts.jobs.close)
             await parts.jobs.open(pipeline.work)
             follow_catalog(parts.tools, parts.jobs)
+            stack.push_async_callback(parts.schedules.close)
+            await parts.schedules.open(parts)
             await self._mount_all()
             await parts.inventory.ranking.open(stack)
             await parts.approval_channels.open(stack)

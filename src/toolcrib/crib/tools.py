@@ -24,8 +24,7 @@ from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
 from ..sources.source import Source
 from .calls import CallRunner
-from .catalog_ingest import Intake, WithFiles
-from .inventory import Inventory
+from .catalog_ingest import Intake, Inventory, WithFiles
 from .storage import Folders, ServerLogins
 from .views import Views
 
@@ -96,10 +95,10 @@ _logger: Final = logging.getLogger(__name__)
 
 FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
-_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", RESOURCES)
+_QUIET: Final = (FUNCTIONS, "jobs", "plan", "schedules", "claude@desk", RESOURCES)
 """Built-in sources that are reported only if they have tools."""
 
-_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "resources", "agent")
+_OWN: Final = ("python", "verbs", "jobs", "schedules", "workflows", "plugin", "rest", "resources", "agent")
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 
@@ -122,6 +121,8 @@ class ToolRegistry:
         self._overlays = inventory.overlays
         self._sources = inventory.sources
         self._mounted = inventory.mounted
+        for problem in settings.problems:
+            self._mounted.leave_out(problem)
         self._disabled = inventory.disabled
         self._intake = intake
         self._locking = intake.locking
@@ -205,6 +206,7 @@ class ToolRegistry:
 
     def report(self, problem: Problem) -> None:
         """Keep a problem of a source that could not be made."""
+        self._mounted.leave_out(problem)
         self._intake.report(problem)
 
     def identify(self, source: str, identity: str) -> None:
@@ -254,7 +256,7 @@ class ToolRegistry:
         self._calls.check_open()
         specs, problems = servers_in(config)
         for problem in problems:
-            self._intake.report(problem)
+            self.report(problem)
         mounted = await self.mount_servers(specs, accept=accept, through=through)
         await self.wait_ready(self._settings.sources.ready_timeout, mounted)
 

@@ -3,42 +3,112 @@
 Tools with requirements are hidden until a session meets them. Until then they are not in the catalog at all, so that
 they take no name from a mounted tool. After that they are in the scope of the sessions that have what they need
 (`SessionState.admits`).
+
+Instructions of the servers behind a gateway are merged for its client within a budget. A client that is connected to
+the servers directly gets the `instructions` of each of them; behind a gateway it gets only the gateway's. So the
+gateway includes those of the servers whose tools the session sees, each between tags with the server's name: untrusted
+text, of which instructions to the model were withheld before (`catalog.preflight`). Servers share the budget: short
+texts stay whole, long ones get equal parts of the rest and a mark where they are cut.
+
+`MetaToolSource` serves the meta-tools (search, describe, call). It lists none: views declare them.
 """
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ..catalog import names as naming
 from ..catalog.catalog import Catalog, PinnedCatalogs
 from ..catalog.skill_groups import SkillGroups
 from ..core.context import Context
-from ..core.events import Problem
+from ..core.events import Problem, SourceState
 from ..core.json import dumps
-from ..core.session import SessionState
+from ..core.result import ToolResult
+from ..core.session import SessionState, SessionTable
 from ..core.tool import Annotations, Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.aliases import Labels
-from ..disclosure.base import Profile, View, VisibleCatalog
-from ..disclosure.formats.lean import lean_schema
-from ..disclosure.missing_tools import gaps, op_problems
+from ..disclosure.base import Profile, VerbContext, View, VisibleCatalog
+from ..disclosure.formats.reduced_schemas import lean_schema
+from ..disclosure.meta_tools import SOURCE
 from ..disclosure.ops import OpMap
-from ..disclosure.server_instructions import server_instructions
+from ..disclosure.profiles import VERBS, gaps, op_problems
 from ..dispatch.steps.resolve import Surroundings
-from ..errors import UsageError
+from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
+from ..results.artifacts import Artifacts
+from ..results.structured_content import share_out
 from ..sources.combinators import innermost
 from ..sources.python import PythonSource
-from ..sources.source import Source
-from .inventory import Inventory
+from ..sources.source import Publish, Source
+from .catalog_ingest import Inventory
 from .profiles import ProfileRegistry
-from .session_table import SessionTable
 
-__all__ = ["Views", "held", "held_back", "provide"]
+__all__ = [
+    "AnswerCache",
+    "MetaToolHost",
+    "MetaToolSource",
+    "Views",
+    "held",
+    "held_back",
+    "provide",
+    "server_instructions",
+]
+
+_INTRODUCTION: Final = "What the servers of these tools say of their use, in their own words:"
+_FRAME: Final = '<server_instructions server="{server}">\n{text}\n</server_instructions>'
+_IMITATION: Final = re.compile(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
+_CUT: Final = " […]"
+_LEAST: Final = 80
+"""Minimum useful bytes of one text: with too many servers, the last ones are left out."""
+_BYTES_PER_TOKEN: Final = 4
+
+
+def server_instructions(scene: VisibleCatalog, view: View) -> str:
+    """Return the instructions of the MCP servers that have tools in `view`; empty without any."""
+    about = scene.catalog.about
+    sources = dict.fromkeys(tool.source for tool in view.tools if tool.origin == "mcp")
+    texts = {name: _IMITATION.sub("&lt;", about[name].instructions.strip()) for name in sources if name in about}
+    tokens = scene.profile.instructions_tokens
+    if view.spare_tokens is not None:
+        tokens = min(tokens, view.spare_tokens)
+    return _merged({name: text for name, text in texts.items() if text}, tokens * _BYTES_PER_TOKEN)
+
+
+def _merged(texts: Mapping[str, str], room: int) -> str:
+    frames = {name: len(_framed(name, "").encode()) + 1 for name in texts}
+    room -= len(_INTRODUCTION)
+    taken: list[str] = []
+    for name, text in texts.items():
+        least = frames[name] + min(len(text.encode()), _LEAST)
+        if least > room:
+            break
+        room -= least
+        taken.append(name)
+    if not taken:
+        return ""
+    sizes = {name: len(texts[name].encode()) for name in taken}
+    shares = share_out(sizes, room + sum(min(size, _LEAST) for size in sizes.values()))
+    return "\n".join([_INTRODUCTION, *(_framed(name, _cut(texts[name], shares[name])) for name in taken)])
+
+
+def _framed(server: str, text: str) -> str:
+    return _FRAME.format(server=server, text=text)
+
+
+def _cut(text: str, size: int) -> str:
+    """Return `text` in `size` bytes, cut between words if that loses little, with a mark."""
+    data = text.encode()
+    if len(data) <= size:
+        return text
+    piece = data[: max(0, size - len(_CUT.encode()))].decode("utf-8", "ignore")
+    border = max(piece.rfind(" "), piece.rfind("\n"))
+    return (piece[:border] if border > len(piece) // 2 else piece).rstrip() + _CUT
 
 
 def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
@@ -276,3 +346,72 @@ def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], val
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)
+
+
+_ANSWERS_KEPT: Final = 512
+"""Answers in memory; an older one is made again when it is asked for."""
+
+
+class MetaToolHost(Protocol):
+    """Services that the composition root provides."""
+
+    def scene_of(self, context: Context) -> VisibleCatalog:
+        """Return the tools that the session of a call can see."""
+        ...
+
+    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
+        """Return the function by which a meta-tool makes calls of that session."""
+        ...
+
+
+class AnswerCache(OrderedDict[tuple[object, ...], Any]):
+    """A bounded cache: the oldest entry is dropped first."""
+
+    def __setitem__(self, key: tuple[object, ...], value: Any) -> None:
+        """Keep `value`, and forget the oldest beyond the bound."""
+        super().__setitem__(key, value)
+        while len(self) > _ANSWERS_KEPT:
+            self.popitem(last=False)
+
+
+class MetaToolSource:
+    """Source of the meta-tools that run. One for a crib."""
+
+    def __init__(self, host: MetaToolHost, artifacts: Artifacts) -> None:
+        """`host` is asked at every call; `artifacts` holds the long results."""
+        self._host = host
+        self._artifacts = artifacts
+        self._memory = AnswerCache()
+
+    @property
+    def name(self) -> str:
+        """Always `toolcrib`."""
+        return SOURCE
+
+    @property
+    def state(self) -> SourceState:
+        """Always ready."""
+        return SourceState(source=SOURCE, kind="verbs", state="ready")
+
+    async def open(self, publish: Publish) -> None:
+        """Publish nothing: meta-tools are declared by views, not by the catalog."""
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Run the meta-tool that `tool` is in the session's profile."""
+        scene = self._host.scene_of(context)
+        for verb, shown in scene.profile.verbs.items():
+            run = VERBS[verb].run
+            if shown == tool.name and run is not None:
+                door = self._host.door_of(context)
+                return await run(
+                    scene,
+                    arguments,
+                    VerbContext(context=context, artifacts=self._artifacts, run=door, memory=self._memory),
+                )
+        raise ToolFailure("not_found", f"{tool.name} is no longer a meta-tool of the profile {scene.profile.name}")

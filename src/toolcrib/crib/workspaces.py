@@ -17,10 +17,9 @@ from anyio import to_thread
 from anyio.abc import SocketListener
 
 from ..config import Settings
-from ..core.file_changes import PendingChange, PendingSet, PendingStore
 from ..core.sandbox import Reach, Sandbox
 from ..core.session import LOCAL, UNSANDBOXED, SessionState
-from ..core.workspace import Workspace
+from ..core.workspace import PendingChange, PendingSet, PendingStore, Workspace
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.modes import Mode

@@ -1,8 +1,9 @@
 """The local daemon: one set of servers for all stdio clients of a user who have the same configuration.
 
 Started by a shim (`daemon.shim`), never by hand: `python -m toolcrib.daemon.daemon` reads its `Order` from standard
-input. It ends half a minute after its last client, on SIGTERM after letting running calls finish for a moment, and with
-it every server that it started. Its log is its standard error. POSIX only.
+input. It ends half a minute after its last client, once its jobs have ended and no schedule is active, or on SIGTERM
+after letting running calls finish for a moment; and with it every server that it started. Its log is its standard
+error. POSIX only.
 
 Listener of the local daemon: admits clients of the same user, counts them, and ends when idle. POSIX only.
 """
@@ -284,12 +285,18 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
             serves=serves,
             version=version("toolcrib"),
             idle_seconds=order.idle_seconds,
-            works=lambda: crib.jobs.works,
+            works=lambda: _works(crib),
             control=control,
         )
+        await crib.schedules.start()
         tasks.start_soon(_stop_on_signal, stop)
         await server.run(listening)
         tasks.cancel_scope.cancel()
+
+
+def _works(crib: Toolcrib) -> bool:
+    """Whether jobs run or schedules wait that no client is there for."""
+    return crib.jobs.works or crib.schedules.works
 
 
 def _status(order: Order, crib: Toolcrib, server: LocalServer, since: float) -> DaemonStatus:
@@ -304,7 +311,7 @@ def _status(order: Order, crib: Toolcrib, server: LocalServer, since: float) -> 
         project=order.project,
         log=order.log,
         idle_seconds=order.idle_seconds,
-        works=crib.jobs.works,
+        works=_works(crib),
         clients=tuple(server.clients),
         servers=tuple(
             DaemonServer(name=one.source, kind=one.kind, state=one.state, tools=one.tools, detail=one.detail)

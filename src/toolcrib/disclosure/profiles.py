@@ -2,14 +2,16 @@
 
 A profile with an unknown key or value is refused when it is loaded, with the nearest names; nothing is guessed. One may
 `extend` another: its values replace the other's, key by key, and name by name inside mappings.
+
+Names in a profile without a tool, and ops that two tools claim, are reported while the profile is in use.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -17,17 +19,34 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 
 import yaml
 
+from ..catalog.catalog import Catalog
 from ..catalog.names import MAX_NAME, nearest, shortened
 from ..core.budget import NO_LOOPS, Loops
+from ..core.events import Problem
+from ..core.tool import Tool
 from ..errors import ConfigError, ErrorList
 from ..policy.rules import check_rules
 from ..results.excerpts import Fit
 from . import meta_tools, strategies
-from .aliases import Rename
+from .aliases import Labels, Rename
 from .base import OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
+from .ops import OpMap
 
-__all__ = ["BUILT_IN", "STRATEGIES", "VERBS", "build", "envelope_of", "load", "parse", "strategy_name", "strategy_of"]
+__all__ = [
+    "BUILT_IN",
+    "STRATEGIES",
+    "VERBS",
+    "Gaps",
+    "build",
+    "envelope_of",
+    "gaps",
+    "load",
+    "op_problems",
+    "parse",
+    "strategy_name",
+    "strategy_of",
+]
 
 STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType(
     {name: strategy for name, strategy in vars(strategies).items() if isinstance(strategy, Strategy)}
@@ -377,3 +396,91 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     close = nearest(name, known)
     message = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
     return f"unknown {what} {name!r}; {message}"
+
+
+_MADE: Final = frozenset({"MCP", "uncategorized"})
+"""Categories that a strategy makes itself, of tools that name none; there may be none of those just now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """Entries of one profile that mean nothing in one catalog; everything else of it works."""
+
+    core: tuple[str, ...] = ()
+    """Core tools that no source provides."""
+    names: tuple[str, ...] = ()
+    """Names of the profile behind which no source provides the tool."""
+    categories: tuple[str, ...] = ()
+    """Categories that no tool is in."""
+
+    def problem(self, profile: Profile) -> Problem | None:
+        """Return the problem to report while the profile is in use; None when every tool exists.
+
+        The built-in profiles name all built-in tools, including those that a crib leaves out.
+        """
+        missing = self.core if profile.name in BUILT_IN else tuple(dict.fromkeys((*self.core, *self.names)))
+        if not missing:
+            return None
+        message = f"the profile {profile.name} names tools that no source provides, and goes without: "
+        return Problem(
+            source=profile.name,
+            code="not_provided",
+            message=message + ", ".join(missing),
+            hint=f"`toolcrib profile check {profile.name}` shows which key names them",
+        )
+
+
+def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps:
+    """Return the names in `profile` that `catalog` does not have. Inherited ones are not reported.
+
+    `held` names tools that appear as soon as a session meets their requirements.
+    """
+
+    def is_there(tool: str) -> bool:
+        return tool in held or catalog.find(tool) is not None
+
+    def own(name: str) -> bool:
+        return name not in profile.inherited
+
+    shown = frozenset(profile.verbs.values())
+    known = (name in shown or is_there(_tool(profile, name)) for name in profile.core)
+    there = _groups(profile, catalog) if profile.strategy == "gateway" else _categories(catalog, profile.placed)
+    return Gaps(
+        core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known and own(name)),
+        names=tuple(name for name, label in profile.names.items() if own(name) and not is_there(label.tool)),
+        categories=tuple(name for name in profile.categories if own(name) and name not in there),
+    )
+
+
+def op_problems(ops: OpMap) -> Iterator[Problem]:
+    """Yield a problem for each op that a tool claims and does not have."""
+    for lost in ops.lost:
+        winner = (
+            f"belongs to {lost.winner.name} of {lost.winner.source}" if lost.winner else "is claimed by several servers"
+        )
+        yield Problem(
+            source=lost.tool.source,
+            tool=lost.tool.local_name,
+            code="op_taken",
+            message=f"the op {lost.op} {winner}; {lost.tool.name} has the op {ops.of(lost.tool)}",
+            hint="declare another `op` for one of them, or set option `ops` of the profile",
+        )
+
+
+def _categories(catalog: Catalog, placed: Mapping[str, str]) -> frozenset[str]:
+    return _MADE.union(word for tool in catalog.tools.values() for word in (*_places(tool, placed), tool.source))
+
+
+def _places(tool: Tool, placed: Mapping[str, str]) -> tuple[str, str]:
+    return tool.category, placed.get(tool.name) or placed.get(tool.category, "")
+
+
+def _groups(profile: Profile, catalog: Catalog) -> frozenset[str]:
+    """Return the category descriptions of `gateway` that match no tool: op prefixes, and the group of other tools."""
+    ops = Labels(catalog, profile.names, profile.mcp_names, profile.options.get("ops"), ours=profile.ours).ops
+    return frozenset({"x", *(ops.of(tool).partition(".")[0] for tool in catalog.tools.values())})
+
+
+def _tool(profile: Profile, name: str) -> str:
+    label = profile.names.get(name)
+    return label.tool if label else name

@@ -22,14 +22,12 @@ from ..results.redacted_output import Cleaning
 from ..sources.source import Source
 from ..store.store import Store
 from ..telemetry.otel import Telemetry
-from .background_calls import InBackground
 from .budgets import Spending
-from .client_output import RedactedPeers
 from .pipeline import Pipeline
 from .steps.arguments import Expand, Migrate, Repair, Validate
 from .steps.content import Enrich, Examine, NoteVersion, Provenance, Redact
 from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
-from .steps.execute import Execute
+from .steps.execute import Execute, InBackground, RedactedPeers
 from .steps.permission import Approve, CheckBudget, Decide, ReplayOrDescribe
 from .steps.presentation import Limit, Wrap
 from .steps.record import Assess, Record

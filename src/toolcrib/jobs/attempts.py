@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+import time
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
@@ -13,6 +15,7 @@ from ..core.context import Listener, Progress
 from ..core.json import dumps, loads
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
+from ..core.tool import Tool
 from ..errors import CODES
 from ..store.calls import OUTCOME_UNKNOWN
 from ..store.jobs import Claimed, JobRow, JobRows, unpack_result
@@ -29,6 +32,7 @@ __all__ = [
     "open_row",
     "progress_of",
     "row_of",
+    "row_of_saved",
 ]
 
 
@@ -55,10 +59,28 @@ def row_of(job: Job, call: Call, vault: Vault, approval: str) -> JobRow:
         status=job.status,
         accepted=job.started,
         saved=vault.seal(sealed, _purpose(job.id)),
-        repeatable=_is_repeatable(call),
+        repeatable=_is_repeatable(call.target, call.session.treat_as_write),
         resumable="resumable" in call.target.traits,
         progress=progress_of(job),
         output=job.output,
+    )
+
+
+def row_of_saved(saved: SavedCall, tool: Tool, treat_as_write: Collection[str], vault: Vault) -> JobRow:
+    """Return the row of a job for a call that was never made, and holds no approval."""
+    id = f"task_{secrets.token_hex(16)}"
+    return JobRow(
+        id=id,
+        principal=saved.session.principal,
+        session=saved.session.key,
+        call=saved.id,
+        tool=saved.requested or tool.name,
+        source=tool.source,
+        status="working",
+        accepted=time.time(),
+        saved=vault.seal({"call": saved.to_json(), "approval": ""}, _purpose(id)),
+        repeatable=_is_repeatable(tool, treat_as_write),
+        resumable="resumable" in tool.traits,
     )
 
 
@@ -94,11 +116,10 @@ def progress_of(job: Job) -> str:
     return dumps({"progress": reported.progress, "total": reported.total, "message": reported.message}).decode()
 
 
-def _is_repeatable(call: Call) -> bool:
+def _is_repeatable(tool: Tool, treat_as_write: Collection[str]) -> bool:
     """Whether the call may run again: a read, or a tool declared idempotent whose source the session trusts."""
-    tool = call.target
     hints = tool.annotations
-    return (hints.read_only or hints.idempotent) and tool.origin not in call.session.treat_as_write
+    return (hints.read_only or hints.idempotent) and tool.origin not in treat_as_write
 
 
 def _purpose(id: str) -> str:

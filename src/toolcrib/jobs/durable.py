@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,11 +14,13 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from ..core.call import Call
 from ..core.context import Listener
 from ..core.result import ToolResult
+from ..core.saved_call import SavedCall
+from ..core.tool import Tool
 from ..errors import ToolFailure
 from ..store.jobs import Claimed, JobEnd, JobMark, JobRow, JobRows
 from ..store.vault import Vault
 from ..system.tasks import Background
-from .attempts import Attempts, Elsewhere, Lost, SavedCallRunner, job_of, open_row, progress_of, row_of
+from .attempts import Attempts, Elsewhere, Lost, SavedCallRunner, job_of, open_row, progress_of, row_of, row_of_saved
 from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
 from .queue import Keeper, Queue
 from .run import Line, Run, both, new_job
@@ -134,6 +136,19 @@ class DurableJobs:
         else:
             self._begin(call, job, self._work)
         return job.id
+
+    async def submit(self, saved: SavedCall, tool: Tool, treat_as_write: Collection[str] = ()) -> str:
+        """Accept a call that no caller waits for; return the id of the job. Its decision is made when it runs.
+
+        Raises `ToolFailure`: `overloaded`, `storage`.
+        """
+        row = row_of_saved(saved, tool, treat_as_write, self._vault)
+        if self._limits.work:
+            row = replace(row, offered=self._rows.worker)
+        await self._rows.accept(row, most=self._limits.waiting)
+        if self._limits.work:
+            self._tasks.spawn(lambda: self._keeper.offer(row))
+        return row.id
 
     async def wait(self, id: str, seconds: float) -> ToolResult | None:
         """Return the result once it exists; None for a job that waits in the queue, or is still running."""

@@ -1,6 +1,9 @@
 """Tools by which a model manages its jobs; listed once a tool can run in the background.
 
 They are ordinary tools: a call made by `start_background_task` passes through the pipeline, with its own permission.
+
+A job's result that such a tool fetched already passed the after-steps (`is_settled`): it was limited and put into its
+envelope when the job ended; doing so again would cut and wrap it twice.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, get_args
 
+from ..core.call import Call
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
@@ -18,7 +22,7 @@ from ..errors import ToolFailure
 from ..sources.source import Listing, Publish
 from .job import LOOK, Job, Jobs, Status
 
-__all__ = ["SOURCE", "TASK", "JobTools"]
+__all__ = ["SOURCE", "TASK", "JobTools", "is_settled"]
 
 SOURCE: Final = "jobs"
 """The source of the tools for jobs."""
@@ -210,3 +214,8 @@ _TOOLS: Final = (
         [],
     ),
 )
+
+
+def is_settled(call: Call, result: ToolResult) -> bool:
+    """Whether `result` is that of an earlier call, which this one only fetched."""
+    return call.tool is not None and call.tool.source == SOURCE and TASK in result.meta

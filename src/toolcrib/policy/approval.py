@@ -37,22 +37,23 @@ from ..core.permission import (
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure
-from .asking.answers import Board, remember
-from .asking.questions import (
+from .decision import Policy
+from .grant import arguments_digest, mint
+from .questions import (
+    Board,
     binding,
     broken,
     denied_by_rule,
     held,
     no_approver,
     refused,
+    remember,
     shown_arguments,
     shown_text,
     still_pending,
     unanswered,
 )
-from .asking.settings import ApprovalSettings
-from .decision import Policy
-from .grant import arguments_digest, mint
+from .settings import ApprovalSettings
 
 __all__ = ["Approvals", "Book", "Channel", "Revise", "Ways", "settlement_of"]
 

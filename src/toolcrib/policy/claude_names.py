@@ -24,9 +24,8 @@ from .path_patterns import parse_path
 from .shell.command_tools import runs_shell
 from .shell.pattern import parse_shell
 
-__all__ = ["WORDS", "ToolWord", "is_local", "walks"]
+__all__ = ["WORDS", "ToolWord", "walks"]
 
-_REMOTE: Final = frozenset({"mcp", "openapi", "rest"})
 _FILES: Final = frozenset({"file", "files", "filesystem", "fs"})
 _SEARCH: Final = frozenset({"search", "grep", "glob"})
 _WEB: Final = frozenset({"fetch", "http", "web"})
@@ -47,11 +46,6 @@ class ToolWord:
     means: Callable[[Tool], bool]
     body: Callable[[str, str], ArgumentMatcher]
     """Parser of the text in the parentheses, given the home folder; raises `ValueError`."""
-
-
-def is_local(tool: Tool) -> bool:
-    """Whether the tool runs on this machine, as opposed to one that a server describes."""
-    return tool.origin not in _REMOTE
 
 
 def walks(tool: Tool) -> bool:

@@ -28,11 +28,10 @@ from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
 from ..errors import UsageError
-from .asking.answers import approved_as, covering
-from .claude_names import is_local
 from .destructive_commands import irrecoverable
-from .http_methods import kind_of
-from .modes import MODES, Mode, permitted
+from .modes import MODES, Mode, kind_of, permitted
+from .origin import is_local
+from .questions import approved_as, covering
 from .rules import Layers, Rule, Rules, names_of, spellings_of
 from .shell.command_tools import as_cell, runs_shell
 from .shell.readonly_commands import looks_only

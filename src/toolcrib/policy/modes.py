@@ -1,4 +1,7 @@
-"""Modes and per-tool permissions: the decision for a call that no rule names."""
+"""Modes and per-tool permissions: the decision for a call that no rule names.
+
+Modes decide by the kind of a call (`kind_of`): the tool's own, or that of the HTTP method (RFC 9110) in its arguments.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from ..errors import ConfigError, ConfigErrors
 from .argument_conditions import glob
 from .rules import RuleTexts, broken_rules, names_of, spellings_of
 
-__all__ = ["MODES", "Files", "Mode", "ModeSettings", "Permissions", "permitted", "resolve_modes"]
+__all__ = ["MODES", "Files", "Mode", "ModeSettings", "Permissions", "kind_of", "permitted", "resolve_modes"]
 
 Permissions = Mapping[Text, Effect]
 """allow, ask or deny by a tool's name or pattern; `*` is every tool."""
@@ -234,3 +237,24 @@ MODES: Final[Mapping[str, Mode]] = MappingProxyType(
     }
 )
 """The modes that are always there."""
+
+
+_TRAIT: Final = "by_method"
+_ARGUMENT: Final = "method"
+_KINDS: Final[Mapping[str, Kind]] = {
+    "GET": "read",
+    "HEAD": "read",
+    "OPTIONS": "read",
+    "POST": "write",
+    "PUT": "write",
+    "PATCH": "write",
+}
+"""Kind by method; a missing one, DELETE among them, counts as destructive."""
+
+
+def kind_of(tool: Tool, arguments: Mapping[str, Any]) -> Kind:
+    """Return the kind of a call: the tool's own, or that of the method for a tool declared so."""
+    if _TRAIT not in tool.traits:
+        return tool.kind
+    method = arguments.get(_ARGUMENT)
+    return _KINDS.get(method.strip().upper(), "destructive") if isinstance(method, str) else tool.kind

@@ -47,7 +47,8 @@ from ..core.settings import Texts
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError, ErrorList
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
-from .claude_names import WORDS, is_local, walks
+from .claude_names import WORDS, walks
+from .origin import is_local
 from .path_patterns import PathPattern
 from .shell.command_tools import runs_shell, scripts_of
 from .shell.pattern import ShellPattern, covering

@@ -1,10 +1,9 @@
 """Taint of a session by untrusted content, and its effect on later calls (security.md T6).
 
-A result has a trust: `local` if this machine and its operator wrote it, `untrusted` if strangers may have (MCP servers,
-HTTP APIs, tools with the trait `untrusted`), `reviewed` if such a source is vouched for. A read that brings untrusted
-content into a session taints it, permanently: from then on, in every mode, a call with side effects and one that can
-carry data out needs approval, unless a rule names that very tool. If the session has read private data as well, a call
-that can carry data out needs approval despite any rule.
+The trust of a result follows from its origin (`policy.origin`). An untrusted result, of whatever call, taints the
+session permanently: from then on, in every mode, a call with side effects and one that can carry data out needs
+approval, unless a rule names that very tool. If the session has read private data as well, a call that can carry data
+out needs approval despite any rule. A refused call taints nothing.
 
 A read with a link as an argument can carry data out. A link from an untrusted result, followed unchanged, reveals
 nothing to its author, and is free until private data was read.
@@ -22,16 +21,14 @@ from ..core.session import SessionState
 from ..core.settings import Flag, Section, Texts
 from ..core.tool import Tool
 from .argument_conditions import glob
-from .claude_names import is_local
-from .http_methods import kind_of
+from .modes import kind_of
+from .origin import Origin, is_closed_world, is_local, origin_of
 from .rules import names_of
 from .shell.command_tools import runs_shell
 from .shell.readonly_commands import looks_only
 
 __all__ = ["Taint", "links_in"]
 
-_STRANGERS: Final = frozenset({"mcp", "openapi", "rest"})
-"""Origins of results that are written elsewhere."""
 _OURS: Final = frozenset({"toolcrib", "jobs"})
 """Sources that only pass on: each call that they make is decided itself, and results keep their trust."""
 _LINK_NAMES: Final = frozenset(
@@ -59,31 +56,26 @@ class Taint(Section):
     trusted: Texts = ()
     """Tools and sources that the user vouches for."""
     untrusted: Texts = ()
-    """Tools and sources whose results always taint a session, also if they do not read."""
+    """Tools and sources whose results always taint a session, whatever they contain."""
     private: Texts = ()
     """Tools and sources that read private data, beside the tools with the trait `private`."""
     outbound: Texts = ()
     """Tools and sources that can carry data out, beside the tools with the trait `outbound` and open-world tools."""
 
+    def origin_of(self, tool: Tool) -> Origin:
+        """Return the class of `tool`'s results; `origin_of_result` narrows it for one of them."""
+        return origin_of(tool, distrusted=_means(self.untrusted, tool), trusted=_means(self.trusted, tool))
+
     def trust_of(self, tool: Tool) -> Trust:
-        """Return the trust of `tool`'s results."""
-        if _means(self.untrusted, tool):
-            return "untrusted"
-        if tool.origin not in _STRANGERS and "untrusted" not in tool.traits:
-            return "local"
-        is_vouched_for = "reviewed" in tool.traits or _means(self.trusted, tool)
-        return "reviewed" if is_vouched_for else "untrusted"
+        """Return the trust of `tool`'s results, whatever they contain."""
+        return self.origin_of(tool).trust
 
     def is_noted(self, tool: Tool, trust: Trust) -> bool:
         """Whether such a result affects the session; most do not."""
         return trust == "untrusted" or "private" in tool.traits or _means(self.private, tool)
 
     def note(self, tool: Tool, trust: Trust, session: SessionState, text: str) -> None:
-        """Record in `session` that a result of `tool`, with the text `text`, reached it.
-
-        The result of a call with side effects is its receipt, and taints only if its tool or source was declared
-        untrusted: a server without such declarations is asked for at every call by the careful modes.
-        """
+        """Record in `session` that a result of `tool`, with the text `text` and that trust, reached it."""
         if not session.taint.private_read_by and ("private" in tool.traits or _means(self.private, tool)):
             session.taint.private_read_by = tool.name
         if trust != "untrusted":
@@ -93,8 +85,7 @@ class Taint(Section):
             session.taint.links[link] = None
         while len(session.taint.links) > _KEPT:
             del session.taint.links[next(iter(session.taint.links))]
-        if tool.kind == "read" or "untrusted" in tool.traits or _means(self.untrusted, tool):
-            self.stain(tool, session)
+        self.stain(tool, session)
 
     def stain(self, tool: Tool, session: SessionState) -> None:
         """Call `session` tainted by `tool`. Answers that were to hold for the session were given without knowing."""
@@ -131,7 +122,8 @@ class Taint(Section):
         """Whether this call can carry data out of the machine."""
         if "outbound" in tool.traits or _means(self.outbound, tool):
             return True
-        if not tool.annotations.open_world or (runs_shell(tool) and is_local(tool) and looks_only(arguments)):
+        is_closed = is_closed_world(tool, self.trust_of(tool))
+        if is_closed or (runs_shell(tool) and is_local(tool) and looks_only(arguments)):
             return False
         if tool.kind != "read":
             return True

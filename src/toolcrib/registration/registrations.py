@@ -23,8 +23,7 @@ from ..core.events import Problem
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
 from ..core.tool import Tool
-from ..crib.assembly import Parts
-from ..crib.slices import Slice
+from ..crib.assembly import Parts, Slice
 from ..crib.tools import FUNCTIONS
 from ..disclosure.meta_tools import RESERVED
 from ..errors import ToolFailure, UsageError

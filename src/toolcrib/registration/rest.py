@@ -26,8 +26,7 @@ import anyio
 from ..core.json import dumps, read_json
 from ..errors import ToolFailure, UsageError
 from ..mcp.server.http_messages import Headers, Pair, Receive, Refusal, Send, is_json, linger, send_json, send_status
-from ..server.auth import Caller
-from ..server.request_limits import INSTANCE, RequestLimits
+from ..server.request_checks import INSTANCE, Caller, RequestLimits
 from .definitions import BadDefinition
 from .registrations import Full, Registration, Registrations, Taken
 

@@ -44,6 +44,8 @@ _CHOICES: Final[Mapping[Verdict, str]] = {
 _ONE_CALL: Final[tuple[Verdict, ...]] = ("yes", "no", "comment", "edit")
 """Verdicts permitted where several clients share one conversation: one client's answer must not cover the others."""
 _USER: Final = "the client's user"
+_IDLE: Final = 1800.0
+"""Seconds without a request after which a conversation without a key of its own begins anew."""
 
 
 class ClientApprover:
@@ -156,6 +158,10 @@ class CribBackend:
             for_client=True,
             instance=instance,
         )
+        if not is_stateless:
+            session.state.keep_for = 0.0  # a session of the handshake era ends with the process that opened it
+        elif is_shared and session.state.keep_for:
+            session.state.keep_for = _IDLE
         return self.serve(session)
 
     def serve(self, session: Session) -> CribSession:

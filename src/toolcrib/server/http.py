@@ -23,7 +23,7 @@ import anyio
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..config.sections import TokenSpec
+from ..config.settings import TokenSpec
 from ..core.json import dumps
 from ..errors import UsageError
 from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
@@ -40,8 +40,7 @@ from ..mcp.server.http_messages import (
     send_status,
 )
 from ..mcp.server.service import Service, ServiceLimits
-from .auth import Authority
-from .request_limits import RequestLimits, instance_of
+from .request_checks import Authority, RequestLimits, instance_of
 
 __all__ = ["HttpOptions", "HttpRoute", "Listener", "MakeRoute", "McpApp", "bind", "serve_http"]
 

@@ -13,6 +13,8 @@ The contract that every kind passes (`tests/contract/`):
 A source may also have `describe(tool, arguments) -> str | None`: what a call would send, for a dry run, without
 secrets. And `check(tool, arguments, context)`: raises the `ToolFailure` of a call that would fail whatever a person
 answers. It changes nothing, and runs before an approver is asked.
+
+A configuration names sources under `sources.KIND.NAME`: `SourceKind` describes a kind, `ConfiguredSource` is an entry.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
@@ -29,16 +32,19 @@ from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.result import ToolResult
 from ..core.server_features import NO_FEATURES, ServerFeatures
+from ..core.settings import Section
 from ..core.tool import Tool
 from ..errors import ToolFailure
 
 __all__ = [
     "Amendment",
+    "ConfiguredSource",
     "Listing",
     "MountedSource",
     "MountedSources",
     "Publish",
     "Source",
+    "SourceKind",
     "is_starting",
     "still_starting",
     "unavailable",
@@ -142,14 +148,49 @@ class MountedSource:
         return bool(own) and re.match(rf"(?:{lead}){_GAP}{own}[\W_]", name, re.IGNORECASE) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """A source whose configuration has an error: it has no tools, and nothing of it is open."""
+
+    name: str
+    state: SourceState
+
+    async def open(self, publish: Publish) -> None:
+        """Never called: it is not mounted."""
+
+    async def ready(self) -> None:
+        """Return: it never lists."""
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Raise `unavailable`."""
+        raise unavailable(self.state)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 @dataclass(slots=True)
 class MountedSources:
-    """The mounted sources, as far as they may lack tools. One for a crib, used from its event loop."""
+    """The mounted sources, as far as they may lack tools, and those that an error keeps out.
+
+    Used from the event loop.
+    """
 
     _sources: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])
+    _left_out: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])
+
+    def leave_out(self, problem: Problem) -> None:
+        """Take note of a source that does not exist because of `problem`."""
+        if problem.outage and problem.source not in self._sources:
+            hint = "`toolcrib doctor` names the file and the line; use another tool meanwhile."
+            state = SourceState(
+                source=problem.source, kind="none", state="failed", outage=problem.outage, hint=problem.hint or hint
+            )
+            self._left_out[problem.source] = MountedSource(source=_LeftOut(problem.source, state))
 
     def add(self, source: Source, *, prefix: bool) -> None:
         """Follow a source that was just opened."""
+        self._left_out.pop(source.name, None)
         self._sources[source.name] = MountedSource(source=source, prefix=prefix)
 
     def remove(self, name: str) -> None:
@@ -163,8 +204,8 @@ class MountedSources:
 
     @property
     def down(self) -> Iterator[MountedSource]:
-        """The sources whose tools cannot be called now, in the order in which they were mounted."""
-        return (one for one in self._sources.values() if one.source.state.outage)
+        """The sources whose tools cannot be called now: the mounted ones, then those that an error keeps out."""
+        return (one for one in (*self._sources.values(), *self._left_out.values()) if one.source.state.outage)
 
     async def wait(self, timeout: float, names: Collection[str] | None = None, *, fresh: bool = False) -> None:
         """Return when every source, or each of `names`, has listed or failed once; at the latest after `timeout` s.
@@ -211,3 +252,24 @@ def still_starting(source: str) -> ToolFailure:
 def unavailable(state: SourceState) -> ToolFailure:
     """Return the failure of a call of a tool whose source is down."""
     return ToolFailure("unavailable", state.outage, hint=state.hint, details={"down": [state.source]})
+
+
+class ConfiguredSource(Section):
+    """One entry of `sources.KIND.NAME` of a configuration: the source that it makes, not made yet."""
+
+    kind: str
+    name: str
+    settings: Section
+    """The keys of the entry."""
+    folder: Path
+    """The folder that its relative paths count from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceKind:
+    """A kind of source whose entries stand under `sources.KIND.NAME` of a configuration; `sources.kinds` lists them."""
+
+    settings: type[Section]
+    """The keys of one entry."""
+    make: Callable[[ConfiguredSource], Source]
+    """Returns the source of an entry, not opened. Raises `UsageError` for one that cannot be made."""

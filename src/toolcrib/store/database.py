@@ -29,6 +29,11 @@ class Cursor(Protocol):
         """Rows that the statement changed."""
         ...
 
+    @property
+    def description(self) -> Any:
+        """The columns of the rows, each a sequence that begins with its name; None where there are no rows."""
+        ...
+
     def fetchone(self) -> Any:
         """Return the next row, None after the last."""
         ...

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anyio import to_thread
 
-from ..core.file_changes import MAX_PENDING, PendingChange, PendingKey, PendingSet
+from ..core.workspace import MAX_PENDING, PendingChange, PendingKey, PendingSet
 from ..errors import ToolFailure
 from .chain import Transaction
 from .database import Connection
@@ -51,7 +51,7 @@ class _Sealed:
 
 
 class Pending:
-    """The pending changes of one store; a `core.file_changes.PendingStore`."""
+    """The pending changes of one store; a `core.workspace.PendingStore`."""
 
     def __init__(self, writer: Writer, reader: Reader, vault: Vault, clock: Callable[[], float] = time.time) -> None:
         self._writer = writer

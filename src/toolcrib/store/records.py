@@ -24,7 +24,7 @@ from .chain import Transaction
 from .database import Connection
 from .threads import Reader, Writer
 
-__all__ = ["MOST_RECORDS", "RecordRows", "SearchText"]
+__all__ = ["MOST_RECORDS", "RecordRows", "SearchText", "put_record", "put_vectors", "remove_record"]
 
 MOST_RECORDS: Final = 100_000
 """Of one collection of one owner."""
@@ -94,7 +94,7 @@ class RecordRows:
         Raises `ToolFailure("conflict")` when it is not in the state `revision`; 0 means that it must not exist.
         """
         content = (value, group, _search_text(text))
-        return await self._writer.run(_put, key, id, content, revision, self._clock(), durable=True)
+        return await self._writer.run(put_record, key, id, content, revision, self._clock(), durable=True)
 
     async def get(self, key: _Key, id: str) -> Record | None:
         """Return one record; None when it does not exist."""
@@ -102,7 +102,7 @@ class RecordRows:
 
     async def remove(self, key: _Key, id: str) -> bool:
         """Forget one; return whether there was one. Durable on return."""
-        return await self._writer.run(_remove, key, id, durable=True)
+        return await self._writer.run(remove_record, key, id, durable=True)
 
     async def list(self, key: _Key, *, group: str | None, limit: int) -> list[Record]:
         """Return those of a group, or all; the one changed last comes first."""
@@ -163,7 +163,7 @@ def _add(transaction: Transaction, key: _Key, content: tuple[Mapping[str, Any], 
     while _get(transaction, key=key, id=str(number)) is not None:  # a caller has `put` under a number
         number += 1
     transaction.execute(_PUT_NUMBER, (*key, number))
-    return _put(transaction, key, str(number), content, 0, now)
+    return put_record(transaction, key, str(number), content, 0, now)
 
 
 def _number(transaction: Transaction, key: _Key) -> int:
@@ -172,7 +172,7 @@ def _number(transaction: Transaction, key: _Key) -> int:
     return int(row[0]) + 1 if row else 1
 
 
-def _put(
+def put_record(
     transaction: Transaction,
     key: _Key,
     id: str,
@@ -180,6 +180,7 @@ def _put(
     revision: int | None,
     now: float,
 ) -> Record:
+    """Write a record in a transaction, as `RecordRows.put` does; `content` is value, group and text."""
     value, group, search_text = content
     before = _get(transaction, key=key, id=id)
     found = before.revision if before else 0
@@ -201,13 +202,24 @@ def _put(
             "INSERT INTO record_words (owner, collection, word, id, times) VALUES (?, ?, ?, ?, ?)",
             (*key, word, id, times),
         )
+    _put_vectors(transaction, key, id, group, search_text)
+    return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now)
+
+
+def put_vectors(transaction: Transaction, key: _Key, id: str, revision: int, search_text: SearchText) -> None:
+    """Store the vectors of a record's text; without effect if the record has another revision by now."""
+    record = _get(transaction, key=key, id=id)
+    if record is not None and record.revision == revision:
+        _put_vectors(transaction, key, id, record.group, search_text)
+
+
+def _put_vectors(transaction: Transaction, key: _Key, id: str, group: str, search_text: SearchText) -> None:
     transaction.execute(f"DELETE FROM record_vectors WHERE {_OF} AND id = ?", (*key, id))
     if search_text.vectors:
         transaction.execute(
             'INSERT INTO record_vectors (owner, collection, id, "group", model, vectors) VALUES (?, ?, ?, ?, ?, ?)',
             (*key, id, group, search_text.model, search_text.vectors),
         )
-    return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now)
 
 
 def _check_room(transaction: Transaction, key: _Key) -> None:
@@ -224,7 +236,8 @@ def _get(connection: Connection | Transaction, *, key: _Key, id: str) -> Record 
     return _record(row) if row else None
 
 
-def _remove(transaction: Transaction, key: _Key, id: str) -> bool:
+def remove_record(transaction: Transaction, key: _Key, id: str) -> bool:
+    """Remove a record in a transaction; return whether it existed."""
     for table in ("record_words", "record_vectors"):
         transaction.execute(f"DELETE FROM {table} WHERE {_OF} AND id = ?", (*key, id))
     return transaction.execute(f"DELETE FROM records WHERE {_OF} AND id = ?", (*key, id)).rowcount > 0

@@ -23,12 +23,15 @@ from .approvals import ApprovalRows
 from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Head, Transaction, broken, dropped_row, put_head, read_head, rows_from
+from .conversations import ConversationRows
 from .database import Database, OwnConnection
 from .definitions import Pins, RegistrationRows
 from .file_changes import Pending
 from .idempotency import Receipts, WorkflowRuns, settle_receipts
 from .jobs import JobRows
 from .records import RecordRows
+from .schedules import ScheduleRows
+from .shared_rows import SharedRows
 from .sqlite import SqliteDatabase
 from .threads import Reader, Writer
 from .vault import Vault
@@ -134,10 +137,13 @@ class Store:
     budgets: BudgetRows
     pending: Pending
     calls: Calls
+    conversations: ConversationRows
     pins: Pins
     receipts: Receipts
     records: RecordRows
     registrations: RegistrationRows
+    shared: SharedRows
+    schedules: ScheduleRows
     workflows: WorkflowRuns
 
     def __init__(
@@ -162,15 +168,18 @@ class Store:
         self._writer = Writer(self._database)
         self._reader = Reader(self._database, self._writer)
         self.calls = Calls(self._writer, self._reader, self._lease, redact)
+        self.conversations = ConversationRows(self._writer, self._reader)
         self.pins = Pins(self._writer, self._reader)
         self.receipts = Receipts(self._writer, self._lease, clock)
         self.registrations = RegistrationRows(self._writer, self._reader, vault)
         self.records = RecordRows(self._writer, self._reader, clock)
+        self.shared = SharedRows(self._writer, self._reader, clock)
         self.workflows = WorkflowRuns(self._writer, self._reader, vault, clock)
         self.budgets = BudgetRows(self._writer, self._reader)
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)
         self.jobs = JobRows(self._writer, self._reader, self._lease)
         self.pending = Pending(self._writer, self._reader, vault, clock)
+        self.schedules = ScheduleRows(self._writer, self._reader, self._lease, is_private=place is None)
 
     @classmethod
     def open(

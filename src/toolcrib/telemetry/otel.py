@@ -1,14 +1,21 @@
-"""Spans and metrics of calls, by the GenAI conventions of OpenTelemetry (`names`), and their instruments."""
+"""Spans and metrics of calls and of requests to MCP servers, by the GenAI conventions of OpenTelemetry.
+
+`gen_ai.*` and `mcp.*` are the GenAI and MCP conventions (open-telemetry/semantic-conventions-genai, status
+Development): when those change, this module does. Names without a convention have our own prefix, `toolcrib.*`.
+
+A request to an MCP server has a span of kind CLIENT below the span of its call. The server gets the trace context in
+`_meta`, so that its own spans are children of this one.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, propagate, trace
@@ -19,9 +26,109 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, TracerProvider
 from ..core.call import Call
 from ..core.json import dumps
 from ..core.result import ToolResult
-from . import names
 
-__all__ = ["Kit", "Telemetry", "current_kit", "does_something"]
+__all__ = [
+    "ACTIVE_JOBS",
+    "APPROVAL",
+    "APPROVALS",
+    "ARGUMENTS",
+    "CALLS",
+    "CALL_ID",
+    "CONTEXT_KEYS",
+    "DECISION",
+    "DESCRIPTION",
+    "DRY_RUN",
+    "DURATION",
+    "DURATION_BUCKETS",
+    "ERROR_TYPE",
+    "EXECUTE_TOOL",
+    "MCP_DURATION",
+    "MCP_METHOD",
+    "MCP_VERSION",
+    "NETWORK_TRANSPORT",
+    "OPERATION",
+    "ORIGIN",
+    "OUTCOME",
+    "PARENT",
+    "PROFILE",
+    "REPLAYED",
+    "REQUESTED",
+    "RESULT",
+    "RPC_STATUS",
+    "RULE",
+    "SCOPE",
+    "SESSION",
+    "SOURCE",
+    "SUBMIT_JOB",
+    "TOOL_NAME",
+    "TOOL_TYPE",
+    "VERB",
+    "Hop",
+    "Kit",
+    "Telemetry",
+    "current_kit",
+    "does_something",
+    "hop",
+]
+
+SCOPE: Final = "toolcrib"
+"""The instrumentation scope."""
+
+# Spans
+EXECUTE_TOOL: Final = "execute_tool"
+SUBMIT_JOB: Final = "submit_job"
+"""Ours: the part of a call that ended when the call went on as a job; the job has a span of its own."""
+
+# gen_ai.*
+OPERATION: Final = "gen_ai.operation.name"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+DESCRIPTION: Final = "gen_ai.tool.description"
+CALL_ID: Final = "gen_ai.tool.call.id"
+ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+RESULT: Final = "gen_ai.tool.call.result"
+ERROR_TYPE: Final = "error.type"
+
+# mcp.*, and attributes that the MCP conventions take from others
+MCP_METHOD: Final = "mcp.method.name"
+MCP_VERSION: Final = "mcp.protocol.version"
+NETWORK_TRANSPORT: Final = "network.transport"
+RPC_STATUS: Final = "rpc.response.status_code"
+CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
+"""Keys of the trace context in `_meta`, unprefixed (SEP-414)."""
+
+# toolcrib.*
+APPROVAL: Final = "toolcrib.approval"
+"""Outcome of an approval: `granted` or `refused`."""
+DECISION: Final = "toolcrib.decision"
+"""`allow`, `ask` or `deny`."""
+DRY_RUN: Final = "toolcrib.dry_run"
+ORIGIN: Final = "toolcrib.origin"
+"""The way in: library, mcp, cli, batch."""
+OUTCOME: Final = "toolcrib.outcome"
+"""`ok`, `input_required`, `job`, or the error's code."""
+PARENT: Final = "toolcrib.call.parent"
+PROFILE: Final = "toolcrib.profile"
+REPLAYED: Final = "toolcrib.replayed"
+REQUESTED: Final = "toolcrib.requested"
+"""The requested name, where it differs from the tool's own."""
+RULE: Final = "toolcrib.rule"
+SESSION: Final = "toolcrib.session"
+"""16 hex digits, equal for all calls of a session; they reveal neither its key nor its principal."""
+SOURCE: Final = "toolcrib.source"
+VERB: Final = "toolcrib.verb"
+
+# Metrics
+DURATION: Final = "gen_ai.execute_tool.duration"
+MCP_DURATION: Final = "mcp.client.operation.duration"
+DURATION_BUCKETS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+"""Seconds: the boundaries that the GenAI conventions give for durations."""
+CALLS: Final = "toolcrib.calls"
+"""Calls that ended, by decision and outcome: denials are those with the decision `deny`."""
+APPROVALS: Final = "toolcrib.approvals"
+"""Calls that needed an approval, by outcome."""
+ACTIVE_JOBS: Final = "toolcrib.jobs.active"
+
 
 _API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
 """Modules of the no-op providers that are active until an SDK is set up."""
@@ -32,21 +139,21 @@ class Kit:
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider) -> None:
         """Make the instruments, once."""
-        meter = meters.get_meter(names.SCOPE)
-        buckets = list(names.DURATION_BUCKETS)
-        self.tracer = tracers.get_tracer(names.SCOPE)
+        meter = meters.get_meter(SCOPE)
+        buckets = list(DURATION_BUCKETS)
+        self.tracer = tracers.get_tracer(SCOPE)
         self.durations = meter.create_histogram(
-            names.DURATION, "s", "Duration of tool executions", explicit_bucket_boundaries_advisory=buckets
+            DURATION, "s", "Duration of tool executions", explicit_bucket_boundaries_advisory=buckets
         )
         self.hops = meter.create_histogram(
-            names.MCP_DURATION,
+            MCP_DURATION,
             "s",
             "Duration of MCP requests, from sending to the response",
             explicit_bucket_boundaries_advisory=buckets,
         )
-        self.calls = meter.create_counter(names.CALLS, "{call}", "Calls that ended, by decision and outcome")
-        self.approvals = meter.create_counter(names.APPROVALS, "{approval}", "Calls that needed an approval")
-        self.jobs = meter.create_up_down_counter(names.ACTIVE_JOBS, "{job}", "Calls that work as jobs now")
+        self.calls = meter.create_counter(CALLS, "{call}", "Calls that ended, by decision and outcome")
+        self.approvals = meter.create_counter(APPROVALS, "{approval}", "Calls that needed an approval")
+        self.jobs = meter.create_up_down_counter(ACTIVE_JOBS, "{job}", "Calls that work as jobs now")
 
 
 def does_something(provider: TracerProvider | MeterProvider) -> bool:
@@ -188,9 +295,9 @@ class _CallSpan(AbstractContextManager[None]):
         self._has_outcome = False
         self._begun = time.monotonic()
         name = _name(call)
-        start = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name, names.CALL_ID: call.id}
+        start = {OPERATION: EXECUTE_TOOL, TOOL_NAME: name, CALL_ID: call.id}
         self._span = kit.tracer.start_span(
-            f"{names.EXECUTE_TOOL} {name}", parent, SpanKind.INTERNAL, attributes=start, links=links
+            f"{EXECUTE_TOOL} {name}", parent, SpanKind.INTERNAL, attributes=start, links=links
         )
         self._attached: Token[Context] | None = None
         self._mine: Token[_CallSpan | None] | None = None
@@ -210,10 +317,8 @@ class _CallSpan(AbstractContextManager[None]):
         if self._job:
             self.kit.jobs.add(-1)
         if not self._has_outcome:  # the call goes on as a job, whose span records the outcome
-            self._span.update_name(f"{names.SUBMIT_JOB} {_name(self.call)}")
-            self._span.set_attributes(
-                {names.OPERATION: names.SUBMIT_JOB, names.TOOL_NAME: _name(self.call), names.OUTCOME: "job"}
-            )
+            self._span.update_name(f"{SUBMIT_JOB} {_name(self.call)}")
+            self._span.set_attributes({OPERATION: SUBMIT_JOB, TOOL_NAME: _name(self.call), OUTCOME: "job"})
         self._span.end()
 
     def set_outcome(self, call: Call, result: ToolResult) -> None:
@@ -221,17 +326,17 @@ class _CallSpan(AbstractContextManager[None]):
         if self._has_outcome:
             return
         self._has_outcome = True
-        marks: dict[str, Any] = {names.OPERATION: names.EXECUTE_TOOL}
+        marks: dict[str, Any] = {OPERATION: EXECUTE_TOOL}
         if call.tool is not None:
-            marks |= {names.TOOL_NAME: call.tool.name, names.TOOL_TYPE: _TYPES.get(call.tool.origin, "function")}
+            marks |= {TOOL_NAME: call.tool.name, TOOL_TYPE: _TYPES.get(call.tool.origin, "function")}
         if result.error is not None:
-            marks[names.ERROR_TYPE] = result.error.code
+            marks[ERROR_TYPE] = result.error.code
         ours = _ours(call, result)
         self.kit.durations.record(time.monotonic() - self._begun, marks)
-        counted = (names.OUTCOME, names.DECISION)
+        counted = (OUTCOME, DECISION)
         self.kit.calls.add(1, {name: ours[name] for name in counted if name in ours})
-        if names.APPROVAL in ours:
-            self.kit.approvals.add(1, {names.APPROVAL: ours[names.APPROVAL]})
+        if APPROVAL in ours:
+            self.kit.approvals.add(1, {APPROVAL: ours[APPROVAL]})
         if self._span.is_recording():
             self._describe(call, result, marks | ours)
 
@@ -239,18 +344,18 @@ class _CallSpan(AbstractContextManager[None]):
         shown, span = self.telemetry.shown, self._span
         requested = (call.route.requested or call.name)[:_NAME]
         if call.tool is None:
-            span.update_name(names.EXECUTE_TOOL)  # a name that a model made up must not name spans
-            marks[names.TOOL_NAME] = shown(requested)
+            span.update_name(EXECUTE_TOOL)  # a name that a model made up must not name spans
+            marks[TOOL_NAME] = shown(requested)
         else:
-            span.update_name(f"{names.EXECUTE_TOOL} {call.tool.name}")
-            marks[names.DESCRIPTION] = shown(call.tool.description)
+            span.update_name(f"{EXECUTE_TOOL} {call.tool.name}")
+            marks[DESCRIPTION] = shown(call.tool.description)
             if requested != call.tool.name:
-                marks[names.REQUESTED] = shown(requested)
-        if names.RULE in marks:
-            marks[names.RULE] = shown(marks[names.RULE])
+                marks[REQUESTED] = shown(requested)
+        if RULE in marks:
+            marks[RULE] = shown(marks[RULE])
         if self.telemetry.content:
             content = result.structured_content if result.structured_content is not None else result.text
-            marks |= {names.ARGUMENTS: shown(call.display_arguments), names.RESULT: shown(content)}
+            marks |= {ARGUMENTS: shown(call.display_arguments), RESULT: shown(content)}
         span.set_attributes(marks)
         if result.error is not None:
             span.set_status(StatusCode.ERROR, shown(result.error.message) if self.telemetry.content else None)
@@ -260,25 +365,23 @@ def _ours(call: Call, result: ToolResult) -> dict[str, Any]:
     """Attributes without a convention."""
     session, decision = call.session, call.decision
     marks: dict[str, Any] = {
-        names.OUTCOME: result.error.code if result.error else "input_required" if result.input_required else "ok",
-        names.PROFILE: session.profile,
-        names.ORIGIN: call.origin,
-        names.SESSION: hashlib.sha256(f"{session.principal}\0{session.key}".encode()).hexdigest()[:16],
+        OUTCOME: result.error.code if result.error else "input_required" if result.input_required else "ok",
+        PROFILE: session.profile,
+        ORIGIN: call.origin,
+        SESSION: hashlib.sha256(f"{session.principal}\0{session.key}".encode()).hexdigest()[:16],
     }
     if call.tool is not None:
-        marks[names.SOURCE] = call.tool.source
+        marks[SOURCE] = call.tool.source
     if decision is not None:
-        marks |= {names.DECISION: decision.effect, names.RULE: decision.rule}
+        marks |= {DECISION: decision.effect, RULE: decision.rule}
     ran = call.grant is not None
     if decision is not None and decision.effect == "ask" and (ran or result.is_error):
-        marks[names.APPROVAL] = "granted" if ran else "refused"
+        marks[APPROVAL] = "granted" if ran else "refused"
     if result.meta.get("replayed"):
-        marks[names.REPLAYED] = True
+        marks[REPLAYED] = True
     if call.options.dry_run:
-        marks[names.DRY_RUN] = True
-    return marks | {
-        name: value for name, value in ((names.VERB, call.route.verb), (names.PARENT, call.parent)) if value
-    }
+        marks[DRY_RUN] = True
+    return marks | {name: value for name, value in ((VERB, call.route.verb), (PARENT, call.parent)) if value}
 
 
 def _name(call: Call) -> str:
@@ -287,10 +390,73 @@ def _name(call: Call) -> str:
 
 def _carrier(meta: Mapping[str, Any] | None) -> dict[str, str]:
     """The trace context in a call's `meta`, and nothing else of it."""
-    return {key: str(meta[key]) for key in names.CONTEXT_KEYS if key in meta} if meta else {}
+    return {key: str(meta[key]) for key in CONTEXT_KEYS if key in meta} if meta else {}
 
 
 def _links(span: trace.Span) -> list[Link]:
     """A link to `span`, if it is valid."""
     found = span.get_span_context()
     return [Link(found)] if found.is_valid else []
+
+
+def hop(method: str, tool: str, *, version: str, transport: str) -> AbstractContextManager[Hop | None]:
+    """Return the context manager to enter around the request; it yields None while no call is traced.
+
+    `version` is the protocol's, `transport` is `pipe` or `tcp`.
+    """
+    kit = current_kit()
+    if kit is None:
+        return nullcontext()
+    marks = {
+        MCP_METHOD: method,
+        TOOL_NAME: tool,
+        MCP_VERSION: version,
+        NETWORK_TRANSPORT: transport,
+    }
+    return Hop(kit, f"{method} {tool}", marks)
+
+
+class Hop(AbstractContextManager["Hop"]):
+    """One request. Without a reported failure or an exception it is a success."""
+
+    __slots__ = ("_begun", "_kit", "_marks", "_span", "meta")
+
+    def __init__(self, kit: Kit, name: str, marks: dict[str, Any]) -> None:
+        """Start the span.
+
+        It has no `gen_ai.operation.name`: the span above it is the execution, and consumers count those.
+        """
+        self._kit = kit
+        self._marks = marks
+        self._begun = time.monotonic()
+        self._span = kit.tracer.start_span(name, kind=SpanKind.CLIENT, attributes=marks)
+        sent: dict[str, str] = {}
+        propagate.inject(sent, trace.set_span_in_context(self._span))
+        self.meta: Mapping[str, str] = {key: sent[key] for key in CONTEXT_KEYS if key in sent}
+        """The trace context to send, under the keys of `_meta`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._fail(error)
+        self._kit.hops.record(time.monotonic() - self._begun, self._marks)
+        self._span.end()
+
+    def failed(self, error: str) -> None:
+        """Record the kind of failure: `tool_error` for an error result."""
+        self._marks[ERROR_TYPE] = error
+        self._span.set_attribute(ERROR_TYPE, error)
+        self._span.set_status(StatusCode.ERROR)
+
+    def _fail(self, error: BaseException) -> None:
+        """JSON-RPC errors have a number as their code, our failures a word; a cancellation is not an Exception."""
+        code = getattr(error, "code", None)
+        if isinstance(code, int):
+            self._marks[RPC_STATUS] = str(code)
+            self._span.set_attribute(RPC_STATUS, str(code))
+        named = type(error).__name__ if code is None else str(code)
+        self.failed(named if isinstance(error, Exception) else "cancelled")

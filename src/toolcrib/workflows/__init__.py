@@ -9,8 +9,7 @@ from ..catalog.catalog import Catalog
 from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
-from ..crib.assembly import Parts
-from ..crib.slices import Slice
+from ..crib.assembly import Parts, Slice
 from ..errors import UsageError
 from ..sources.settings import GivenWorkflow
 

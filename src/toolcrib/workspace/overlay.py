@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ..core.file_changes import MAX_PENDING, PendingChange
-from ..core.workspace import Entry, Written
+from ..core.workspace import MAX_PENDING, Entry, PendingChange, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, state_of
 from .disk import Tree, check_into_itself, check_size

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from ..core.file_changes import PendingKey, PendingSet, PendingStore
-from ..core.workspace import Entry, OpenFile, Written
+from ..core.workspace import Entry, OpenFile, PendingKey, PendingSet, PendingStore, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES
 from .disk import Tree, in_thread

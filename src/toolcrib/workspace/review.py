@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from anyio import CancelScope
 
-from ..core.file_changes import PendingChange, PendingKey, PendingSet, PendingStore
+from ..core.workspace import PendingChange, PendingKey, PendingSet, PendingStore
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of, sweep
 from .disk import Tree, in_thread

@@ -39,8 +39,7 @@ from ..events import (
     Used,
 )
 from .call_view import call_line
-from .chat_session import ChatSession, keep
-from .saved_chats import Chats
+from .chat_session import Chats, ChatSession, keep
 from .screen import console_for
 from .setup import ChatOptions, converse, for_folder, has_keys, open_chat, with_signals
 from .welcome import without_model

@@ -22,15 +22,14 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.disclosure.signatures import describe, signature
 from toolcrib.errors import ToolcribError, ToolFailure, UsageError
-from toolcrib.policy.asking.questions import shown_text
+from toolcrib.policy.questions import shown_text
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.telemetry.tokens import definition_text, estimate
 
-from . import commands_set, manual_calls
+from . import commands_set
 from .call_view import CallRecord, call_line, colored
 from .chat_session import ChatSession, mode_style
-from .commands_set import has_pending
-from .manual_calls import read_call
+from .commands_set import has_pending, read_call
 from .screen import plain
 
 __all__ = [
@@ -336,7 +335,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "tools": Command(run=tools, takes="[WORD]"),
     "find": Command(run=find, takes="WHAT"),
     "describe": Command(run=describe_tool, takes="TOOL"),
-    "call": Command(run=manual_calls.call, takes="TOOL name=value …"),
+    "call": Command(run=commands_set.call, takes="TOOL name=value …"),
     "why": Command(run=why, takes="[TOOL name=value …]"),
     "show": Command(run=show, takes="[NUMBER]"),
     "context": Command(run=context, takes="[anthropic|openai|mcp]"),

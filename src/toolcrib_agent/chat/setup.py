@@ -28,11 +28,20 @@ from toolcrib.results.redact import Redactor
 
 from ..limits import Usage
 from .approval_prompts import Asker
-from .chat_session import ChatAgent, ChatSession, mode_style, next_mode, open_session, tell_where
+from .chat_session import (
+    ChatAgent,
+    Chats,
+    ChatSession,
+    SavedChat,
+    mode_style,
+    new_id,
+    next_mode,
+    open_session,
+    tell_where,
+)
 from .commands import complete
 from .loop import Loop
 from .model_discovery import ModelChoice, find_model, local_models
-from .saved_chats import Chats, SavedChat, new_id
 from .screen import Screen
 from .welcome import welcome
 

@@ -23,9 +23,8 @@ from pydantic import Field
 from toolcrib.plugin import Context, OpenFile, ToolFailure, tool
 
 from .._workspace.file_text import Encoding, decoded
-from .._workspace.pages import Page, line_count, page_of, room_of
+from .._workspace.pages import Page, TextFile, describe, line_count, page_of, room_of
 from .._workspace.place import entry_at, file_at, workspace_of
-from .._workspace.windows import TextFile, describe
 
 __all__ = ["FileInfo", "Lines", "Outline", "compact", "file_info", "outline", "read_file"]
 

@@ -15,7 +15,7 @@ from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import file_at, name_of, workspace_of
 from .documents import OpenDocument
 from .edit_plans import EditPlan, EditReport, apply_plan, plan_edit
-from .protocol_types import CodeAction, Range, WorkspaceEdit, parse_answer
+from .protocol import CodeAction, Range, WorkspaceEdit, parse_answer
 from .queries import SECONDS, Line
 from .running_server import RunningServer
 from .server import Fleet, Server, fleet_of

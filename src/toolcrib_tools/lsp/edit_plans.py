@@ -16,7 +16,7 @@ from ..files.edits import EDIT_BYTES, Draft
 from ..files.text_matches import Span, hunks
 from ..files.undo import apply, in_turn
 from .documents import Documents, Lines, display_path
-from .protocol_types import ChangedText, FileChange, TextEdit, WorkspaceEdit
+from .protocol import ChangedText, FileChange, TextEdit, WorkspaceEdit
 
 __all__ = ["ChangedFile", "EditPlan", "EditReport", "apply_plan", "plan_edit"]
 

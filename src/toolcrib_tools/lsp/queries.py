@@ -13,7 +13,7 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.pages import fit_lines, room_of, shortened
 from .._workspace.place import file_at, name_of, workspace_of
-from .protocol_types import KINDS, SEVERITIES, Diagnostic, Hover, Link, Place, parse_answer
+from .protocol import KINDS, SEVERITIES, Diagnostic, Hover, Link, Place, parse_answer
 from .running_server import RunningServer
 from .server import SECONDS, Fleet, Server, first_of, fleet_of
 from .symbol_lookup import Spot, SymbolQuery, Symbols, find_places, lines_of, search_symbols, symbols_in

@@ -12,8 +12,8 @@ import anyio
 
 from toolcrib.plugin import Running, ToolFailure, Workspace
 
-from .connection import Connection, ErrorResponse, RequestTimeout, ServerEnded
 from .documents import Documents, OpenDocument, key_of
+from .protocol import Connection, ErrorResponse, RequestTimeout, ServerEnded
 from .settings import ServerSpec
 
 __all__ = ["PUBLISHED", "RunningServer"]

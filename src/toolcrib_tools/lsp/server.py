@@ -18,7 +18,7 @@ import anyio
 from toolcrib.plugin import Command, Context, Sandbox, ToolFailure, Workspace
 
 from .._workspace.place import workspace_of
-from .connection import ErrorResponse, RequestTimeout, ServerEnded
+from .protocol import ErrorResponse, RequestTimeout, ServerEnded
 from .running_server import RunningServer
 from .settings import HINT, KEY, ServerSpec, read_settings
 

@@ -16,7 +16,7 @@ from .._workspace.file_text import decoded
 from .._workspace.place import file_at, name_of, workspace_of
 from ..code.index import Filter, project_at
 from .documents import MOST_BYTES, Lines, OpenDocument, display_path
-from .protocol_types import DocumentSymbol, Place, SymbolInformation, parse_answer
+from .protocol import DocumentSymbol, Place, SymbolInformation, parse_answer
 from .running_server import RunningServer
 from .server import Fleet, Server
 

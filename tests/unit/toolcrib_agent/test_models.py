@@ -6,14 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.ollama import OllamaModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 
 from toolcrib import UsageError
 from toolcrib.testing.models import ScriptedModel
 from toolcrib_agent import model_of
 from toolcrib_agent.models import OLLAMA, is_paid
+
+pytestmark = pytest.mark.slow  # the libraries of the providers take 2 s to import: a test imports those that it needs
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OLLAMA_BASE_URL", "OLLAMA_API_KEY", "OPENROUTER_API_KEY")
 
@@ -31,6 +30,9 @@ def test_a_model_that_is_made_stays_what_it_is() -> None:
 
 
 def test_a_provider_finds_its_key_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     claude, gpt = model_of("anthropic:claude-sonnet-5-5"), model_of("openai:gpt-6-luna")
@@ -58,6 +60,8 @@ def test_a_key_that_is_missing_is_named_by_its_variable(name: str, variable: str
 
 
 def test_a_local_server_needs_a_name_and_a_url_and_no_key() -> None:
+    from pydantic_ai.models.openai import OpenAIChatModel
+
     model = model_of("local:qwen3@http://127.0.0.1:1234/v1")
 
     assert isinstance(model, OpenAIChatModel)
@@ -67,6 +71,8 @@ def test_a_local_server_needs_a_name_and_a_url_and_no_key() -> None:
 
 
 def test_ollama_is_on_this_machine_unless_it_is_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pydantic_ai.models.ollama import OllamaModel
+
     model = model_of("ollama:qwen3:8b")
     assert isinstance(model, OllamaModel)
     assert (model.model_name, (model.base_url or "").rstrip("/"), is_paid(model)) == ("qwen3:8b", OLLAMA, False)
@@ -76,6 +82,8 @@ def test_ollama_is_on_this_machine_unless_it_is_said_to_be_elsewhere(monkeypatch
 
 
 def test_a_provider_may_be_at_another_url() -> None:
+    from pydantic_ai.models.openai import OpenAIChatModel
+
     near = model_of("anthropic:claude-sonnet-5-5@http://localhost:4010", api_key="k")
     far = model_of("openai-chat:gpt-6-luna", base_url="https://proxy.example.com/v1", api_key="k")
 

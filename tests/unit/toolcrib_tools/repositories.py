@@ -16,7 +16,7 @@ from typing import Any
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.crib.session import Session
 
 __all__ = ["OWN", "git", "made", "refused", "session_of", "told", "without_sandbox"]

@@ -16,7 +16,7 @@ import pytest
 from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.context import Context
 from toolcrib.crib.session import Session
 from toolcrib.errors import ToolFailure

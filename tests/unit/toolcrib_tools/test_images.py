@@ -21,7 +21,7 @@ from pydantic_ai.messages import BinaryContent, ToolReturnPart
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.budget import Budget, Budgets
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult

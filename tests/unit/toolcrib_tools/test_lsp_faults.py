@@ -17,7 +17,7 @@ from rig import eventually
 from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.crib.session import Session
 from toolcrib.workspace.disk import DiskWorkspace
 from toolcrib_tools.lsp.server import Fleet, Server

@@ -13,7 +13,7 @@ from rig import PATIENCE, eventually
 from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.crib.session import Session
 
 from .conftest import PROGRAMS

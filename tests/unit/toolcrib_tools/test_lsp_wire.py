@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib_tools.lsp.connection import MOST_BYTES, Frames, ProtocolError, packed
 from toolcrib_tools.lsp.documents import Lines, wide
+from toolcrib_tools.lsp.protocol import MOST_BYTES, Frames, ProtocolError, packed
 from toolcrib_tools.lsp.settings import read_settings
 
 ONE: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "result": "é😀"}

@@ -14,7 +14,7 @@ import pytest
 from rig.sandbox import needs_sandbox, stands_still
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover

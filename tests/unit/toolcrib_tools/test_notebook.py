@@ -17,7 +17,7 @@ from rig import eventually
 from rig.sandbox import needs_sandbox, stands_still
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.context import Output, Progress
 from unit.toolcrib_tools.notebooks import cell, refused, said_by, session_of
 from unit.toolcrib_tools.telling import told

@@ -9,7 +9,7 @@ import pytest
 
 from rig import eventually
 from rig.sandbox import needs_sandbox, stands_still
-from toolcrib.config.sections import ShellSpec, WorkspaceSpec
+from toolcrib.config.settings import ShellSpec, WorkspaceSpec
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Question
 from toolcrib_tools.notebook.kernels import interpreter_of

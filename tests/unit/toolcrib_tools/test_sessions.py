@@ -13,7 +13,7 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.session import Limits
 from toolcrib.crib.session import Session
 from toolcrib.errors import UsageError

@@ -15,7 +15,7 @@ from rig import eventually
 from rig.sandbox import needs_sandbox, stands_still
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.sections import ShellSpec, WorkspaceSpec
+from toolcrib.config.settings import ShellSpec, WorkspaceSpec
 from toolcrib.core.context import Output, Progress
 from toolcrib.core.permission import Answer, Question
 from toolcrib.crib.session import Session

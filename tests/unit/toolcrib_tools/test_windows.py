@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from toolcrib.plugin import ToolFailure
 from toolcrib_tools._workspace.file_text import SAMPLE, Encoding, decoded, encoding_of
-from toolcrib_tools._workspace.pages import Page, page_of
-from toolcrib_tools._workspace.windows import TextFile, describe
+from toolcrib_tools._workspace.pages import Page, TextFile, describe, page_of
 
 MIB = 1 << 20
 

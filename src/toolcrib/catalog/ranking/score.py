@@ -9,7 +9,7 @@ candidates too, and each score is mixed with the nearness.
 Last the best are put in order one by one: a tool with the name of one that is already there steps back a little, and
 in a long request, which may want several tools, so does one that only repeats the words of those before it.
 
-A tool whose name promises the opposite of what the query wants done (`opposites.py`) has half its score.
+A tool whose name promises the opposite of what the query wants done (`query.py`) has half its score.
 
 Sums are whole numbers, so that no order of adding shows in a score. Ties go to the name that sorts first, so that an
 index answers alike however it was built; `Catalog.search` settles them by what the tools do.
@@ -26,9 +26,8 @@ from itertools import takewhile
 from math import fsum, log
 from typing import NamedTuple, Protocol
 
-from .opposites import Actions, actions_of_name, are_opposed
 from .postings import GROUP_LEVELS, NAME_FLAG, SCALE, Postings, SourceIndex, rarity
-from .query import Alikes, Plan
+from .query import Actions, Alikes, Plan, actions_of_name, are_opposed
 from .terms import LEVELS
 
 __all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]

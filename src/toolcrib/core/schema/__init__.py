@@ -5,7 +5,6 @@ untrusted schemas and values, and errors that a model can act on.
 """
 
 from .errors import FieldError
-from .example import example
 from .nodes import json_type
 from .repair import plain_check, repair
 from .validator import (
@@ -15,6 +14,7 @@ from .validator import (
     ValidatorCache,
     compile_schema,
 )
+from .values import example
 
 __all__ = [
     "MAX_ARGUMENT_BYTES",

@@ -1,22 +1,368 @@
 """Seed 001: three meta-tools before all others. Help goes from groups to one op, exec runs it, batch does both.
 
 The view is these three, and instructions with the present contents of the catalog.
+
+`tool_exec` becomes the call of the real tool; nothing runs here. `unwrap` accepts the meta-tool's own arguments (op,
+args, idempotency_key, dry_run) in every shape that models send; `read` finds the tool of the op, gives arguments the
+tool's own names, and notes options without effect on a read.
+
+`tool_batch`: several helps and calls in one round trip, each through the pipeline.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from ...core.tool import Annotations
+import anyio
+
+from ...core.call import Call
+from ...core.json import read_json
+from ...core.result import ToolError, ToolResult
+from ...core.tool import Annotations, Tool
+from ...errors import ToolFailure
 from .. import meta_tools
-from ..base import Strategy, Verb, View, VisibleCatalog, as_object
+from ..base import Strategy, Unwrapped, Verb, VerbContext, View, VisibleCatalog, answer, as_object
+from ..meta_tools import SOURCE
 from ..ops import parts_of
-from .exec import MAX_KEY, MAX_OPS, read, run_batch, unwrap
-from .help import Tree, run_help, sample_op
+from .help import Tree, nearest_paths, run_help, sample_op
 
-__all__ = ["STRATEGY", "gateway"]
+__all__ = ["MAX_KEY", "MAX_OPS", "STRATEGY", "gateway", "read", "run_batch", "unwrap"]
+
+MAX_KEY: Final = 255
+"""Characters of an idempotency key."""
+
+_WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
+_OPS: Final = ("op", "operation", "tool", "tool_name", "name", "path")
+_OWN: Final = ("idempotency_key", "dry_run")
+_NOISE: Final = "\"'`.,;: \t\r\n"
+_CALLED: Final = re.compile(r"\s*tool_exec\s*\(\s*")
+_REST: Final = re.compile(r"[\s({<,\"'`].*", re.DOTALL)
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def unwrap(arguments: Any, shown: str) -> Unwrapped:
+    """Return the call behind the arguments of `tool_exec`.
+
+    Accepted: an object or JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
+    as JSON text (also encoded twice) or flat beside `op`, another word for `op`, and an op with quotes, brackets or
+    text around it. Raises `ToolFailure` with field errors for anything else.
+    """
+    given = _unwrapped(_object(arguments) or {})
+    key, op = _op(given)
+    if not op:
+        raise _wrong(shown, [_field("op", "required", "op is required: the op to run")])
+    rest = {name: value for name, value in given.items() if name != key}
+    options, wrong = _options(rest)
+    if wrong:
+        raise _wrong(shown, wrong)
+    inner = _inner({name: value for name, value in rest.items() if name not in options})
+    return Unwrapped(name=op, arguments=inner, options={name: value for name, value in options.items() if value})
+
+
+def read(scene: VisibleCatalog, call: Call) -> Call:
+    """Return `call` with the name of the tool that its op means, and its arguments in the tool's words.
+
+    Raises `ToolFailure` with the nearest ops when no tool has this op, and for one that is out of scope.
+    """
+    tool = _tool(scene, call.name)
+    if tool is None:
+        return call  # withheld: a later step gives the reason
+    if not scene.session.admits(tool):  # the requested name, because the real one is out of scope too
+        raise ToolFailure("not_in_scope", f"{call.name[:200]} is not in the scope of this session")
+    read_call = _Reading.of(scene, call, tool)
+    if scene.profile.options.get("fallback") and tool.kind == "read":
+        read_call = _fallen_back(scene, read_call)
+    tool, op = read_call.tool, scene.labels.ops.of(read_call.tool)
+    warnings = [*read_call.warnings]
+    changes: dict[str, Any] = {}
+    if call.route.verb and tool.kind == "read":
+        if call.options.dry_run:
+            changes["dry_run"] = False
+            warnings.append("dry_run has no effect on a read: it ran")
+        if call.options.idempotency_key:
+            changes["idempotency_key"] = ""
+            warnings.append("idempotency_key has no effect on a read")
+    reading = {"op": call.name, "warnings": warnings, "fallback": read_call.fallback}
+    asked = scene.labels.real(call.name)
+    return call.evolve(
+        name=call.name if asked is not None and asked.tool == tool.name else scene.labels.name(tool),
+        arguments=read_call.arguments,
+        op=op,
+        reading=reading,
+        repairs=(*call.changes.repairs, *read_call.repairs),
+        **changes,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """Partly parsed call."""
+
+    tool: Tool
+    arguments: Any
+    repairs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    fallback: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, scene: VisibleCatalog, call: Call, tool: Tool) -> _Reading:
+        arguments, repairs = _in_own_words(scene, tool, call.arguments)
+        return cls(tool=tool, arguments=arguments, repairs=repairs)
+
+
+def _tool(scene: VisibleCatalog, asked: str) -> Tool | None:
+    """Return the tool that an op, or a name in its place, means: exactly, by its name, at last by a spelling."""
+    catalog, ops, label = scene.catalog, scene.labels.ops, scene.labels.real(asked)
+    name = ops.named(asked) or (label.tool if label else None)
+    if name is not None:
+        return catalog.tools[name]
+    if asked in catalog.withheld:
+        return None
+    tool = catalog.find(asked)
+    if tool is not None:
+        return tool
+    name = ops.spelled(asked)
+    if name is None:
+        raise _no_op(scene, asked)
+    return catalog.tools[name]
+
+
+def _no_op(scene: VisibleCatalog, asked: str) -> ToolFailure:
+    near = nearest_paths(scene, asked, ops_only=True)
+    close = f"did you mean {', '.join(near)}? " if near else ""
+    helps = scene.profile.verbs.get("help", "tool_help")
+    return ToolFailure(
+        "not_found",
+        f"unknown op {asked[:200]!r}",
+        hint=f'{close}{helps}({{"path": "root"}}) lists the groups',
+        details={"nearest": near},
+    )
+
+
+def _in_own_words(scene: VisibleCatalog, tool: Tool, given: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the arguments under the tool's names: an unknown name stands for the only free argument that it can mean.
+
+    The profile's option `arguments` lists which names may replace which; `{entity}` in it is the entity of the op.
+    """
+    table = cast("Mapping[str, str | list[str]]", scene.profile.options.get("arguments") or {})
+    if not table or not isinstance(given, dict):
+        return given, ()
+    sent = cast("dict[str, Any]", given)
+    declared = _declared(scene.labels.shown(tool))
+    entity = parts_of(scene.labels.ops.of(tool))[1].rpartition(".")[2]
+    meant: dict[str, str] = {}
+    for name in sent:
+        if name in declared or name not in table:
+            continue
+        may_be = [table[name]] if isinstance(table[name], str) else table[name]
+        wanted = [str(ours).replace("{entity}", entity) for ours in may_be]
+        free = [ours for ours in wanted if ours in declared and ours not in sent and ours not in meant.values()]
+        if free:
+            meant[name] = free[0]
+    if not meant:
+        return sent, ()
+    notes = tuple(f"took {theirs} for {ours}" for theirs, ours in meant.items())
+    return {meant.get(name, name): value for name, value in sent.items()}, notes
+
+
+def _fallen_back(scene: VisibleCatalog, reading: _Reading) -> _Reading:
+    """Return the list or the search that replaces a `get` without an id; any other call unchanged."""
+    ops = scene.labels.ops
+    op = ops.of(reading.tool)
+    group, entity, action = parts_of(op)
+    sent = cast("dict[str, Any]", reading.arguments) if isinstance(cast("object", reading.arguments), dict) else {}
+    required = scene.labels.shown(reading.tool).input_schema.get("required") or ()
+    missing = [name for name in required if name.endswith("_id") and sent.get(name) in (None, "")]
+    filled = scene.session.defaults.keys() - {*reading.tool.explicit}
+    missing = [name for name in missing if name not in filled]
+    if (action, group) != ("get", "onto") or not entity or len(missing) != 1:
+        return reading
+    query = next((sent[name] for name in ("query", "search", "name", "title") if isinstance(sent.get(name), str)), "")
+    for other in (["search"] if query else []) + ["list"]:
+        tool = scene.find(ops.named(f"{group}.{entity}.{other}") or "")
+        if tool is None or tool.kind != "read" or scene.session.is_disabled(tool.name):
+            continue
+        executed = ops.of(tool)
+        declared = _declared(tool)
+        arguments = {name: value for name, value in sent.items() if name in declared}
+        asks = next((name for name in ("search", "query") if name in declared), "")
+        if other == "search" and asks:
+            arguments[asks] = query
+        return _Reading(
+            tool=tool,
+            arguments=arguments,
+            repairs=reading.repairs,
+            warnings=(f"{op} needs {missing[0]}, which was not given: {executed} ran in its place",),
+            fallback={
+                "reason": "missing_required_arg",
+                "required_arg": missing[0],
+                "requested_op": op,
+                "executed_op": executed,
+            },
+        )
+    return reading
+
+
+def _declared(tool: Tool) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", tool.input_schema.get("properties") or {})
+
+
+def _op(given: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the key that holds the op, and the op without surrounding text."""
+    for key in ("op",) if isinstance(given.get("op"), str) else _OPS:
+        value = given.get(key)
+        if isinstance(value, str) and (op := _clean(value)):
+            return key, op
+    return "", ""
+
+
+def _clean(text: str) -> str:
+    op = _CALLED.sub("", text.strip(_NOISE)).removeprefix("op:").strip(_NOISE)
+    return _REST.sub("", op).strip(_NOISE)
+
+
+def _options(rest: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the options of the call itself, and their errors; `null` counts as not set."""
+    options: dict[str, Any] = {}
+    wrong: list[dict[str, Any]] = []
+    if "dry_run" in rest:
+        flag = rest["dry_run"]
+        flag = _BOOLEANS.get(flag.strip().lower(), flag) if isinstance(flag, str) else flag
+        if not isinstance(flag, bool | None):
+            wrong.append(_field("dry_run", "type", "dry_run must be true or false"))
+        options["dry_run"] = flag
+    if "idempotency_key" in rest:
+        key = rest["idempotency_key"]
+        if not isinstance(key, str | None) or len(key or "") > MAX_KEY:
+            message = f"idempotency_key must be text of at most {MAX_KEY} characters"
+            wrong.append(_field("idempotency_key", "type", message))
+        options["idempotency_key"] = key
+    return options, wrong
+
+
+def _inner(rest: dict[str, Any]) -> Any:
+    """Return the tool's arguments: those under `args`, and those flat beside it."""
+    if "args" in rest:
+        wrapper = "args"
+    else:
+        wrapper = next((name for name in _WRAPPERS if name in rest and _object(rest[name]) is not None), "")
+    if not wrapper:
+        return rest
+    flat = {name: value for name, value in rest.items() if name != wrapper}
+    inner = rest[wrapper]
+    found = {} if inner is None else _object(inner)
+    if found is None:
+        return inner if not flat else {**flat, wrapper: inner}  # the schema check reports the defect
+    return {**found, **flat}
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    """Return an object, or the one that a text holds, also encoded twice; None for anything else."""
+    for _ in range(2):
+        if isinstance(value, str):
+            try:
+                value = read_json(value, strict=True)
+            except ValueError:
+                return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the whole call out of a wrapper: the only key, or one beside nothing but options."""
+    wrappers = [name for name in given if name in _WRAPPERS]
+    if len(wrappers) != 1 or any(name not in _OWN for name in given if name not in wrappers):
+        return given
+    inner = _object(given[wrappers[0]]) or {}
+    if not any(isinstance(inner.get(name), str) for name in _OPS[:4]):
+        return given
+    return {**{name: value for name, value in given.items() if name in _OWN}, **inner}
+
+
+def _field(path: str, keyword: str, message: str) -> dict[str, Any]:
+    return {"path": path, "keyword": keyword, "message": message}
+
+
+def _wrong(shown: str, fields: list[dict[str, Any]]) -> ToolFailure:
+    return ToolFailure(
+        "invalid_arguments",
+        f"{shown} did not run: {'; '.join(str(field['message']) for field in fields)}",
+        hint=f'for example {shown}({{"op": "<group>.<entity>.<action>", "args": {{}}}})',
+        details={"field_errors": fields},
+    )
+
+
+MAX_OPS: Final = 50
+"""Entries of one batch."""
+
+
+async def run_batch(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    """Run `tool_batch`: one result an entry, in the order of the entries.
+
+    `sequential` starts an entry when the one before has ended, `parallel` all at once, up to the profile's limit. A
+    failed entry leaves the others alone, and makes the whole a failure that carries all results.
+    """
+    entries = cast("list[Mapping[str, Any]]", arguments["ops"])
+    results: dict[int, dict[str, Any]] = {}
+    trusts: set[str] = set()
+    at_once = scene.profile.parallel or math.inf
+    places = anyio.CapacityLimiter(1 if arguments["mode"] == "sequential" else at_once)
+
+    async def one(number: int, entry: Mapping[str, Any]) -> None:
+        async with places:
+            results[number], trust = await _run(scene, entry, context)
+            trusts.add(trust)
+
+    if arguments["mode"] == "sequential":
+        for number, entry in enumerate(entries):
+            await one(number, entry)
+    else:
+        async with anyio.create_task_group() as group:
+            for number, entry in enumerate(entries):
+                group.start_soon(one, number, entry)
+    summed = _summed([results[number] for number in range(len(entries))])
+    return summed.with_meta(source=SOURCE, trust="untrusted") if "untrusted" in trusts else summed
+
+
+def _summed(results: list[dict[str, Any]]) -> ToolResult:
+    failed = sum(not result["ok"] for result in results)
+    summary = {"total": len(results), "succeeded": len(results) - failed, "failed": failed}
+    outcome = answer({"ok": not failed, "summary": summary, "results": results})
+    if not failed:
+        return outcome
+    error = ToolError(code="tool_error", message=f"{failed} of {len(results)} ops failed", details=summary)
+    return replace(outcome, error=error)
+
+
+async def _run(scene: VisibleCatalog, entry: Mapping[str, Any], context: VerbContext) -> tuple[dict[str, Any], str]:
+    """Return the outcome of an entry, and its trust."""
+    verbs = scene.profile.verbs
+    values = {name: value for name, value in entry.items() if name != "type"}
+    result = await context.run(verbs[entry["type"]], values)
+    trust = str(result.meta.get("trust", ""))
+    if entry["type"] == "help":
+        body, path = _body(result), entry.get("path", "")
+        if result.error is None:
+            return {"type": "help", "path": path, "ok": True, "result": body}, trust
+        return {"type": "help", "path": path, "ok": False, "error": body.get("error", body)}, trust
+    if result.input_required is not None:
+        message = "the tool asks for input first: run it alone"
+        error = {"code": "INTERNAL", "message": message, "help_path": entry["op"]}
+        return {"type": "exec", "op": entry["op"], "ok": False, "error": error}, trust
+    return {"type": "exec", **_body(result)}, trust
+
+
+def _body(result: ToolResult) -> dict[str, Any]:
+    """Return a result in the words of the envelope; one that was too long for them as the text that is left of it."""
+    body = result.structured_content
+    if isinstance(body, dict):
+        return cast("dict[str, Any]", body)
+    return {"ok": result.error is None, "result": result.text}
+
 
 _GROUPS_NAMED: Final = 8
 _ENTITIES_NAMED: Final = 12

@@ -6,11 +6,149 @@
 
 `analyse` finds what a task in words needs, before its interaction begins. `select` decides and gives its reasons; the
 strategy shows the selection, and its meta-tool adds to it. `route` names the one capability for a request.
+
+Invocation types by the table of seed 004, and their effects.
+
+  DIRECT         a standard tool: its function is called
+  PROGRAMMATIC   a tool behind an API: a request to its configured endpoint; also calls that a program sends in numbers
+  STREAMING      a tool that runs long or takes much input: its output is sent in pieces while the call lasts
+
+The output of a generator tool is sent by its source, piece by piece. For a call with more than 10 KB of arguments, or a
+tool declared streaming, the result goes to the listener in pieces of 4,096 characters before the call ends.
 """
 
-from .intent import analyse, read_intent
-from .requirements import SelectionState
-from .selector import Candidate, Route, Selection, route, select
-from .strategy import STRATEGY
+from __future__ import annotations
 
-__all__ = ["STRATEGY", "Candidate", "Route", "Selection", "SelectionState", "analyse", "read_intent", "route", "select"]
+from typing import Final, Literal, cast, get_args
+
+from ...core.call import Call
+from ...core.context import Context
+from ...core.json import dumps
+from ...core.result import ToolResult
+from ...core.tool import Tool
+from .. import growing_list, meta_tools
+from ..base import Strategy, View, VisibleCatalog
+from .intent import SELECT, analyse, read_intent
+from .requirements import SelectionState, words
+from .selector import FAILING, Candidate, Route, Selection, is_simple, route, select
+
+__all__ = [
+    "CHUNK",
+    "LARGE_INPUT",
+    "MANY",
+    "STRATEGY",
+    "Candidate",
+    "Invocation",
+    "Route",
+    "Selection",
+    "SelectionState",
+    "analyse",
+    "deliver",
+    "invocation_of",
+    "read_intent",
+    "route",
+    "select",
+]
+
+Invocation = Literal["DIRECT", "PROGRAMMATIC", "STREAMING"]
+
+LARGE_INPUT: Final = 10 * 1024
+"""Bytes of arguments as JSON."""
+CHUNK: Final = 4096
+"""Characters of one piece."""
+MANY: Final = 2
+"""Tools of a task of several; more than this are the work of a program."""
+
+_ENDPOINTS: Final = ("openapi", "rest")
+"""Origins whose tools are requests to an API."""
+_PROGRAMS: Final = ("batch", "multi_tool", "orchestration")
+
+
+def invocation_of(call: Call) -> Invocation | None:
+    """Return the strategy of a call that is resolved; None where a plan recommends a skill in its place."""
+    tool = call.target
+    hint = str(tool.capability.metadata.get("invocation_hint", "")).upper()
+    if hint in get_args(Invocation):
+        return cast("Invocation", hint)
+    if tool.execution.streaming:
+        return "STREAMING"
+    if _is_behind_api(tool):
+        return "PROGRAMMATIC"
+    if (call.session.state_of(SelectionState).plan or {}).get("recommended_skill"):
+        return None
+    if len(dumps(call.arguments)) > LARGE_INPUT:
+        return "STREAMING"
+    return "PROGRAMMATIC" if _is_one_of_many(call) else "DIRECT"
+
+
+async def deliver(call: Call, result: ToolResult) -> ToolResult:
+    """Return the result with `invocation` in its metadata, after sending a streamed one to the listener in pieces."""
+    how = invocation_of(call)
+    if how == "STREAMING" and not call.target.execution.streaming and not result.is_error:
+        await _send(call, result.text)
+    return result.with_meta(invocation=how)
+
+
+async def _send(call: Call, text: str) -> None:
+    session = call.session
+    context = Context(
+        call_id=call.id, session_key=session.key, principal=session.principal, listener=call.client.listener
+    )
+    for start in range(0, len(text), CHUNK):
+        await context.output(text[start : start + CHUNK])
+
+
+def _is_behind_api(tool: Tool) -> bool:
+    return tool.origin in _ENDPOINTS or tool.capability.constraints.get("requires_api") is True
+
+
+def _is_one_of_many(call: Call) -> bool:
+    if call.turn.together > 1 or call.parent:
+        return True
+    intent = call.session.state_of(SelectionState).intent
+    tools = len(words(intent.get("required_tools")))
+    return str(intent.get("task_type", "")).lower() in _PROGRAMS and tools > MANY
+
+
+_NOT_FAILING: Final = "it failed time after time in this session"
+
+
+def _view(scene: VisibleCatalog) -> View:
+    """List the selected tools; the meta-tool that reads long results joins when one exists, if the list may grow."""
+    selection = select(scene)
+    session, profile = scene.session, scene.profile
+    declared = meta_tools.definitions(profile, {**meta_tools.VERBS, **SELECT})
+    way_out = profile.verbs.get("select", "")
+    if session.audience.grows:
+        is_closed = is_simple(scene) or session.scope.exact is not None or not selection.tools
+        listed = {*session.history.loaded, *([] if is_closed else [way_out])}
+        declared = tuple(tool for tool in declared if tool.name in listed)
+    shown = {tool.name for tool in declared}
+    later = growing_list.loaded_tools(scene)
+    chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.audience.grows else ()))}
+    if not session.audience.grows:
+        chosen = {name: tool for name, tool in chosen.items() if name not in session.state_of(SelectionState).selected}
+    faces = (scene.declared(face) for tool in chosen.values() for face in scene.faces(tool))
+    tools = (face for face in faces if face.name not in shown)
+    failing = [name for name, why in selection.left_out.items() if why == FAILING]
+    return View(
+        tools=(*tools, *declared),
+        instructions=meta_tools.instructions(profile),
+        callable=frozenset((*selection.names, *failing, *(tool.name for tool in later))),
+    )
+
+
+STRATEGY: Final = Strategy(
+    view=_view,
+    deliver=deliver,
+    verbs=SELECT,
+    options={
+        "analyse": bool,
+        "available": dict,
+        "core_tools_override": list,
+        "simple_task_tools": list,
+        "skill_groups": dict,
+        "tools": list,
+        "unknown_task": frozenset({"all", "core"}),
+    },
+)

@@ -9,11 +9,12 @@ from typing import Any, Final, cast
 
 from ...catalog.resources import RESOURCES
 from ...core.call import Call
-from ...core.result import ToolError, ToolResult, Trust
+from ...core.result import ToolError, ToolResult
 from ...core.schema import compile_schema
 from ...core.tool import Tool
 from ...disclosure.meta_tools import SOURCE
 from ...jobs.tools import SOURCE as JOBS
+from ...policy.origin import Origin, origin_of_result
 from ...policy.taint import Taint
 from ...results.redact import Redactor
 from ...results.untrusted_text import suspicions, visible_json, visible_text
@@ -114,34 +115,36 @@ class Provenance:
     def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with `source` and `trust` in its metadata. A refusal is our own word, and local."""
         tool = call.tool
-        return self._marked(call, result, tool, None if tool is None else self._taint.trust_of(tool))
+        return self._marked(call, result, tool, None if tool is None else self._taint.origin_of(tool))
 
     def bind(self, subject: Subject) -> After:
         """Return the step for one tool, whose trust no call changes."""
         tool = subject.tool
         if tool is None:
             return self
-        trust = self._taint.trust_of(tool)
+        origin = self._taint.origin_of(tool)
+        trust = origin.trust
         is_noted, hands_on = self._taint.is_noted(tool, trust), tool.source in _OURS or tool.origin == "workflow"
         source = tool.source
 
         def mark(call: Call, result: ToolResult) -> ToolResult:
             if is_noted or hands_on or call.grant is None or result.error is not None or result.meta.get("trust"):
-                return self._marked(call, result, tool, trust)
+                return self._marked(call, result, tool, origin)
             return result.with_meta(source=source, trust=trust)
 
         return mark
 
-    def _marked(self, call: Call, result: ToolResult, tool: Tool | None, trust: Trust | None) -> ToolResult:
+    def _marked(self, call: Call, result: ToolResult, tool: Tool | None, origin: Origin | None) -> ToolResult:
         marked = result.meta.get("trust")
         is_ours = result.error is not None and result.error.code in _OUR_WORDS and marked != "untrusted"
-        if tool is None or trust is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
+        if tool is None or origin is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
             return result.with_meta(source=SOURCE, trust="local")
         hands_on = tool.source in _OURS or tool.origin == "workflow"
         if marked == "untrusted" or (hands_on and marked is not None):
             if marked == "untrusted":
                 self._taint.note(tool, "untrusted", call.session, result.text)
             return result  # the result of another call, handed on
+        trust = origin_of_result(tool, call.arguments, result, origin).trust
         if result.input_required is None and self._taint.is_noted(tool, trust):
             text = result.text if result.spooled is None else f"{result.spooled.head}\n{result.spooled.tail}"
             self._taint.note(tool, trust, call.session, text)

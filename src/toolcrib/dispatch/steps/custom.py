@@ -24,8 +24,8 @@ from ...core.json import canonical
 from ...core.result import ToolResult
 from ...core.schema import compile_schema
 from ...errors import CODES, ToolFailure, UsageError
+from ...jobs.tools import is_settled
 from ...policy.grant import covers
-from ..finished_results import is_settled
 from ..pipeline import caller_left
 
 __all__ = ["NO_STEPS", "AfterStep", "BeforeStep", "CustomAfter", "CustomBefore", "CustomSteps", "step_name"]

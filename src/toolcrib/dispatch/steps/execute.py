@@ -3,35 +3,186 @@
 A call without a grant that covers exactly this tool and these arguments does not run. The intent of a call with side
 effects is on disk before it starts; if it cannot be written, the call does not start. The grant is spent last, without
 a pause before the body: while it is unspent, nothing ran.
+
+A call that may outlive its caller runs as a job, for which the caller waits a while. The permission was given before,
+and the job finishes the call (enrich, redact, limit, record) once, when it ends. A caller that leaves while it waits
+cancels the call, as without a job.
+
+Tools and sources reach the client through a peer that redacts secrets (`RedactedPeers`).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import anyio
 
 from ...core.call import Call, Client
-from ...core.context import Context, Signal
+from ...core.context import Cleaner, Context, Peer, Signal
 from ...core.elicitation import Elicitor
 from ...core.host import Host
+from ...core.json import dumps
 from ...core.permission import Effect
 from ...core.result import ToolResult
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ...errors import ToolFailure
+from ...jobs.job import LOOK, Jobs, requested_name
 from ...policy.grant import spend
 from ...sources.source import Source, still_starting
 from ...store.calls import Calls
-from ..client_output import RedactedPeers
 from ..plan import Execute as Run
 from ..plan import Subject
 from ..running_calls import Deadlines, Lag, Locks, allowed_time, lock_keys
 
-__all__ = ["Execute"]
+__all__ = ["Execute", "InBackground", "RedactedPeers"]
+
+_AT_ONCE: Final = 0.0
+
+
+class InBackground:
+    """Decides which calls may go on in the background, and answers their callers. One for a crib."""
+
+    def __init__(self, jobs: Jobs, envelope: Callable[[Call, ToolResult], ToolResult]) -> None:
+        """`envelope` converts the caller's interim answer to the form of its profile."""
+        self._jobs = jobs
+        self._envelope = envelope
+
+    def __call__(self, call: Call) -> Awaitable[Callable[[], Awaitable[ToolResult]]] | None:
+        """Return the function that starts `call` as a job; None for a call that runs in the foreground.
+
+        A call that only exceeds its waiting time stays in the foreground if the limit of jobs is reached; one that was
+        requested in the background is refused then.
+        """
+        if call.options.job_seconds is not None:  # it is made as a job already
+            return None
+        threshold = call.target.execution.background_after
+        if call.options.background:
+            return self._start(call, _AT_ONCE)
+        if threshold is None or _has_to_wait(call) or not self._jobs.room(call.session.principal):
+            return None
+        return self._start(call, threshold)
+
+    async def _start(self, call: Call, threshold: float) -> Callable[[], Awaitable[ToolResult]]:
+        """Start the job, and return the wait of its caller. Raises `ToolFailure("overloaded")`."""
+        id = await self._jobs.start(call)
+        return lambda: self._wait(call, id, threshold)
+
+    async def _wait(self, call: Call, id: str, threshold: float) -> ToolResult:
+        try:
+            result = await self._jobs.wait(id, threshold)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._jobs.forget(id)
+            raise
+        if result is not None and not call.options.background:
+            await self._jobs.forget(id)
+            return result
+        try:
+            await self._jobs.hand_over(id)
+        except ToolFailure:  # it cannot be stored, or the limit is reached: its caller waits on, as for any call
+            return await self._wait(call, id, math.inf)
+        if not call.options.takes_task:  # the model did not have the task tool before; now it has one task to ask for
+            call.session.history.loaded.setdefault(LOOK)
+        return self._envelope(call, _job_notice(call, id, threshold))
+
+
+def _has_to_wait(call: Call) -> bool:
+    """Whether a caller could not use the answer with a job.
+
+    True for a session that may not ask for the result later, for a command, which ends with its answer and takes its
+    jobs with it, and for an MCP client that expects structured content and accepts nothing else.
+    """
+    if call.options.takes_task:
+        return False
+    if not call.session.includes(LOOK) or call.origin == "cli":
+        return True
+    return call.origin == "mcp" and not call.route.verb and call.target.output_schema is not None
+
+
+def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:
+    """Return the interim answer to the caller of a job, in seed 003's form."""
+    name = requested_name(call)
+    answer: dict[str, Any] = {"background": True} if call.options.background else {"auto_backgrounded": True}
+    answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}
+    if not call.options.background:
+        answer["threshold_seconds"] = threshold
+    took = "" if call.options.background else f" takes longer than {threshold:g} s and"
+    answer["message"] = f"{name}{took} goes on in the background as task {id}. It runs once: do not call it again."
+    rule = call.decision.rule if call.decision else ""
+    return ToolResult.of_text(dumps(answer).decode(), structured=answer).with_meta(call_id=call.id, job=id, rule=rule)
+
+
+_PROTOCOL: Final = frozenset(
+    {
+        "_meta",
+        "elicitationId",
+        "level",
+        "logger",
+        "mode",
+        "progress",
+        "progressToken",
+        "requestedSchema",
+        "total",
+        "url",
+    }
+)
+"""Members of MCP messages that belong to the protocol, not to the words of a tool: they stay as they are."""
+
+
+class RedactedPeers:
+    """Wraps each client in a redacting peer. One for a crib.
+
+    A client has the same wrapper in all its calls: callers tell clients apart by its identity.
+    """
+
+    def __init__(self, cleaner: Cleaner) -> None:
+        """`cleaner` takes the secrets out."""
+        self.cleaner = cleaner
+        self._peers: WeakValueDictionary[int, _CleanPeer] = WeakValueDictionary()
+
+    def to(self, peer: Peer | None) -> Peer | None:
+        """Return the redacting peer for `peer`; an already wrapped one comes back as it is."""
+        if peer is None or isinstance(peer, _CleanPeer):
+            return peer
+        clean = self._peers.get(id(peer))  # which is its own as long as its clean peer holds it
+        if clean is None:
+            clean = self._peers[id(peer)] = _CleanPeer(peer, self.cleaner)
+        return clean
+
+
+class _CleanPeer:
+    """A peer whose output is redacted. Lives as long as the calls that have it."""
+
+    def __init__(self, peer: Peer, cleaner: Cleaner) -> None:
+        self._peer = peer
+        self._cleaner = cleaner
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the wrapped peer."""
+        return self is other or other is self._peer or (isinstance(other, _CleanPeer) and other._peer is self._peer)
+
+    def __hash__(self) -> int:
+        return hash(id(self._peer))
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._peer.capabilities
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        await self._peer.notify(method, self._clean(params))
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._peer.request(method, self._clean(params))
+
+    def _clean(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value if key in _PROTOCOL else self._cleaner.value(value) for key, value in params.items()}
+
 
 _logger: Final = logging.getLogger(__name__)
 _CHECK: Final = 10.0

@@ -16,9 +16,9 @@ from ...disclosure.envelopes import ENVELOPES
 from ...disclosure.meta_tools import SOURCE
 from ...disclosure.profiles import envelope_of
 from ...jobs.tools import SOURCE as JOBS
+from ...jobs.tools import is_settled
 from ...results.limit import HINTS, Limiter, Way
 from ...results.untrusted_text import fenced
-from ..finished_results import is_settled
 from ..plan import After, Subject
 
 __all__ = ["Limit", "Wrap"]

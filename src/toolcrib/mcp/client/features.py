@@ -21,8 +21,7 @@ from ...system.tasks import Background
 from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError, mapping
 from ..stdio import SpooledMessage
 from .connection import Connection
-from .results import asked_for_input, of_error, of_spilled
-from .session import Session
+from .session import Session, asked_for_input, of_error, of_spilled
 from .spec import ServerSpec
 from .spooled_result import Spilled
 from .transport import LinkLost, Reply

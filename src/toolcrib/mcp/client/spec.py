@@ -102,6 +102,8 @@ class ServerSpec:
     """MCP hints by tool name that replace what the server says of itself."""
     background_after: Mapping[str, float] = field(default_factory=dict[str, float])
     """Seconds after which a call goes on in the background, by tool name; `*` is every tool that is not named."""
+    relist_after: float = 30.0
+    """Age in seconds of the list of tools above which a call with side effects lists the server again; 0 never."""
     trusted: bool = False
     """Whether what its tools return is vouched for: it taints no session."""
 
@@ -113,6 +115,11 @@ class ServerSpec:
     def traits(self) -> tuple[str, ...]:
         """What every tool of this server has of `Tool.traits`."""
         return ("reviewed",) if self.trusted else ()
+
+    def traits_of(self, tool: str) -> tuple[str, ...]:
+        """What the server's tool `tool` has of `Tool.traits`."""
+        is_closed = self.annotations.get(tool, {}).get("openWorldHint") is False
+        return (*self.traits, "closed_world") if is_closed else self.traits
 
     def takes(self, tool: str) -> bool:
         """Whether `tools_allow` and `tools_deny` let the server's tool `tool` in."""

@@ -18,7 +18,7 @@ from ...system.tasks import Background
 from ..auth.access import Access, NeedsLogin
 from ..sse import Event, EventReader
 from ..stdio import Flood, SpooledMessage
-from .http_session import exchange, failure_of, make_client, media_type, pieces, refusal_of
+from .http import exchange, failure_of, make_client, media_type, pieces, refusal_of
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 
 from ...core.context import Peer
 from ...core.result import ToolResult
+from ...core.session import LOCAL
 from ..headers import ParameterHeaders
 from ..jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
 from .admission import Admission
@@ -52,7 +53,9 @@ class SessionCache:
         if session is None:
             # The backend knows a conversation by principal and key alone; without a key it opens a new one. The
             # instance is part of the key in a form that no key can imitate: instances never share a conversation.
-            name = f"{f'{instance}@' if instance else ''}{profile}/{mode}/{key}" if key else ""
+            # A principal that identified itself and gives no key has one conversation, on every replica.
+            is_named = bool(key) or principal != LOCAL
+            name = f"{f'{instance}@' if instance else ''}{profile}/{mode}/{key}" if is_named else ""
             session = self._backend.open_session(
                 key=name,
                 principal=principal,

@@ -1,9 +1,10 @@
-"""Token endpoint: client registration, token requests, and checked token responses."""
+"""Token endpoint: client registration, client authentication, token requests, and checked token responses."""
 
 from __future__ import annotations
 
 import base64
 import re
+import secrets
 import time
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -11,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from ...core.json import dumps, read_json
 from ...core.sanitize import escape
-from ...errors import ToolFailure
+from ...errors import ToolFailure, UsageError
 from ..client import WebClient, WebRequest
 from .login import Client, Login, Tokens, scopes_in
 from .metadata import AuthorizationServer, origin, safe_url, text_in
@@ -19,6 +20,7 @@ from .spec import ClientAuth, OAuthSpec
 
 __all__ = [
     "Refused",
+    "client_assertion",
     "configured",
     "get_tokens",
     "json_of",
@@ -28,6 +30,44 @@ __all__ = [
     "revoke",
     "way_to_show",
 ]
+
+_SECONDS: Final = 120
+"""Lifetime of an assertion: it is used at once."""
+
+
+def client_assertion(pem: str, client_id: str, audience: str) -> str:
+    """Return a JWT by which `client_id` proves to `audience`, an issuer, that it holds the key.
+
+    Raises `UsageError` for an unusable private key.
+    """
+    import jwt  # few servers need it, and cryptography
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(pem.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UsageError("auth: `private_key` is not a PEM private key without a password") from error
+    if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
+        algorithm = "ES256"
+    elif isinstance(key, rsa.RSAPrivateKey):
+        algorithm = "RS256"
+    elif isinstance(key, ed25519.Ed25519PrivateKey):
+        algorithm = "EdDSA"  # not yet `Ed25519` (RFC 9864): few servers know it
+    else:
+        raise UsageError("auth: `private_key` must be an EC P-256, an RSA or an Ed25519 key")
+    now = int(time.time())
+    claims = {
+        "iss": client_id,
+        "sub": client_id,
+        "aud": audience,
+        "iat": now,
+        "exp": now + _SECONDS,
+        "jti": secrets.token_urlsafe(24),
+    }
+    return jwt.encode(claims, key, algorithm)
+
 
 _BEARER: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 """What can be sent in a header."""
@@ -150,8 +190,6 @@ def _with_client(
     if client.auth == "post":
         return {**named, "client_secret": client.secret}, {}
     if client.auth == "private_key_jwt":
-        from .client_assertion import client_assertion  # loads PyJWT and cryptography: few servers need it
-
         assertion = client_assertion(spec.private_key, client.id, issuer)
         return {**named, "client_assertion_type": _ASSERTION, "client_assertion": assertion}, {}
     return named, {}

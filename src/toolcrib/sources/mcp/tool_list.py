@@ -181,7 +181,7 @@ def _tool(
         _check_headers(schema)
     return Tool(
         origin="mcp",
-        traits=spec.traits,
+        traits=spec.traits_of(name),
         name=name,
         source=spec.name,
         local_name=name,
@@ -320,7 +320,7 @@ class ListingCache:
         hints = {**mapping(entry["annotations"]), **self._spec.annotations.get(name, {})}
         return Tool(
             origin="mcp",
-            traits=self._spec.traits,
+            traits=self._spec.traits_of(name),
             name=name,
             source=self._spec.name,
             local_name=name,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.catalog.index import Index, IndexEntry
-from toolcrib.catalog.ranking.opposites import actions_of_name, are_opposed, read_wanted
+from toolcrib.catalog.ranking.query import actions_of_name, are_opposed, read_wanted
 from toolcrib.catalog.registry import Registry
 from toolcrib.core.tool import Annotations, Tool
 

@@ -14,7 +14,7 @@ from pydantic_ai.models import KnownModelName
 
 from rig import PATIENCE
 from toolcrib.config import Settings, load
-from toolcrib.config.sections import ChatSettings
+from toolcrib.config.settings import ChatSettings
 from toolcrib_agent.chat.model_discovery import KEYS, Endpoint, ModelChoice, find_model, is_usable, local_models
 
 

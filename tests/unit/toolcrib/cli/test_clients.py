@@ -1,6 +1,7 @@
 """`import`, `connect`, `disconnect` and `trust` on real files of clients in a home directory."""
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -152,18 +153,27 @@ def test_what_connect_cannot_mean_changes_no_client(user: User) -> None:
     assert file.read_text() == '{"mcpServers": {}}'
 
 
-def test_a_file_that_changed_since_is_kept_and_the_way_out_works(user: User) -> None:
+def test_of_a_file_that_changed_since_only_our_entry_is_taken_out(user: User) -> None:
     file = user.has(".cursor/mcp.json", {"mcpServers": {}})
     user.types("connect", "cursor")
     file.write_text(file.read_text().replace('{"mcpServers"', '{"new": 1, "mcpServers"'))
 
-    refused = user.types("disconnect", "cursor")
-    out = user.types("disconnect", "cursor", "--keep-changes")
+    out = user.types("disconnect", "cursor")
 
-    assert refused.exit_code == 2
-    assert "toolcrib disconnect cursor --keep-changes" in refused.stderr
     assert out.exit_code == 0
     assert json.loads(file.read_text()) == {"new": 1, "mcpServers": {}}
+
+
+def test_a_file_of_which_nothing_is_known_any_more_stays_as_it_is(user: User) -> None:
+    file = user.has(".cursor/mcp.json", {"mcpServers": {}})
+    user.types("connect", "cursor")
+    shutil.rmtree(user.home / ".local" / "state")
+    connected = file.read_text()
+
+    result = user.types("disconnect", "cursor")
+
+    assert (result.exit_code, file.read_text()) == (2, connected)
+    assert str(user.home / ".local/state/toolcrib/connections") in result.stderr
 
 
 @pytest.mark.process

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from rig import PATIENCE, ROOT, Hearing
+from toolcrib.config import load
 from toolcrib.config.files import parse_json
 from toolcrib.core.json import dumps
 from toolcrib.telemetry.tokens import tokenizer
@@ -404,7 +405,7 @@ def test_a_server_of_the_project_that_is_behind_toolcrib_is_switched_off_in_pers
     restored = [shared.read_text(), local.read_text()]
     user.types("connect", "claude-code", "--replace")
     local.write_text(local.read_text().replace("mine", "changed"))
-    undone = user.types("disconnect", "claude-code", "--keep-changes")
+    undone = user.types("disconnect", "claude-code")
 
     assert during[0] == before[0]
     assert parse_json(during[1]).plain()["disabledMcpjsonServers"] == ["a", "z"]
@@ -467,6 +468,52 @@ def test_what_a_client_allowed_asked_and_denied_is_carried_over_and_put_back(use
     assert held["content"][0]["text"].startswith("approval_pending:")
     assert (undone.exit_code, [file.read_text() for file in (cursor, claude, settings)]) == (0, before)
     assert "modes" not in user.config.read_text()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_servers_of_a_project_in_the_users_own_file_move_project_by_project_and_come_back(
+    user: User, monkeypatch: pytest.MonkeyPatch, rewritten: bool
+) -> None:
+    other = user.home / "other"
+    other.mkdir()
+    projects = {
+        str(user.project): {"mcpServers": {"echo": plain("echo")}, "history": [1]},
+        str(other): {"mcpServers": {"echo": plain("echo"), "write": plain("write")}},
+    }
+    claude = user.has(
+        ".claude.json", {"numStartups": 1, "mcpServers": {"count": plain("resource")}, "projects": projects}
+    )
+    settings = user.has(".claude/settings.json", {"permissions": {"deny": ["mcp__echo__shout"]}})
+    local = user.has("project/.claude/settings.local.json", {"permissions": {"allow": ["mcp__echo__say"]}})
+    before = [file.read_text() for file in (claude, settings, local)]
+
+    [first] = user.reads("connect", "claude-code", "--replace")
+    during = json.loads(settings.read_text())["permissions"]["deny"]
+    here = {spec.name for spec in load(environ={"HOME": str(user.home)}).sources.servers}
+    monkeypatch.chdir(other)
+    [second] = user.reads("connect", "claude-code", "--replace")
+    there = {spec.name for spec in load(environ={"HOME": str(user.home)}).sources.servers}
+    left = json.loads(claude.read_text())
+    mode = user.config.read_text().partition("modes:")[2]
+    if rewritten:
+        claude.write_text(json.dumps({**left, "numStartups": 2}))
+    undone = user.types("disconnect", "claude-code")
+
+    assert (first["moved"], second["moved"]) == (["count", "echo"], ["echo", "write"])
+    assert (here, there) == ({"count", "echo"}, {"count", "echo-other", "write"})
+    assert during == ["mcp__echo__shout", "mcp__toolcrib__echo__shout"], "the other project has its own server echo"
+    assert json.loads(settings.read_text())["permissions"]["deny"] == ["mcp__echo__shout"]
+    assert list(left["mcpServers"]) == ["toolcrib"]
+    assert [value["mcpServers"] for value in left["projects"].values()] == [{}, {}]
+    assert "call_tool(name=echo__say)" in mode
+    assert "call_tool(name=echo-other__say)" not in mode, "it was allowed in one project"
+    assert ("- echo__shout" in mode, "- echo-other__shout" in mode) == (True, True)
+    assert undone.exit_code == 0, undone.output
+    if rewritten:
+        assert json.loads(claude.read_text()) == {**json.loads(before[0]), "numStartups": 2}
+    else:
+        assert claude.read_text() == before[0]
 
 
 @pytest.mark.process

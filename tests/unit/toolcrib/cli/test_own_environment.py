@@ -16,8 +16,7 @@ from toolcrib.cli.own_environment import (
     make_environment,
     needed_distributions,
 )
-from toolcrib.config.directories import Directories
-from toolcrib.config.places import Places
+from toolcrib.config.directories import Directories, Places
 from toolcrib.errors import UsageError
 
 from .conftest import TOOLCRIB, User

@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib.config import Settings, load
 from toolcrib.errors import ConfigError
-from toolcrib.policy.asking.settings import ApprovalSettings, Webhook
+from toolcrib.policy.settings import ApprovalSettings, Webhook
 
 
 def loaded(folder: Path, *texts: str) -> Settings:

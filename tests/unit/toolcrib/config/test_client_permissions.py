@@ -23,6 +23,7 @@ from toolcrib.config.client_permissions import (
     entry_extras,
     entry_permissions,
     mode_of,
+    original_names,
     remove_mode,
     rename_claude_rules,
     rename_opencode_keys,
@@ -30,7 +31,7 @@ from toolcrib.config.client_permissions import (
     write_mode,
 )
 from toolcrib.config.clients import CLIENTS, Places
-from toolcrib.config.connections import ChangedSince, rewrite
+from toolcrib.config.connections import connect, disconnect, rewrite
 from toolcrib.config.files import parse_json
 from toolcrib.core.call import Call, Route
 from toolcrib.core.permission import Effect
@@ -41,6 +42,7 @@ from toolcrib.crib import Toolcrib
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import ModeSettings, resolve_modes
 from toolcrib.policy.rules import Layers
+from toolcrib.policy.taint import Taint
 from toolcrib.testing import ScriptedSource
 
 CALL_TOOL = "mcp__toolcrib__call_tool"
@@ -153,7 +155,8 @@ async def test_what_the_client_asked_about_before_is_still_asked_about_through_c
     name = mode_of(CLIENTS[client], project=False)
     mode = carried(client, tmp_path)
     modes = resolve_modes({name: ModeSettings.model_validate(mode)}) if mode else resolve_modes({})
-    settings = bare().with_values(guard=False, modes=modes, mode=name if mode else "autonomous")
+    marks = Taint(ask=False)  # as `guard: off` sets it
+    settings = bare().with_values(guard=False, modes=modes, mode=name if mode else "autonomous", untrusted=marks)
     async with Toolcrib(settings, memory=True) as crib:
         await crib.tools.mount_source(source())
         session = crib.session(for_client=True)
@@ -306,6 +309,31 @@ def test_the_permissions_of_opencode_get_the_new_names() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("client", "before"),
+    [
+        ("opencode", {"permission": {"*": "ask", "db_look": "allow"}, "tools": {"db_*": False}, "mcp": {"db": RUN}}),
+        ("gemini", {"mcp": {"allowed": ["db"]}, "mcpServers": {"db": RUN}}),
+    ],
+)
+def test_permissions_beside_the_servers_are_put_back_in_a_file_that_changed_since(
+    tmp_path: Path, client: str, before: Any
+) -> None:
+    file, state, one = tmp_path / "settings.json", tmp_path / "state", CLIENTS[client]
+    file.write_text(json.dumps(before))
+
+    def renamed(text: str) -> str:
+        return rename_opencode_keys(text, NAMES) if client == "opencode" else allow_in_gemini(text)
+
+    connect(one, file, one.entry("toolcrib", ["serve"]), moved=["db"], names=NAMES, also=renamed, state=state)
+    during = json.loads(file.read_text())
+    file.write_text(json.dumps({"model": "x", **during}))
+    outcome = disconnect(one, file, state=state, also=lambda text, done: original_names(one, text, done, str(file)))
+
+    assert (outcome, json.loads(file.read_text())) == ("removed", {"model": "x", **before})
+    assert during != before
+
+
 @pytest.mark.parametrize("lists", [{"excluded": ["db"]}, {"allowed": ["other"]}, {"allowed": ["db"]}])
 def test_a_server_that_gemini_does_not_start_stays_off_and_we_are_started(tmp_path: Path, lists: Any) -> None:
     where = places(tmp_path)
@@ -335,10 +363,8 @@ def test_settings_are_put_back_byte_for_byte_or_without_what_changed_since(tmp_p
         )
     if changed:
         file.write_text(file.read_text().replace("{", '{"model": "x", ', 1))
-        with pytest.raises(ChangedSince):
-            disconnect_settings(file, state=state)
 
-    outcome = disconnect_settings(file, state=state, keep_changes=changed)
+    outcome = disconnect_settings(file, state=state)
 
     expected = before.replace("{", '{"model": "x", ', 1) if changed else before
     assert (outcome, json.loads(file.read_text())) == ("removed" if changed else "restored", json.loads(expected))
@@ -449,7 +475,7 @@ def test_the_list_of_cursor_gets_the_new_names_and_its_old_ones_back(tmp_path: P
     file, state, listed = tmp_path / "permissions.json", tmp_path / "state", {"db-cursor": ["look", "drop"]}
     file.write_text(CURSOR)
 
-    def connect() -> str:
+    def change() -> str:
         rewrite(
             "cursor",
             file,
@@ -459,11 +485,11 @@ def test_the_list_of_cursor_gets_the_new_names_and_its_old_ones_back(tmp_path: P
         )
         return file.read_text()
 
-    after = connect()
+    after = change()
     restored = disconnect_settings(file, state=state, client="cursor"), file.read_text()
-    connect()
+    change()
     file.write_text(file.read_text().replace("git", "hg"))
-    removed = disconnect_settings(file, state=state, client="cursor", keep_changes=True), file.read_text()
+    removed = disconnect_settings(file, state=state, client="cursor"), file.read_text()
 
     assert after == CURSOR.replace('"db:look"', '"toolcrib:call_tool", "toolcrib:db-cursor__look"').replace(
         '"db:*"', '"toolcrib:db-cursor__look", "toolcrib:db-cursor__drop"'

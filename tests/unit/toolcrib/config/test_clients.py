@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.config import Directories
 from toolcrib.config.clients import CLIENTS, FoundServer, Places, discover
-from toolcrib.config.connections import ChangedSince, connect, connections, disconnect, entries
+from toolcrib.config.connections import connect, connections, disconnect, entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ SAMPLES = [
                 "url": "https://api.githubcopilot.com/mcp/",
                 "headers": {"Authorization": "Bearer ${GH}"},
             },
-            "local": {"command": "npx", "args": ["-y", "x"], "cwd": "{PROJECT}"},
+            "local": {"command": "npx", "args": ["-y", "x"], "projects": ["{PROJECT}"]},
         },
     ),
     Sample(
@@ -268,9 +268,7 @@ def test_only_our_entry_makes_the_difference(tmp_path: Path, sample: Sample) -> 
 
 
 @by_client
-def test_a_file_that_changed_since_is_not_overwritten_but_our_entry_can_be_taken_out(
-    tmp_path: Path, sample: Sample
-) -> None:
+def test_a_file_that_changed_since_is_not_overwritten_and_loses_only_our_entry(tmp_path: Path, sample: Sample) -> None:
     places, file = _install(tmp_path, sample)
     client, state = CLIENTS[sample.client], places.directories.state
     before = entries(client, file.read_bytes(), str(file))
@@ -279,9 +277,7 @@ def test_a_file_that_changed_since_is_not_overwritten_but_our_entry_can_be_taken
     alone = entries(client, file.read_bytes(), str(file))
     file.write_text(file.read_text() + "\n")
 
-    with pytest.raises(ChangedSince, match=f"disconnect {sample.client} --keep-changes"):
-        disconnect(client, file, state=state)
-    outcome = disconnect(client, file, state=state, keep_changes=True)
+    outcome = disconnect(client, file, state=state)
 
     assert set(alone) == {"toolcrib", *before} - set(names)
     assert (outcome, entries(client, file.read_bytes(), str(file))) == ("removed", before)

@@ -44,7 +44,7 @@ PROGRAM = """\
 import sys
 from pathlib import Path
 from toolcrib.config import load
-from toolcrib.config.key_access import fixed_by
+from toolcrib.config.keys import fixed_by
 from toolcrib.config.reference import key_table
 from toolcrib.errors import ConfigError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import Settings, load
-from toolcrib.config.sections import RegistrationSettings, TokenSpec
+from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.errors import ConfigError
 
 

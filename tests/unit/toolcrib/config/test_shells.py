@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import load
-from toolcrib.config.sections import ShellSpec
+from toolcrib.config.settings import ShellSpec
 from toolcrib.errors import ConfigError
 
 

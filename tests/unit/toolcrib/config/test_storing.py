@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import Settings, load
-from toolcrib.config.sections import StoreSpec
+from toolcrib.config.settings import StoreSpec
 from toolcrib.errors import ConfigError
 from toolcrib.store.store import Retention
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import Settings, load
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.errors import ConfigError
 from toolcrib.policy.modes import MODES
 

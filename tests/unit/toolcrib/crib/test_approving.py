@@ -23,7 +23,7 @@ from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure
-from toolcrib.policy.asking.settings import ApprovalSettings
+from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
 SCHEMA = {

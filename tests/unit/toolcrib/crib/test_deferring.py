@@ -15,7 +15,7 @@ from toolcrib import Answer, Context, Session, Toolcrib, ToolFailure, ToolResult
 from toolcrib.config import Settings, bare
 from toolcrib.core.permission import Approval, Settlement, Verdict
 from toolcrib.crib import PendingApproval, defer_approval, pending_approval
-from toolcrib.policy.asking.settings import ApprovalSettings
+from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.testing import RecordingApprover
 
 YES = Answer(verdict="yes", by="Ada")

@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config.loading import bare, load_gateway
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ConfigError

@@ -14,7 +14,7 @@ from rig import PATIENCE, eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
 from toolcrib.config.directories import Trust
-from toolcrib.config.source_paths import confirmable_in
+from toolcrib.config.sources import confirmable_in
 from toolcrib.errors import ConfigError, UsageError
 
 CATALOG = """\
@@ -141,6 +141,7 @@ async def test_an_mcp_tool_behind_an_entry_is_a_call_of_its_own(tmp_path: Path) 
     assert sorted(recorded) == ["files__put", "keep", "keep", "nowhere"]
 
 
+@pytest.mark.slow
 async def test_a_changed_catalog_changes_what_a_session_sees(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("- name: first\n  implementation: {command: [ls]}\n")
@@ -193,6 +194,7 @@ async def test_nothing_is_looked_for_unless_it_is_configured(tmp_path: Path) -> 
     assert await _mounted(settings) == (set(), [])
 
 
+@pytest.mark.slow
 async def test_skills_of_a_project_wait_for_their_user_and_the_users_own_do_not(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
     _skill(home / ".claude" / "skills", "mine")

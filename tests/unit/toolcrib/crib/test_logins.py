@@ -16,6 +16,7 @@ from toolcrib.net.oauth.spec import OAuthSpec
 __all__: list[str] = []
 
 
+@pytest.mark.slow
 async def test_a_token_of_a_login_is_masked_in_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     async with auth_peer() as peer:

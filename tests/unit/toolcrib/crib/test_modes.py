@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolcrib.config import bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult

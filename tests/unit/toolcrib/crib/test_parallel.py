@@ -322,6 +322,7 @@ async def test_twelve_nasty_functions_end_on_time_and_disturb_nobody(crib: Toolc
     assert (await session.call("nice")).text == "nice"
 
 
+@pytest.mark.slow
 async def test_a_function_that_blocks_the_loop_is_named_in_the_log(
     crib: Toolcrib, caplog: pytest.LogCaptureFixture
 ) -> None:

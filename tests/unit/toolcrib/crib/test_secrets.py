@@ -16,14 +16,14 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.config import Directories, Settings, bare
-from toolcrib.config.sections import WorkspaceSpec
+from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.context import Context, Output, Progress
 from toolcrib.core.permission import Answer
 from toolcrib.core.session import Limits
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.plugin import tool
-from toolcrib.policy.asking.settings import ApprovalSettings
+from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.testing import RecordingApprover, RecordingPeer
 from toolcrib.workflows import Workflows
 

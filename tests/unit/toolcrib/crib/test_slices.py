@@ -10,7 +10,7 @@ import pytest
 
 from toolcrib.config import Directories, Settings, load
 from toolcrib.crib import Toolcrib
-from toolcrib.crib.slices import Slice
+from toolcrib.crib.assembly import Slice
 from toolcrib.registration import Registrations
 
 STEPS = {"look": {"steps": {"all": {"tool": "list_notes"}}}}

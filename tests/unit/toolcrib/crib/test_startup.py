@@ -135,6 +135,7 @@ async def test_mounting_returns_when_each_server_has_listed() -> None:
         assert (seen[0], named(crib, "echo")) == (["quick__echo"], ["slow__echo", "quick__echo"])
 
 
+@pytest.mark.slow
 async def test_mounting_a_server_that_hangs_returns_after_the_ready_timeout_with_the_tools_of_the_others() -> None:
     settings = AUTONOMOUS.with_values(ready_timeout=1.0)
     async with server(held_backend()) as slow, server(FakeBackend()) as quick, Toolcrib(settings, memory=True) as crib:
@@ -453,6 +454,31 @@ async def test_a_server_that_is_down_and_out_of_scope_is_not_named(tmp_path: Pat
             found = await session.call("search_tools", {"query": "gone"})
             called = await session.call("call_tool", {"name": "gone__echo", "arguments": {}})
     assert ("gone is down" in found.text, code(called)) == (False, "not_found")
+
+
+async def test_a_server_that_a_configuration_error_keeps_out_is_reported_first_and_by_its_calls() -> None:
+    keys = {"servers": {"github": {"command": "gh-mcp", "env": {"TOKEN": "${NO_SUCH_VARIABLE_HERE}"}, "cdw": "/"}}}
+    settings = load(None, {"mode": "autonomous", "builtins": False, **keys}, {})
+    async with Toolcrib(settings, memory=True) as crib:
+        await crib.tools.mount_source(ScriptedSource("quick", {"fetch_weather": ran}))
+        async with crib.session(profile="adaptive") as session:
+            named = await session.call("search_tools", {"query": "create a github issue"})
+            other = await session.call("search_tools", {"query": "fetch weather"})
+            called = await session.call("call_tool", {"name": "github__create_issue", "arguments": {}})
+        async with crib.session(allowed_tools=["quick__fetch_weather"]) as session:
+            hidden = await session.call("search_tools", {"query": "create a github issue"})
+        await crib.tools.mount_source(ScriptedSource("github", {"create_issue": ran}))
+        mounted = await crib.session(profile="adaptive").call("search_tools", {"query": "create a github issue"})
+
+    first, *_ = named.text.splitlines()
+    assert first.startswith("github is not available, its configuration has an error: ")
+    assert ("NO_SUCH_VARIABLE_HERE" in first, "cdw: unknown" in first, "toolcrib doctor" in first) == (True, True, True)
+    assert other.text.splitlines()[-1] == "Not available, so their tools are not found: github."
+    assert called.error is not None
+    assert (called.error.code, called.error.details) == ("unavailable", {"down": ["github"]})
+    assert called.error.message == first.partition(". `toolcrib")[0]
+    assert "not available" not in hidden.text
+    assert mounted.text.startswith("github__create_issue")
 
 
 # Over MCP

@@ -20,7 +20,7 @@ from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
-from toolcrib.policy.asking.settings import ApprovalSettings, Webhook
+from toolcrib.policy.settings import ApprovalSettings, Webhook
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
 WRITE = Tool(name="write", source="fs", local_name="write", annotations=Annotations(), input_schema={"type": "object"})

@@ -47,7 +47,12 @@ async def test_a_tool_that_may_run_says_by_which_rule() -> None:
         told = crib.explainer.why("fs/read", crib.session(profile="flat"))
 
     assert told == Why(
-        asked="fs/read", verdict="runs", reason="mode cautious: a read tool is allowed", tool="fs__read", source="fs"
+        asked="fs/read",
+        verdict="runs",
+        reason="mode cautious: a read tool is allowed",
+        tool="fs__read",
+        source="fs",
+        results="local: of this process",
     )
 
 

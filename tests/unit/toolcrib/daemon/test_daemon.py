@@ -156,6 +156,7 @@ async def test_the_server_ends_and_removes_its_socket_when_no_client_came_for_th
     assert not meeting.socket.exists()
 
 
+@pytest.mark.slow
 async def test_the_server_does_not_end_while_it_has_a_client(meeting: Meeting) -> None:
     echo = Echo(meeting, idle_seconds=0.5)
     ended = anyio.Event()

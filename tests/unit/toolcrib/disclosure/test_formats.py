@@ -17,7 +17,7 @@ from toolcrib.core.schema import compile_schema, example
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.formats import FORMATS, references
-from toolcrib.disclosure.formats.subset import cut
+from toolcrib.disclosure.formats.reduced_schemas import cut
 from toolcrib.errors import ConfigError, UsageError
 from toolcrib.testing import ScriptedSource
 

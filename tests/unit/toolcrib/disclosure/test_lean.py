@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.disclosure.formats.lean import lean_schema
+from toolcrib.disclosure.formats.reduced_schemas import lean_schema
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 

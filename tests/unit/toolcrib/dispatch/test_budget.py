@@ -108,7 +108,7 @@ async def test_a_repeat_under_the_same_key_gives_its_share_back() -> None:
         assert await codes(session, "look", 2) == ["ok", "budget_exceeded"]
 
 
-@pytest.mark.parametrize("is_durable", [False, True])
+@pytest.mark.parametrize("is_durable", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_a_job_counts_once(tmp_path: Path, is_durable: bool) -> None:
     budgets = Budgets(session=Budget(calls=2, tokens=1000))
     async with crib_of(budgets, home=tmp_path if is_durable else None) as crib:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 import anyio
+import pytest
 from anyio.lowlevel import checkpoint
 
 from toolcrib.core.context import Signal
@@ -39,6 +40,7 @@ async def test_an_end_that_has_passed_cancels_at_the_first_pause() -> None:
     assert await outcome(Deadlines(), -1, checkpoint) == "timed out"
 
 
+@pytest.mark.slow
 async def test_each_scope_ends_at_its_own_time_whatever_the_order_in_which_they_were_opened() -> None:
     deadlines, ended, begin = Deadlines(), list[int](), time.monotonic()
 
@@ -53,6 +55,7 @@ async def test_each_scope_ends_at_its_own_time_whatever_the_order_in_which_they_
     assert ended == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 async def test_the_timer_goes_on_when_the_scope_it_was_set_for_was_left_in_time() -> None:
     deadlines, ended = Deadlines(), list[str]()
 

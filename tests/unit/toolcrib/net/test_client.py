@@ -305,6 +305,7 @@ async def dripping(request: Received, stream: anyio.abc.ByteStream) -> None:
         await anyio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_silence_and_dripping_both_end() -> None:
     for handler, limits in ((silent, NetLimits(idle_seconds=1)), (dripping, NetLimits(seconds=1))):
         failure = await refused(handler, limits)

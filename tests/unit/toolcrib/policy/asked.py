@@ -15,8 +15,8 @@ from toolcrib.core.session import Audience, SessionApprovals, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals, Ways, settlement_of
-from toolcrib.policy.asking.settings import ApprovalSettings
 from toolcrib.policy.decision import Policy
+from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.results.redact import Redactor
 from toolcrib.store.store import Store
 

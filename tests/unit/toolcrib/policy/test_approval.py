@@ -12,10 +12,9 @@ from toolcrib.core.permission import Answer, Approval, NoApprover, Question, Ver
 from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals
-from toolcrib.policy.asking.answers import approved_as
-from toolcrib.policy.asking.questions import binding
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.grant import covers
+from toolcrib.policy.questions import approved_as, binding
 from toolcrib.results.redact import Redactor
 from toolcrib.store.store import Store
 from toolcrib.testing import RecordingApprover

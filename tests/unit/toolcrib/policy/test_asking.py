@@ -10,8 +10,8 @@ import pytest
 from toolcrib.core.permission import Answer, Grant, Question
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
-from toolcrib.policy.asking.settings import ApprovalSettings
 from toolcrib.policy.grant import covers
+from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.testing import RecordingApprover
 from unit.toolcrib.policy.asked import ASKED, TOOL, WAIT, asking, call, session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.policy.asking.questions import confirmation_word
+from toolcrib.policy.questions import confirmation_word
 
 MODE = "mode cautious: a destructive tool is asked for"
 

@@ -13,7 +13,7 @@ from rig import PATIENCE
 from toolcrib.core.call import Call, Client, Options
 from toolcrib.core.permission import HELD, Answer, Approval, NoApprover, Question
 from toolcrib.policy.approval import settlement_of
-from toolcrib.policy.asking.settings import ApprovalSettings
+from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.results.redact import Redactor
 from unit.toolcrib.policy.asked import ASKED, TOOL, WAIT, Asking, asking, call, session
 

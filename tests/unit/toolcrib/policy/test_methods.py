@@ -10,7 +10,7 @@ import pytest
 from toolcrib.core.session import SessionState, Taint
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy
-from toolcrib.policy.http_methods import kind_of
+from toolcrib.policy.modes import kind_of
 
 SENDS = Tool(name="send", source="s", local_name="send", traits=("by_method", "outbound"))
 OTHER = replace(SENDS, traits=("outbound",))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.sanitize import is_hidden
-from toolcrib.policy.asking.questions import binding, shown_arguments, shown_text
+from toolcrib.policy.questions import binding, shown_arguments, shown_text
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

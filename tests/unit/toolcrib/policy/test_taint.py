@@ -88,10 +88,17 @@ def test_a_read_goes_on_as_before() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [tool("send", WRITE), tool("r", READ, "python"), tool("r", READ, traits=("reviewed",))]
+    "source",
+    [tool("w", WRITE, "python"), tool("r", READ, "python"), tool("r", READ, "plugin"), tool("r", traits=("reviewed",))],
 )
-def test_receipts_of_side_effects_and_what_is_vouched_for_taint_nothing(source: Tool) -> None:
+def test_results_of_this_process_and_of_what_the_operator_trusts_taint_nothing(source: Tool) -> None:
     assert tainted(source=source).taint.source == ""
+
+
+@pytest.mark.parametrize("annotations", [READ, LOCAL_READ, WRITE, Annotations()])
+@pytest.mark.parametrize("origin", ["mcp", "openapi", "rest", "a kind of tomorrow"])
+def test_every_other_result_taints_whatever_the_server_declares(origin: str, annotations: Annotations) -> None:
+    assert tainted(source=tool("t", annotations, origin)).taint.source == "mail__t"
 
 
 def test_a_tool_that_is_declared_untrusted_taints_with_whatever_it_returns() -> None:
@@ -148,7 +155,16 @@ def test_the_setting_switches_the_asking_off() -> None:
 )
 def test_a_read_of_the_world_outside_asks_when_it_follows_a_link(arguments: dict[str, Any], effect: str) -> None:
     assert decide(tool("fetch", READ), arguments).effect == effect
-    assert decide(tool("fetch", LOCAL_READ), arguments).effect == "allow"
+    assert decide(tool("fetch", LOCAL_READ), arguments).effect == effect
+
+
+def test_a_closed_world_counts_where_the_operator_or_this_process_declares_it() -> None:
+    link = {"url": "https://outside.example/?q=the-secret"}
+    assert decide(tool("fetch", LOCAL_READ, "python"), link).effect == "allow"
+    assert decide(tool("fetch", LOCAL_READ, traits=("reviewed",)), link).effect == "allow"
+    assert decide(tool("fetch", LOCAL_READ, traits=("closed_world",)), link).effect == "allow"
+    assert decide(tool("fetch", READ, traits=("closed_world",)), link).effect == "ask"
+    assert decide(tool("fetch", LOCAL_READ), link, taint=Taint(trusted=("mail__fetch",))).effect == "allow"
 
 
 def test_a_link_that_was_shown_is_followed_as_it_stands_and_in_no_other_form() -> None:

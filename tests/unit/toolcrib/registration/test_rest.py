@@ -17,7 +17,7 @@ import pytest
 from peers.api import Api, api
 from rig import PATIENCE
 from toolcrib.config import Directories, bare
-from toolcrib.config.sections import RegistrationSettings, TokenSpec
+from toolcrib.config.settings import RegistrationSettings, TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.crib import Toolcrib
 from toolcrib.mcp.server.service import ServiceLimits
@@ -340,6 +340,7 @@ async def test_a_body_is_answered_by_what_it_is(rest: Rest, body: bytes, status:
         problem(response)
 
 
+@pytest.mark.slow
 async def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
     async with open_rest(options=replace(OPTIONS, limits=ServiceLimits(patience=1))) as rest:
         head = f"POST {TOOLS} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {ADMIN}\r\n"

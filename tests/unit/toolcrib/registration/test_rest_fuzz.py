@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.config.sections import RegistrationSettings
+from toolcrib.config.settings import RegistrationSettings
 from toolcrib.core.schema import compile_schema
 from toolcrib.registration.rest import document
 from unit.toolcrib.registration.test_rest import ADMIN, PLAIN, open_rest

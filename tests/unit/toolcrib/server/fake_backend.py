@@ -18,7 +18,7 @@ from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.inprocess import InProcessJobs
 from toolcrib.jobs.job import Jobs
 from toolcrib.mcp.server.calls import ToolCall
-from toolcrib.policy.asking.questions import shown_arguments
+from toolcrib.policy.questions import shown_arguments
 from toolcrib.server.backend import ClientApprover, current_peer
 from toolcrib.server.tasks import JobSessionTasks, JobTasks
 

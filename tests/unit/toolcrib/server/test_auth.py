@@ -2,9 +2,9 @@
 
 import pytest
 
-from toolcrib.config.sections import TokenSpec
+from toolcrib.config.settings import TokenSpec
 from toolcrib.errors import UsageError
-from toolcrib.server.auth import Authority, Caller
+from toolcrib.server.request_checks import Authority, Caller
 
 ADA = TokenSpec(token="ada-token", principal="ada", instances=("shop",))
 BOB = TokenSpec(token="bob-token", principal="bob", scope="admin", instances=("a", "b"))

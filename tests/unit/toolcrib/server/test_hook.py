@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,7 +17,9 @@ from toolcrib.claude_code.approve_tool import APPROVE, WithApprove, asked_from
 from toolcrib.claude_code.gate import gate_of
 from toolcrib.claude_code.hook import answer_hook, serve_hook
 from toolcrib.claude_code.hook_messages import HookRequest, Unanswered
-from toolcrib.config import bare
+from toolcrib.config import Directories, bare
+from toolcrib.config.clients import CLIENTS
+from toolcrib.config.connections import connect
 from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
@@ -162,6 +165,55 @@ async def test_what_is_not_the_gates_affair_is_left_to_claude_code_and_not_recor
         rows = await crib.store.calls.list()
 
     assert (answer, rows) == ("", [])
+
+
+OURS: dict[str, Any] = {"command": "/usr/bin/toolcrib", "args": ["serve"]}
+
+
+@pytest.mark.parametrize(
+    ("file", "entry", "is_left"),
+    [
+        (".claude.json", {"mcpServers": {"toolcrib": OURS}}, True),
+        (".claude.json", {"mcpServers": {"toolcrib": {"command": "evil"}}}, False),
+        (".claude.json", {"projects": {"PROJECT": {"mcpServers": {"toolcrib": {"url": "http://evil"}}}}}, False),
+        (".claude.json", {"projects": {"/else/where": {"mcpServers": {"toolcrib": {"command": "evil"}}}}}, True),
+        ("project/.mcp.json", {"mcpServers": {"toolcrib": OURS}}, False),
+        ("project/.mcp.json", {"mcpServers": {"toolcrib  x": {"command": "evil"}}}, False),
+        ("project/.mcp.json", {"mcpServers": {"toolcrib-like": {"command": "fair"}}}, True),
+        (".mcp.json", {"mcpServers": {"toolcrib": {"command": "evil"}}}, False),
+        ("project/.mcp.json", "{", False),
+    ],
+)
+async def test_a_server_with_our_name_skips_no_question(tmp_path: Path, file: str, entry: Any, is_left: bool) -> None:
+    home = {"HOME": str(tmp_path)}
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / file).write_text(
+        entry if isinstance(entry, str) else json.dumps(entry).replace("PROJECT", str(project))
+    )
+    rules = {"deny": ("mcp__toolcrib",)}
+    async with opened(directories=Directories.of(home), environment=home, rules=rules) as crib:
+        asked = request(PRE, "mcp__toolcrib__call_tool", {}, project=str(project))
+        answer = await answer_hook(gate_of(crib), asked)
+        with asked_from(str(project)):
+            by_tool = await ask_by_tool(crib, {"tool_name": "mcp__toolcrib__call_tool", "input": {}})
+
+    assert (answer == "", json.loads(by_tool.text)["behavior"]) == (is_left, "allow" if is_left else "deny")
+
+
+async def test_our_entry_in_a_file_of_the_project_is_ours_where_connect_wrote_it(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path)}
+    directories = Directories.of(home)
+    file = tmp_path / ".mcp.json"
+    connect(CLIENTS["claude-code"], file, OURS, moved=(), state=directories.state)
+    rules = {"deny": ("mcp__toolcrib",)}
+    async with opened(directories=directories, environment=home, rules=rules) as crib:
+        asked = request(PRE, "mcp__toolcrib__call_tool", {}, project=str(tmp_path))
+        written = await answer_hook(gate_of(crib), asked)
+        file.write_text(file.read_text().replace('"serve"', '"serve", "--guard", "off"'))
+        changed = await answer_hook(gate_of(crib), asked)
+
+    assert (written, json.loads(changed)["hookSpecificOutput"]["permissionDecision"]) == ("", "deny")
 
 
 async def test_a_model_may_not_use_the_tool_that_asks() -> None:

@@ -101,6 +101,7 @@ async def test_headers_without_end_are_refused(site: Site) -> None:
     assert _status(response) == 431
 
 
+@pytest.mark.slow
 async def test_stalled_bodies_and_headers_are_closed_and_cost_nobody_else_anything(serve: Serve) -> None:
     async with serve(HttpOptions(limits=ServiceLimits(patience=2))) as site:
         stalled: list[SocketStream] = []

@@ -52,6 +52,7 @@ async def running(home: Path) -> AsyncGenerator[Running]:
         yield Running(site=site, crib=crib, store=directories.data / "toolcrib.db")
 
 
+@pytest.mark.slow
 async def test_a_store_whose_file_is_gone_makes_the_gateway_unready_until_it_is_back(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway:
         before = await gateway.ready()

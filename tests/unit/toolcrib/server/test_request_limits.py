@@ -4,8 +4,7 @@ import pytest
 
 from toolcrib.errors import UsageError
 from toolcrib.mcp.server.http_messages import Refusal, accepts_json_and_stream, is_json
-from toolcrib.server.auth import Authority
-from toolcrib.server.request_limits import RequestLimits
+from toolcrib.server.request_checks import Authority, RequestLimits
 
 
 def _status(edge: RequestLimits, *headers: tuple[str, str]) -> int:

@@ -64,6 +64,7 @@ async def test_a_full_disk_refuses_side_effects_serves_reads_and_recovers(tmp_pa
     assert rows == {"call-1": "ok", "call-3": "ok", "call-4": "ok"}
 
 
+@pytest.mark.slow
 async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_room_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -82,6 +83,7 @@ async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_roo
     assert all(full)
 
 
+@pytest.mark.slow
 async def test_a_check_names_a_place_that_cannot_be_had_and_one_that_does_not_answer(tmp_path: Path) -> None:
     blocked = tmp_path / "data"
     blocked.write_text("a file where the folder should be")

@@ -67,6 +67,7 @@ async def test_true_takes_the_endpoint_and_the_headers_of_the_environment(
     assert ({headers["x-team"] for headers in collector.headers}, collector.services) == ({"red"}, {"named-outside"})
 
 
+@pytest.mark.slow
 async def test_a_collector_that_is_not_there_costs_no_call_and_little_at_the_end(tmp_path: Path) -> None:
     async with configured(tmp_path, "{otlp: 'http://127.0.0.1:9'}") as crib:
         crib.add(add)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rig import PATIENCE
-from toolcrib.core.file_changes import MAX_PENDING
+from toolcrib.core.workspace import MAX_PENDING
 from toolcrib.errors import ToolFailure
 from toolcrib.store.store import Store
 from toolcrib.workspace.disk import DiskWorkspace

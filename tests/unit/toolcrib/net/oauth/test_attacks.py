@@ -199,6 +199,7 @@ async def test_answers_to_other_questions_are_turned_away_and_change_nothing() -
     assert (login.tokens.access, form["code"]) == ("the-token", "the-code")
 
 
+@pytest.mark.slow
 async def test_only_an_answer_with_the_wrong_state_is_no_answer_and_the_wait_ends() -> None:
     async with strangers() as them:
         them.answer = {"state": "somebody-else"}

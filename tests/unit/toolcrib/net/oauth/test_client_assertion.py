@@ -9,7 +9,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from toolcrib.errors import UsageError
-from toolcrib.net.oauth.client_assertion import client_assertion
+from toolcrib.net.oauth.tokens import client_assertion
 
 
 def _pem(key: Any) -> str:

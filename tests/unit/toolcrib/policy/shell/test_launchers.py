@@ -91,6 +91,7 @@ def test_a_letter_of_a_program_stands_in_one_list(name: str) -> None:
     assert sorted(letters) == sorted(set(letters))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(launchers()))
 def test_every_spelling_of_an_option_that_starts_a_program_is_seen(name: str) -> None:
     for words, names in spellings(launchers()[name]):

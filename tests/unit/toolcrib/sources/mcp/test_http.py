@@ -134,6 +134,7 @@ async def test_a_broken_answer_ends_its_call_at_once_and_the_next_one_works(
         assert (await peer.call("echo")).text == "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behave", [hang, endless])
 async def test_a_call_without_an_answer_ends_at_its_deadline_and_the_server_is_told(
     tmp_path: Path, behave: Behaviour
@@ -155,6 +156,7 @@ async def test_a_call_without_an_answer_ends_at_its_deadline_and_the_server_is_t
             assert (await peer.call("echo")).text == "hello"
 
 
+@pytest.mark.slow
 async def test_in_the_modern_era_closing_the_stream_is_the_cancellation(tmp_path: Path) -> None:
     closed = anyio.Event()
 

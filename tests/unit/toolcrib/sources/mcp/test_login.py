@@ -22,7 +22,7 @@ from toolcrib.core.events import Problem, SourceState
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.access import Access, NeedsLogin
 from toolcrib.mcp.auth.login_store import FileLogins, login_key
-from toolcrib.mcp.client.http_session import probe_auth_challenge
+from toolcrib.mcp.client.http import probe_auth_challenge
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
 from toolcrib.net.oauth.login import Login
@@ -130,6 +130,7 @@ async def test_without_a_login_the_source_says_which_command_to_run_and_asks_nob
     assert set(peer.paths()) == {"/mcp"}
 
 
+@pytest.mark.slow
 async def test_a_login_in_another_process_brings_the_server_to_life_without_a_restart(
     peer: AuthPeer, logins: FileLogins, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ async def renewing(folder: Path, answers: anyio.Event) -> AsyncGenerator[tuple[A
             await access.aclose()
 
 
+@pytest.mark.slow
 async def test_an_authorization_server_that_says_nothing_holds_up_no_close(tmp_path: Path) -> None:
     async with renewing(tmp_path, anyio.Event()) as (running, kept, access):
         began = time.monotonic()

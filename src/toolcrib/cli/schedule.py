@@ -1,0 +1,263 @@
+"""`toolcrib schedule`: calls that are made later, once or again and again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+import typer
+
+from ..config import Settings
+from ..core.host import Schedule
+from ..core.json import dumps, read_json
+from ..core.settings import seconds_of
+from ..crib.schedules import new_plan, scheduler_at, session_for_cli, unfired
+from ..crib.storage import has_store, open_store
+from ..errors import ToolFailure, UsageError
+from ..jobs.scheduler import ACTIONS, Scheduler
+from ..jobs.triggers import local_zone, trigger_of
+from .actions import action_group
+from .options import AsJson, ConfigFiles, run, settings_of
+from .output import Column, emit_json, escape, local_time, note, out, table
+
+__all__ = [
+    "add_schedule",
+    "cancel_schedule",
+    "list_schedules",
+    "pause_schedule",
+    "print_schedules",
+    "resume_schedule",
+    "run_schedule",
+    "schedule",
+    "show_schedule",
+]
+
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("ID", "<"),
+    ("NEXT", "<"),
+    ("STATUS", "<"),
+    ("RUNS", ">"),
+    ("LAST", "<"),
+    ("TRIGGER", "<"),
+    ("PRINCIPAL", "<"),
+    ("WHAT", "<"),
+)
+_PREFIX: Final = "sched_"
+_SHORTEST: Final = 4
+"""Digits of an id that are taken for the whole, when only one schedule begins so."""
+
+schedule = action_group(
+    "List the schedules: calls that are made later. Add one, show, pause, resume, run or cancel it.\n\n"
+    "They are fired by the local daemon of stdio clients, `toolcrib serve` and `toolcrib worker`, as background jobs.",
+    default="list",
+)
+
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a schedule, or its beginning.")]
+_Act = Callable[[Scheduler, Schedule], Awaitable[Schedule]]
+
+
+@schedule.command("list")
+def list_schedules(
+    every: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the schedules of every principal, the next one first."""
+
+    async def listed(settings: Settings) -> tuple[list[Schedule], str]:
+        if not has_store(settings):
+            return [], ""
+        async with _scheduler(settings) as scheduler:
+            found = await scheduler.list(None, every=every)
+            return found, await unfired(scheduler, settings) if any(one.status == "active" for one in found) else ""
+
+    found, warning = run(lambda: listed(settings_of(config)))
+    if as_json:
+        emit_json([_shown(one) for one in found])
+    elif found:
+        print_schedules(found)
+    else:
+        note("no schedules")
+    if warning:
+        note(warning)
+
+
+def print_schedules(schedules: Iterable[Schedule], *, width: int | None = None) -> None:
+    """Print a table, on a terminal at most `width` wide."""
+    table(_COLUMNS, map(_cells, schedules), width=width)
+
+
+@schedule.command("add")
+def add_schedule(
+    title: Annotated[str, typer.Argument(metavar="[TITLE]", help="What it is called.")] = "",
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once: 2026-03-01T09:30.")] = None,
+    every: Annotated[str | None, typer.Option("--every", metavar="TIME", help="Seconds, or 15m, 2h, 1d.")] = None,
+    cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="Five fields: '30 9 * * MON-FRI'.")] = None,
+    message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Send this message.")] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="PROMPT", help="Let an agent do this task.")] = None,
+    call: Annotated[str | None, typer.Option("--call", metavar="TOOL", help="Call this tool.")] = None,
+    arguments: Annotated[str, typer.Option("--args", metavar="JSON", help="With --call: its arguments.")] = "{}",
+    timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="Instead of this machine's.")] = "",
+    mode: Annotated[str, typer.Option("--mode", help="What runs unasked: cautious, autonomous …")] = "",
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a schedule. Its tools work in this folder; a call that asks waits in `toolcrib approvals`."""
+    triggers = {"once": at, "interval": every, "cron": cron}
+    actions = {"send_message": message, "agent_task": task, "call": call}
+    kind, when = _one_of(triggers, "--at, --every or --cron")
+    what, text = _one_of(actions, "--message, --task or --call")
+    action: dict[str, Any] = {"type": what, ACTIONS[what]: text}
+    if what == "call":
+        action["arguments"] = _object(arguments)
+
+    async def add(settings: Settings) -> tuple[Schedule, bool, str]:
+        if mode and mode not in settings.policy.modes:
+            raise UsageError(f"there is no mode {mode!r}, only {', '.join(settings.policy.modes)}")
+        value: Any = _seconds(when) if kind == "interval" else when
+        config = {{"once": "run_at", "interval": "interval_seconds", "cron": "cron"}[kind]: value}
+        trigger = trigger_of(kind, config, timezone or local_zone(settings.environment))
+        session = session_for_cli(settings, mode=mode, folders=settings.workspace.roots or (Path.cwd(),))
+        async with _scheduler(settings) as scheduler:
+            made, is_new = await scheduler.create(new_plan(title, trigger, action, session, settings))
+            return made, is_new, await unfired(scheduler, settings)
+
+    made, is_new, warning = run(lambda: add(settings_of(config)))
+    if not is_new:
+        note("an equal schedule is active already; no second one was added")
+    _print(made, as_json=as_json)
+    if warning:
+        note(warning)
+
+
+@schedule.command("show")
+def show_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Show one schedule: what it does when, and how its last run ended."""
+
+    async def itself(_: Scheduler, found: Schedule) -> Schedule:
+        return found
+
+    _print(_with(config, id, itself), as_json=as_json)
+
+
+@schedule.command("pause")
+def pause_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Let a schedule fire no more until it is resumed."""
+    _print(_with(config, id, lambda desk, one: desk.pause(one.id, None)), as_json=as_json)
+
+
+@schedule.command("resume")
+def resume_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Let a paused schedule fire again."""
+    _print(_with(config, id, lambda desk, one: desk.resume(one.id, None)), as_json=as_json)
+
+
+@schedule.command("cancel")
+def cancel_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """End a schedule. A run that goes on is a job: `toolcrib jobs cancel`."""
+    _print(_with(config, id, lambda desk, one: desk.cancel(one.id, None)), as_json=as_json)
+
+
+@schedule.command("run")
+def run_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Fire a schedule now, beside its times, in a process that fires schedules."""
+    _print(_with(config, id, lambda desk, one: desk.run_now(one.id, None)), as_json=as_json)
+
+
+@asynccontextmanager
+async def _scheduler(settings: Settings) -> AsyncGenerator[Scheduler]:
+    async with open_store(settings) as store:
+        yield scheduler_at(store, settings)
+
+
+def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
+    """Find the schedule, act on it and return it as it is then. Tells when nothing would fire it."""
+
+    async def found(settings: Settings) -> tuple[Schedule, str]:
+        if not has_store(settings):
+            raise _no_such(id)
+        async with _scheduler(settings) as scheduler:
+            one = _found(await scheduler.list(None, every=True), id)
+            done = await act(scheduler, one)
+            return done, await unfired(scheduler, settings) if done.status == "active" else ""
+
+    done, warning = run(lambda: found(settings_of(config)))
+    if warning:
+        note(warning)
+    return done
+
+
+def _found(schedules: list[Schedule], id: str) -> Schedule:
+    """Return the schedule whose id begins like this. Raises `ToolFailure("not_found")`, `UsageError` for several."""
+    wanted = id if id.startswith(_PREFIX) else f"{_PREFIX}{id}"
+    close = [one for one in schedules if one.id.startswith(wanted)]
+    if len(wanted) < len(_PREFIX) + _SHORTEST or not close:
+        raise _no_such(id)
+    if len(close) > 1:
+        raise UsageError(f"{len(close)} schedules begin with {id!r}: give more of the id")
+    return close[0]
+
+
+def _no_such(id: str) -> ToolFailure:
+    hint = "`toolcrib schedule list --all` lists them"
+    return ToolFailure("not_found", f"there is no schedule {id[:60]!r}", hint=hint)
+
+
+def _one_of(given: dict[str, str | None], names: str) -> tuple[str, str]:
+    """Return the one option that was given. Raises `UsageError` for none, and for several."""
+    found = [(name, value) for name, value in given.items() if value is not None]
+    if len(found) != 1:
+        raise UsageError(f"give one of {names}, not {len(found) or 'none'}")
+    return found[0]
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        seconds = seconds_of(text)
+    if seconds is None:
+        raise UsageError(f"--every: {text!r} is not a number of seconds, nor a time such as 15m, 2h or 1d")
+    return seconds
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = read_json(text, strict=True)
+    except ValueError as error:
+        raise UsageError(f"--args: {text[:80]!r} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
+    return cast("dict[str, Any]", value)
+
+
+def _print(one: Schedule, *, as_json: bool) -> None:
+    if as_json:
+        emit_json(_shown(one))
+        return
+    for key, value in _shown(one).items():
+        shown = value if isinstance(value, str) else dumps(value).decode()
+        out(f"{key}: {escape(shown)}")
+
+
+def _shown(one: Schedule) -> dict[str, Any]:
+    shown = {key: value for key, value in asdict(one).items() if key not in ("next_run", "created")}
+    return shown | {"created": local_time(one.created)}
+
+
+def _cells(one: Schedule) -> tuple[str, ...]:
+    what = next(str(value) for key, value in one.action.items() if key != "type")
+    value = next(iter(one.trigger_config.values()))
+    return (
+        one.id,
+        "running" if one.is_running else "" if one.next_run is None else local_time(one.next_run),
+        one.status,
+        str(one.runs),
+        one.outcome,
+        f"{one.trigger_type} {value:g} s" if isinstance(value, float) else f"{one.trigger_type} {value}",
+        one.principal,
+        f"{one.title}: {what}" if one.title else what,
+    )

@@ -1,0 +1,111 @@
+"""Conversations across processes: the state of a session that the store keeps by principal and key.
+
+Taint, remembered answers and loaded tools are read before each call and written after one that changed them, before its
+caller has the result. So they survive a restart and are the same on every replica. Links that were shown are not
+stored: following one on another replica asks.
+
+Only a session under a key that its caller gave is kept: another process cannot name any other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from ..core.session import SessionState
+from ..errors import ToolFailure
+from ..store.conversations import ConversationRow, SavedState
+from ..store.store import Store
+
+__all__ = ["Conversations"]
+
+_LOG: Final = logging.getLogger(__name__)
+_TOUCH: Final = 600.0
+"""Seconds after which a use is noted again."""
+_NEW: Final = SavedState()
+
+
+class Conversations:
+    """Stores and restores the sessions of one crib."""
+
+    def __init__(self, store: Store, is_brief: Callable[[SessionState], bool], clock: Callable[[], float]) -> None:
+        """`is_brief`: whether loaded tools end with the interaction, so that a new process begins without them."""
+        self._rows = store.conversations
+        self._is_brief = is_brief
+        self._clock = clock
+        self._known: WeakKeyDictionary[SessionState, ConversationRow] = WeakKeyDictionary()
+
+    async def restore(self, state: SessionState) -> None:
+        """Take over what other processes have stored since. A store that cannot be read changes nothing.
+
+        No side effect runs then either: its intent cannot be written.
+        """
+        try:
+            row = await self._rows.get(state.principal, state.key)
+        except ToolFailure as failure:
+            _LOG.warning("the conversation %s cannot be read: %s", state.key, failure)
+            return
+        if row is None:
+            return
+        now = self._clock()
+        if now - row.used > state.keep_for + _TOUCH:
+            await self._forget(state)
+            return
+        if now - row.used > _TOUCH:
+            self._rows.touch(state.principal, state.key, now)
+        known = self._known.get(state)
+        if known is not None and known.revision == row.revision:
+            return
+        current = _state_of(state)
+        merged = current.merge(_NEW if known is None else known.state, row.state)
+        if known is None and self._is_brief(state):
+            merged = replace(merged, loaded=current.loaded)
+        _apply(state, merged)
+        self._known[state] = row
+
+    async def _forget(self, state: SessionState) -> None:
+        """Begin anew after a long rest, in every process."""
+        try:
+            await self._rows.forget(state.principal, state.key)
+        except ToolFailure as failure:
+            _LOG.warning("the conversation %s cannot be forgotten: %s", state.key, failure)
+            return
+        self._known.pop(state, None)
+        _apply(state, _NEW)
+
+    async def save(self, state: SessionState) -> None:
+        """Store what changed. Where the store cannot be written it is logged, and tried again after the next call."""
+        known = self._known.get(state)
+        base = known.state if known is not None else _NEW
+        current = _state_of(state)
+        if current == base:
+            return
+        try:
+            row = await self._rows.merge(state.principal, state.key, current, base, self._clock())
+        except ToolFailure as failure:
+            _LOG.warning("the conversation %s cannot be stored: %s", state.key, failure)
+            return
+        _apply(state, _state_of(state).merge(current, row.state))
+        self._known[state] = row
+
+
+def _state_of(state: SessionState) -> SavedState:
+    return SavedState(
+        tainted=state.taint.source,
+        private=state.taint.private_read_by,
+        answers=dict(state.approvals.remembered),
+        loaded=tuple(state.history.loaded),
+    )
+
+
+def _apply(state: SessionState, saved: SavedState) -> None:
+    state.taint.source, state.taint.private_read_by = saved.tainted, saved.private
+    if state.approvals.remembered != saved.answers:
+        state.approvals.remembered.clear()
+        state.approvals.remembered.update(saved.answers)
+    if tuple(state.history.loaded) != saved.loaded:
+        state.history.loaded.clear()
+        state.history.loaded.update(dict.fromkeys(saved.loaded))

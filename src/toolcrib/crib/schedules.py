@@ -1,0 +1,420 @@
+"""Schedules of a crib: made in its sessions, fired by processes that serve or work, as jobs of the creator.
+
+The session of a run has the principal, profile, mode, rules, scope and folders of the creator, and no person: calls
+that ask wait in the store for their answer, like those of clients. What a message has no channel for is added to the
+next result that a session of the principal gets.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..config import Settings
+from ..config.directories import PROJECT_FOLDER
+from ..core.call import NESTED, Call
+from ..core.context import Context
+from ..core.events import SourceState
+from ..core.host import Schedule
+from ..core.result import ToolResult
+from ..core.saved_call import SavedCall, SavedSession
+from ..core.session import LOCAL, SessionState, SessionTable
+from ..core.tool import Annotations, Availability, Execution, Tool
+from ..errors import ToolFailure, UsageError
+from ..jobs.durable import DurableJobs
+from ..jobs.job import Jobs
+from ..jobs.scheduler import Plan, Run, Scheduler
+from ..jobs.triggers import Trigger, local_zone, trigger_of
+from ..sources.plugins import installed
+from ..sources.source import Listing, Publish
+from ..store.store import Store
+from .calls import CallRunner, SavedCalls
+from .session import Session, SessionParts
+from .tools import ToolRegistry
+from .views import Views
+
+__all__ = [
+    "AGENTS",
+    "AgentRunner",
+    "Schedules",
+    "SessionSchedules",
+    "new_plan",
+    "place_name",
+    "scheduler_at",
+    "session_for_cli",
+    "unfired",
+]
+
+AGENTS: Final = "toolcrib.agents"
+"""Entry point group of the package that runs agents; its target is an `AgentRunner`."""
+AgentRunner = Callable[[Session, str], Awaitable[ToolResult]]
+"""Runs an agent on a prompt in a session, with the configured model. Raises `ToolFailure`."""
+
+_ORIGIN: Final = "schedule"
+"""Origin of the calls of runs, and the kind of their sessions."""
+_KEYS: Final = "schedule/"
+"""Prefix of the keys of their sessions."""
+_MESSAGE: Final = "send_message"
+_ZONE: Final = "timezone"
+"""Context value of a session that names the zone of its schedules."""
+_AGENT: Final = Tool(
+    name="run_agent_task",
+    source="schedules",
+    local_name="run_agent_task",
+    op="x.schedule.agent",
+    description="Let an agent do a task by itself, with the tools and rights of the schedule's session.",
+    input_schema={
+        "type": "object",
+        "properties": {"prompt": {"type": "string", "minLength": 1}},
+        "required": ["prompt"],
+        "additionalProperties": False,
+    },
+    annotations=Annotations(read_only=False, destructive=False, open_world=False),
+    approval="never",  # what the agent calls is decided call by call
+    category="agents",
+    availability=Availability(contexts=(_ORIGIN,)),
+    execution=Execution(timeout=3600.0),
+)
+
+
+class Schedules:
+    """The schedules of one crib."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        sessions: SessionTable,
+        saved_calls: SavedCalls,
+        views: Views,
+        tools: ToolRegistry,
+        calls: CallRunner,
+        jobs: Jobs,
+    ) -> None:
+        """Open nothing."""
+        self._settings = settings
+        self._store = store
+        self._sessions = sessions
+        self._saved_calls = saved_calls
+        self._views = views
+        self._tools = tools
+        self._calls = calls
+        self._jobs = jobs
+        self._parts: SessionParts | None = None
+        self._delivers = False
+        self._agent: _AgentTask | None = None
+        self.scheduler = Scheduler(store.schedules, store.vault, place_name(settings), self)
+        """The schedules of every principal, for the operator."""
+
+    async def open(self, parts: SessionParts) -> None:
+        """Deliver the messages that wait; fires nothing."""
+        self._parts = parts
+        with suppress(ToolFailure):
+            if await self._store.schedules.has_messages():
+                self._deliver()
+
+    async def start(self) -> None:
+        """Fire due schedules from now on, unless this process carries no jobs (`jobs.work`)."""
+        if not self._settings.jobs.work:
+            return
+        if installed(AGENTS) and self._parts is not None and self._agent is None:
+            self._agent = _AgentTask(self._parts)
+            await self._tools.mount_source(self._agent, prefix=False, trusted=True)
+        await self.scheduler.start()
+
+    async def close(self) -> None:
+        """Fire no more."""
+        await self.scheduler.stop()
+
+    @property
+    def works(self) -> bool:
+        """Whether this process fires schedules, and has one to wait for."""
+        return self.scheduler.works
+
+    def of(self, owner: str, session: str) -> SessionSchedules:
+        """Return the schedules of a principal, as one of its sessions may make and change them."""
+        state = self._sessions.find(owner, session)
+        if state is None:
+            raise ToolFailure("unavailable", "the session of this call has ended")
+        return SessionSchedules(self.scheduler, state, self._settings)
+
+    def offer(self) -> None:
+        """List the tool that runs agents; see `jobs.scheduler.Runner`, here and below."""
+        if self._agent is not None:
+            self._agent.offer()
+
+    def lacks(self, plan: Plan) -> str:
+        """Return what this process lacks: the tool, a package that runs agents, or built-in tools for one."""
+        kind = plan.action["type"]
+        if kind == "agent_task" and self._agent is None:
+            return "no process that fires has an agent (the extra `agent`)"
+        if kind == "agent_task" and plan.builtins and not self._settings.sources.builtins:
+            return "no process that fires has the built-in tools (`builtins: true`)"
+        if kind != "call":
+            return ""
+        name, instance = str(plan.action["tool"]), plan.session.instance
+        scene = self._views.scene(SessionState(key="", instance=instance))
+        return "" if scene.catalog.find(name) is not None else f"no process that fires has the tool {name}"
+
+    async def run(self, run: Run) -> ToolResult | None:
+        """Make the call of a run."""
+        session = _with_agent(run.session) if run.action["type"] == "agent_task" else run.session
+        try:
+            state = self._saved_calls.session(session)
+        except UsageError as error:
+            return ToolResult.failed("unavailable", f"the session of this schedule cannot be had again: {error}")
+        name, arguments = _call_of(run)
+        tool = self._views.scene(state, name).catalog.find(name)
+        can_send = tool is not None and state.admits(tool) and not tool.availability.missing
+        if run.action["type"] == "send_message" and not can_send:
+            return None
+        saved = SavedCall(
+            id=run.id,
+            name=name if tool is None else tool.name,
+            arguments=arguments,
+            session=session,
+            definition="" if tool is None else tool.digest.hex(),
+            origin=_ORIGIN,
+            requested=name,
+            idempotency_key=run.key,
+        )
+        if tool is None or not isinstance(self._jobs, DurableJobs):
+            return await self._saved_calls.make(saved, job=self._settings.jobs)
+        job = await self._jobs.submit(saved, tool, state.treat_as_write)
+        return await self._jobs.result(job, state.principal)
+
+    def note(self, run: Run) -> None:
+        """Record a message that was left for the next session, and add it to a result from now on."""
+        state = SessionState(key=run.session.key, principal=run.session.principal)
+        name, arguments = _call_of(run)
+        call = Call(id=run.id, name=name, arguments=arguments, session=state, origin=_ORIGIN)
+        self._store.calls.note(call, ToolResult.of_text("it waits for the next session"))
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Add messages to results from now on."""
+        if not self._delivers:
+            self._delivers = True
+            self._calls.enrich(self._with_messages)
+
+    async def _with_messages(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return a result with the messages that wait for its principal."""
+        if call.origin == NESTED or call.parent or call.session.key.startswith(_KEYS):
+            return result
+        for title, text in await self.scheduler.messages(call.session.principal):
+            head = f"[Scheduled message{f' ({title})' if title else ''}, for the user:]"
+            result = replace(result, content=(*result.content, {"type": "text", "text": f"{head}\n{text}"}))
+        return result
+
+
+class SessionSchedules:
+    """The schedules of one principal, for one session: `core.host.Schedules`."""
+
+    def __init__(self, scheduler: Scheduler, state: SessionState, settings: Settings) -> None:
+        """`state` gives new schedules their rules."""
+        self._scheduler = scheduler
+        self._state = state
+        self._settings = settings
+
+    async def create(
+        self, *, title: str, trigger_type: str, trigger_config: Mapping[str, Any], action: Mapping[str, Any]
+    ) -> tuple[Schedule, bool]:
+        """Return a new schedule and True, or the active one that equals it and False."""
+        trigger = trigger_of(trigger_type, trigger_config, self._zone())
+        plan = new_plan(title, trigger, action, self._session(), self._settings)
+        return await self._scheduler.create(plan)
+
+    async def list(self) -> list[Schedule]:
+        """Return the open schedules."""
+        return await self._scheduler.list(self._state.principal)
+
+    async def update(
+        self,
+        id: str,
+        *,
+        title: str | None = None,
+        trigger_type: str | None = None,
+        trigger_config: Mapping[str, Any] | None = None,
+        action: Mapping[str, Any] | None = None,
+    ) -> Schedule:
+        """Change what is given."""
+        session = self._session()
+
+        def make(old: Plan) -> Plan:
+            trigger = old.trigger
+            if trigger_type is not None or trigger_config is not None:
+                config = old.trigger.config if trigger_config is None else trigger_config
+                trigger = trigger_of(trigger_type or old.trigger.type, config, self._zone())
+            new_action = old.action if action is None else action
+            return new_plan(old.title if title is None else title, trigger, new_action, session, self._settings)
+
+        return await self._scheduler.update(id, self._state.principal, make)
+
+    async def cancel(self, id: str) -> Schedule:
+        """End one."""
+        return await self._scheduler.cancel(id, self._state.principal)
+
+    async def warning(self) -> str:
+        """Return that nothing fires schedules, and what starts something; empty while a process fires them."""
+        return await unfired(self._scheduler, self._settings)
+
+    def _zone(self) -> str:
+        named = self._state.defaults.get(_ZONE)
+        return named if isinstance(named, str) and named else local_zone(self._settings.environment)
+
+    def _session(self) -> SavedSession:
+        """Return the session of the runs. A refused tool stays refused; behind a client, the client asks nobody."""
+        state = self._state
+        refused = tuple(name for name, effect in state.approvals.remembered.items() if effect == "deny")
+        saved = SavedSession.of(state)
+        return _unattended(
+            replace(
+                saved,
+                mode=saved.mode if self._settings.policy.guard else "cautious",
+                rules=(*saved.rules, ("deny", refused)) if refused else saved.rules,
+            )
+        )
+
+
+def new_plan(
+    title: str, trigger: Trigger, action: Mapping[str, Any], session: SavedSession, settings: Settings
+) -> Plan:
+    """Return the content of a schedule, without empty fields of the action."""
+    given = {key: value for key, value in action.items() if value not in (None, "", {})}
+    builtins = bool(settings.sources.builtins)
+    return Plan(title=title.strip(), trigger=trigger, action=given, session=session, builtins=builtins)
+
+
+async def unfired(scheduler: Scheduler, settings: Settings) -> str:
+    """Return that no process fires the schedules of these settings, and what starts one; empty while one does."""
+    if await scheduler.is_served():
+        return ""
+    if scheduler.is_private:
+        return "No process fires it: the records are in memory, and this process fires none (`crib.schedules.start()`)."
+    own = settings.directories.config / "config.yaml"
+    named = [file for file in settings.files if file != own and file.parent.name != PROJECT_FOLDER]
+    options = "".join(f" -c {file}" for file in named)
+    return (
+        "No process runs that would fire it: a client that starts `toolcrib serve`, `toolcrib serve --http` or"
+        f" `toolcrib worker{options}` does."
+    )
+
+
+def place_name(settings: Settings) -> str:
+    """Return the name of a configuration: its files. Others have other rules, and do not fire its schedules."""
+    return "\n".join(map(str, settings.files))
+
+
+def scheduler_at(store: Store, settings: Settings) -> Scheduler:
+    """Return the schedules of a store, for a process that shows and changes them, and fires none."""
+    return Scheduler(store.schedules, store.vault, place_name(settings), _NoRuns())
+
+
+def session_for_cli(settings: Settings, *, mode: str, folders: tuple[Path, ...]) -> SavedSession:
+    """Return the session of schedules that the operator makes at a terminal, with tools that work in `folders`."""
+    identity = settings.policy.identities.get(LOCAL)
+    session = SavedSession(
+        key="",
+        principal=LOCAL,
+        profile=(identity.profile if identity else "") or settings.disclosure.profile,
+        mode=mode or (identity.mode if identity else "") or settings.policy.mode,
+        cwd=str(Path.cwd()),
+        roots=tuple(map(str, folders)),
+    )
+    return _unattended(session)
+
+
+def _unattended(session: SavedSession) -> SavedSession:
+    """Return the session of a run: its calls that ask wait in the store, as those of clients do (`for_client`)."""
+    key, contexts = f"{_KEYS}{secrets.token_hex(8)}", tuple(sorted({*session.contexts, _ORIGIN}))
+    return replace(session, key=key, contexts=contexts, for_client=True)
+
+
+def _with_agent(session: SavedSession) -> SavedSession:
+    """Return a session whose scope has the tool that runs an agent; the agent itself gets no more than the scope."""
+    own = (_AGENT.name,)
+    allowed, exact = session.allowed, session.exact
+    return replace(
+        session,
+        allowed=None if allowed is None else (*allowed, *own),
+        exact=None if exact is None else (*exact, *own),
+    )
+
+
+def _call_of(run: Run) -> tuple[str, dict[str, Any]]:
+    """Return the tool and the arguments of a run. One that is late says so."""
+    action = run.action
+    if action["type"] == "call":
+        return str(action["tool"]), dict(cast("Mapping[str, Any]", action.get("arguments", {})))
+    field = "content" if action["type"] == "send_message" else "prompt"
+    text = "\n\n".join(filter(None, (str(action[field]), run.note)))
+    if field == "prompt":
+        return _AGENT.name, {"prompt": text}
+    return _MESSAGE, {"content": text, **({"title": run.title[:200]} if run.title else {})}
+
+
+class _NoRuns:
+    """Stands for the calls of runs in a process that makes none."""
+
+    def offer(self) -> None:
+        """Offer nothing."""
+
+    def lacks(self, plan: Plan) -> str:
+        """Lack everything."""
+        return "this process fires no schedules"
+
+    def note(self, run: Run) -> None:
+        """Record nothing."""
+
+    async def run(self, run: Run) -> ToolResult | None:
+        """Refuse."""
+        raise UsageError("this process fires no schedules")
+
+
+class _AgentTask:
+    """Source of the tool that runs an agent for a schedule. Only sessions of schedules have it."""
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+        self._publish: Publish | None = None
+        self._is_offered = False
+
+    @property
+    def name(self) -> str:
+        """Always `schedules`."""
+        return _AGENT.source
+
+    @property
+    def state(self) -> SourceState:
+        """Ready, once it is open."""
+        state = "ready" if self._publish else "closed"
+        return SourceState(source=self.name, kind="schedules", state=state, tools=int(self._is_offered))
+
+    async def open(self, publish: Publish) -> None:
+        """Keep `publish` until there are schedules."""
+        self._publish = publish
+
+    def offer(self) -> None:
+        """List the tool, once."""
+        if self._publish is not None and not self._is_offered:
+            self._is_offered = True
+            self._publish(Listing(tools=(_AGENT,)))
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        """Hold nothing any more."""
+        self._publish = None
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Run the agent. Raises `ToolFailure`."""
+        state = self._parts.sessions.find(context.principal, context.session_key)
+        if state is None:
+            raise ToolFailure("unavailable", "the session of this task has ended")
+        runner = cast("AgentRunner", installed(AGENTS)[0].load())
+        return await runner(Session(self._parts, state), str(arguments["prompt"]))

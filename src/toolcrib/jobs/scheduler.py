@@ -1,0 +1,487 @@
+"""Scheduler: calls that are made later, once or again and again, under the rules of the session that set them.
+
+A schedule waits in the store. Processes that serve or work look for due ones, and one of them claims each: it makes
+the call as a background call of a session rebuilt like that of the creator, without a person to ask. A schedule whose
+run goes on is not fired again before that ends. Times that passed while nothing fired are made up for once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+import anyio
+
+from ..core.host import Schedule
+from ..core.json import canonical
+from ..core.result import ToolResult
+from ..core.saved_call import SavedSession
+from ..errors import ToolFailure
+from ..store.schedules import MessageRow, ScheduleRow, ScheduleRows
+from ..store.vault import Vault
+from ..system.tasks import Background
+from .triggers import Trigger, stored_trigger, zone_of
+
+__all__ = ["ACTIONS", "Plan", "Run", "Runner", "Scheduler"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+ACTIONS: Final[Mapping[str, str]] = {"send_message": "content", "agent_task": "prompt", "call": "tool"}
+"""Types of actions, each with the field that it needs."""
+_TEXT: Final = 40_000
+"""Characters of a message or a prompt."""
+_MOST: Final = 1000
+"""Open schedules of one principal."""
+_LOOK_SECONDS: Final = 1.0
+"""Interval of looks for due schedules; those of this process are seen at once."""
+_LATE_SECONDS: Final = 10.0
+"""A run is late when it begins that long after its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Content of a schedule: what is done when, under which rules."""
+
+    title: str
+    trigger: Trigger
+    action: Mapping[str, Any]
+    session: SavedSession
+    builtins: bool = True
+    """Whether the creator had built-in tools: an agent is run by a process that has them, too."""
+
+    def digest(self) -> str:
+        """Return a hash over trigger and action: equal for schedules that do the same at the same times."""
+        when = [self.trigger.type, self.trigger.value, self.trigger.zone]
+        return hashlib.sha256(canonical([when, self.action])).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a schedule, for who makes its call."""
+
+    id: str
+    """Of the call."""
+    key: str
+    """Idempotency key."""
+    title: str
+    action: Mapping[str, Any]
+    session: SavedSession
+    note: str
+    """Says that the run is late, and since when it was due; empty for one in time."""
+
+
+class Runner(Protocol):
+    """Makes the calls of runs."""
+
+    def offer(self) -> None:
+        """Take note that there are schedules: jobs of runs may come."""
+        ...
+
+    def lacks(self, plan: Plan) -> str:
+        """Return what this process lacks for a schedule, which it then leaves to others; empty for nothing."""
+        ...
+
+    async def run(self, run: Run) -> ToolResult | None:
+        """Return the outcome of the call of a run, and of its job. None: a message that no channel takes."""
+        ...
+
+    def note(self, run: Run) -> None:
+        """Record that the message of a run waits for the next session."""
+        ...
+
+
+class Scheduler:
+    """The schedules of one store and one configuration. Fires them between `start` and `stop`."""
+
+    def __init__(
+        self,
+        rows: ScheduleRows,
+        vault: Vault,
+        place: str,
+        runner: Runner,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`place` names the configuration."""
+        self.clock = clock
+        """Seconds since 1970; tests set another one."""
+        self._rows = rows
+        self._vault = vault
+        self._place = place
+        self._runner = runner
+        self._tasks: Background | None = None
+        self._wake = anyio.Event()
+        self._active = 0
+        self._running = 0
+        self._idle = anyio.Event()
+        self._left: set[str] = set()
+        """Schedules that this process cannot read; each was logged once."""
+
+    @property
+    def works(self) -> bool:
+        """Whether this process fires schedules, and has an active one or a run that goes on."""
+        return self._tasks is not None and bool(self._active or self._running)
+
+    async def start(self) -> None:
+        """Fire due schedules from now on; again does nothing."""
+        if self._tasks is None:
+            self._tasks = Background()
+            await self._tasks.start()
+            self._tasks.spawn(self._watch)
+
+    async def stop(self) -> None:
+        """Fire no more. A run that waits for its job is left to the next process."""
+        if self._tasks is not None:
+            tasks, self._tasks = self._tasks, None
+            await tasks.stop()
+            try:
+                await self._rows.sign_off()
+            except ToolFailure as failure:
+                _LOG.debug("a scheduler could not sign off: %s", failure.message)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this process can fire: the store is in memory."""
+        return self._rows.is_private
+
+    async def is_served(self) -> bool:
+        """Whether this or another living process fires the schedules of this configuration."""
+        return self._tasks is not None or await self._rows.is_served(self._place)
+
+    async def create(self, plan: Plan) -> tuple[Schedule, bool]:
+        """Return a new schedule and True, or an equal active one and False; see `core.host.Schedules`."""
+        now = self.clock()
+        _check_action(plan.action)
+        id = f"sched_{secrets.token_hex(8)}"
+        row = ScheduleRow(
+            id=id,
+            principal=plan.session.principal,
+            place=self._place,
+            status="active",
+            kind=plan.trigger.type,
+            value=str(plan.trigger.value),
+            zone=plan.trigger.zone,
+            saved=self._sealed(id, plan),
+            digest=plan.digest(),
+            created=now,
+            start=now,
+            next_run=plan.trigger.first(now),
+        )
+        stored = await self._rows.add(row, most=_MOST)
+        self._look_again()
+        return self._shown(stored), stored.id == id
+
+    async def list(self, principal: str | None, *, every: bool = False) -> list[Schedule]:
+        """Return the open schedules of a principal, or of all with None; or `every` one that can be read."""
+        shown: list[Schedule] = []
+        for row in await self._rows.list(principal, every=every):
+            try:
+                shown.append(self._shown(row))
+            except ToolFailure as failure:
+                self._leave(row, failure)
+        return shown
+
+    async def get(self, id: str, principal: str | None) -> Schedule:
+        """Return a schedule. Raises `ToolFailure("not_found")`."""
+        row = await self._rows.get(id, principal)
+        if row is None:
+            raise _unknown(id)
+        return self._shown(row)
+
+    async def update(self, id: str, principal: str | None, make: Callable[[Plan], Plan]) -> Schedule:
+        """Change the content of a schedule; its times count from now."""
+        now = self.clock()
+
+        def change(row: ScheduleRow) -> ScheduleRow:
+            old = self._opened(row)
+            plan = make(old)
+            _check_action(plan.action)
+            timing: dict[str, Any] = {}
+            if plan.trigger != old.trigger:
+                kind, value, zone = plan.trigger.type, str(plan.trigger.value), plan.trigger.zone
+                timing = {"kind": kind, "value": value, "zone": zone, "start": now}
+                timing["next_run"] = plan.trigger.first(now)
+            return replace(row, saved=self._sealed(row.id, plan), digest=plan.digest(), **timing)
+
+        return await self._change(id, principal, change)
+
+    async def pause(self, id: str, principal: str | None) -> Schedule:
+        """Let it fire no more until it is resumed."""
+        return await self._change(id, principal, lambda row: replace(row, status="paused"))
+
+    async def resume(self, id: str, principal: str | None) -> Schedule:
+        """Let it fire again. A time that passed meanwhile is made up for with `once`, and left out otherwise."""
+        now = self.clock()
+
+        def change(row: ScheduleRow) -> ScheduleRow:
+            trigger = _trigger(row)
+            missed = row.status == "paused" and trigger.type != "once"
+            next_run = trigger.after(now, start=row.start) if missed else row.next_run
+            return replace(row, status="active", next_run=next_run)
+
+        return await self._change(id, principal, change)
+
+    async def run_now(self, id: str, principal: str | None) -> Schedule:
+        """Let it fire once now, beside its times."""
+        now = self.clock()
+        return await self._change(id, principal, lambda row: replace(row, asked=now))
+
+    async def cancel(self, id: str, principal: str | None) -> Schedule:
+        """End it. A run that goes on is not stopped: it is a job."""
+        return await self._change(
+            id, principal, lambda row: replace(row, status="cancelled", next_run=None, asked=None)
+        )
+
+    async def messages(self, principal: str) -> list[tuple[str, str]]:
+        """Return title and text of the messages that wait for a session of this principal, once."""
+        found: list[tuple[str, str]] = []
+        for row in await self._rows.take_messages(principal):
+            try:
+                values = self._vault.open(row.saved, _purpose(row.id))
+            except ToolFailure as failure:
+                _LOG.warning("message %s is lost: %s", row.id, failure.message)
+                continue
+            found.append((str(values["title"]), str(values["text"])))
+        return found
+
+    async def fire_due(self) -> None:
+        """Claim the schedules that are due, and begin their runs; end those of dead processes."""
+        now = self.clock()
+        look = await self._rows.look(self._place, now)
+        self._active = look.active
+        if look.active or look.workers:
+            self._runner.offer()
+        if look.workers - {self._rows.worker}:
+            for row, outcome in await self._rows.recover():
+                await self._finish(row, outcome)
+            look = await self._rows.look(self._place, now)
+        for row in look.due:
+            await self._claim(row, now)
+
+    async def wait_idle(self) -> None:
+        """Return once no run goes on here."""
+        while self._running:
+            await self._idle.wait()
+
+    async def _watch(self) -> None:
+        is_on = False
+        while True:
+            self._wake = anyio.Event()
+            try:
+                if not is_on:
+                    await self._rows.sign_on(self._place)
+                    is_on = True
+                await self.fire_due()
+            except ToolFailure as failure:
+                _LOG.debug("schedules cannot be looked after now: %s", failure.message)
+            except Exception:  # noqa: BLE001 - after any failure the next look comes
+                _LOG.exception("schedules could not be looked after")
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await self._wake.wait()
+
+    async def _claim(self, row: ScheduleRow, now: float) -> None:
+        """Begin a run, if this process can read the schedule and no other was first."""
+        try:
+            plan = self._opened(row)
+        except ToolFailure as failure:
+            self._leave(row, failure)
+            return
+        if lacking := self._runner.lacks(plan):
+            await self._wait_for_others(row, lacking)
+            return
+        due = row.next_run if row.next_run is not None and row.next_run <= now else row.asked or now
+
+        def change(current: ScheduleRow) -> ScheduleRow | None:
+            if (current.claim, current.worker, current.status) != (row.claim, "", row.status):
+                return None
+            if (current.next_run, current.asked, current.saved) != (row.next_run, row.asked, row.saved):
+                return None
+            return replace(current, worker=self._rows.worker, claim=row.claim + 1, due=due)
+
+        claimed = await self._rows.change(row.id, None, change)
+        if claimed is None:
+            return
+        self._running += 1
+        if self._tasks is None:
+            await self._run(claimed, plan)
+        else:
+            self._tasks.spawn(lambda: self._run(claimed, plan))
+
+    async def _wait_for_others(self, row: ScheduleRow, lacking: str) -> None:
+        """Say once in the row why a schedule that is due does not fire."""
+        outcome = f"waits: {lacking}"
+        if row.outcome != outcome:
+            await self._rows.change(
+                row.id, None, lambda current: None if current.worker else replace(current, outcome=outcome)
+            )
+
+    async def _run(self, row: ScheduleRow, plan: Plan) -> None:
+        try:
+            late = self._lateness(row)
+            note = f"[This was due at {_iso(row.due or 0.0, row.zone)} and runs {late} late (h:mm:ss).]" if late else ""
+            if late:
+                _LOG.warning("schedule %s runs %s late", row.id, late)
+            suffix = f" ({late} late)" if late else ""
+            run = Run(
+                id=row.call,
+                key=f"schedule:{row.id}:{row.runs + 1}",
+                title=plan.title,
+                action=plan.action,
+                session=plan.session,
+                note=note,
+            )
+            result = await self._made(run)
+            if result is None:
+                await self._keep(row, run, f"ok{suffix}")
+            else:
+                await self._finish(row, f"{'ok' if result.error is None else result.error.code}{suffix}")
+        finally:
+            self._running -= 1
+            self._idle.set()
+            self._idle = anyio.Event()
+
+    async def _made(self, run: Run) -> ToolResult | None:
+        try:
+            return await self._runner.run(run)
+        except ToolFailure as failure:
+            return ToolResult.of_failure(failure)
+        except Exception:  # noqa: BLE001 - a schedule that runs for ever would never fire again
+            _LOG.exception("call %s failed inside Toolcrib", run.id)
+            return ToolResult.failed("internal", "the run failed inside Toolcrib; the log has the reason")
+
+    async def _keep(self, row: ScheduleRow, run: Run, outcome: str) -> None:
+        """End the run by leaving its message for the next session."""
+        text = "\n".join(filter(None, (str(run.action["content"]), run.note)))
+        sealed = self._vault.seal({"title": run.title, "text": text}, _purpose(run.id))
+        message = MessageRow(id=run.id, principal=row.principal, created=self.clock(), saved=sealed)
+        if await self._rows.keep_message(row, message, self._ending(row, outcome)):
+            self._runner.note(run)
+
+    async def _finish(self, row: ScheduleRow, outcome: str) -> None:
+        await self._rows.change(row.id, None, self._ending(row, outcome), keep=True)
+
+    def _ending(self, row: ScheduleRow, outcome: str) -> Callable[[ScheduleRow], ScheduleRow | None]:
+        """Return the change that ends a run, for its holder alone."""
+        now = self.clock()
+
+        def change(current: ScheduleRow) -> ScheduleRow | None:
+            if (current.worker, current.claim) != (row.worker, row.claim):
+                return None
+            next_run = current.next_run
+            if next_run is not None and next_run <= now:
+                next_run = _trigger(current).after(now, start=current.start)
+            is_over = next_run is None and current.status != "cancelled"
+            return replace(
+                current,
+                status="completed" if is_over else current.status,
+                next_run=next_run,
+                asked=None,
+                runs=current.runs + 1,
+                last_run=current.due,
+                outcome=outcome,
+                worker="",
+                due=None,
+            )
+
+        return change
+
+    async def _change(self, id: str, principal: str | None, make: Callable[[ScheduleRow], ScheduleRow]) -> Schedule:
+        def change(row: ScheduleRow) -> ScheduleRow:
+            if row.status not in ("active", "paused"):
+                raise ToolFailure("conflict", f"schedule {row.id} is {row.status}", hint="create another one")
+            return make(row)
+
+        row = await self._rows.change(id, principal, change)
+        if row is None:
+            raise _unknown(id)
+        self._look_again()
+        return self._shown(row)
+
+    def _lateness(self, row: ScheduleRow) -> str:
+        """Return how late a run is, as h:mm:ss; empty for one in time."""
+        late = self.clock() - (row.due or 0.0)
+        return "" if late < _LATE_SECONDS else str(timedelta(seconds=round(late)))
+
+    def _leave(self, row: ScheduleRow, failure: ToolFailure) -> None:
+        if row.id not in self._left:
+            _LOG.warning("schedule %s is left to others: %s", row.id, failure.message)
+        self._left.add(row.id)
+
+    def _look_again(self) -> None:
+        self._wake.set()
+
+    def _sealed(self, id: str, plan: Plan) -> str:
+        values = {
+            "title": plan.title,
+            "action": plan.action,
+            "session": asdict(plan.session),
+            "builtins": plan.builtins,
+        }
+        return self._vault.seal(values, _purpose(id))
+
+    def _opened(self, row: ScheduleRow) -> Plan:
+        values: Mapping[str, Any] = self._vault.open(row.saved, _purpose(row.id))
+        session = SavedSession.from_json(values["session"])
+        return Plan(
+            title=values["title"],
+            trigger=_trigger(row),
+            action=values["action"],
+            session=session,
+            builtins=values["builtins"],
+        )
+
+    def _shown(self, row: ScheduleRow) -> Schedule:
+        plan = self._opened(row)
+        next_run = row.next_run if row.status == "active" else None
+        return Schedule(
+            id=row.id,
+            principal=row.principal,
+            title=plan.title,
+            trigger_type=plan.trigger.type,
+            trigger_config=plan.trigger.config,
+            zone=row.zone,
+            action=plan.action,
+            status=row.status,
+            next_run=next_run,
+            next_run_at=None if next_run is None else _iso(next_run, row.zone),
+            runs=row.runs,
+            last_run_at=None if row.last_run is None else _iso(row.last_run, row.zone),
+            outcome=row.outcome,
+            is_running=bool(row.worker),
+            created=row.created,
+        )
+
+
+def _check_action(action: Mapping[str, Any]) -> None:
+    """Raise `ToolFailure("invalid_arguments")` for an action that cannot be taken."""
+    type = str(action.get("type"))
+    if type not in ACTIONS:
+        raise ToolFailure("invalid_arguments", f"action.type: {type!r} is not one of {', '.join(ACTIONS)}")
+    field = ACTIONS[type]
+    value = action.get(field)
+    if not isinstance(value, str) or not value.strip():
+        raise ToolFailure("invalid_arguments", f"action.{field}: an action of type {type} needs it")
+    if len(value) > _TEXT:
+        raise ToolFailure("invalid_arguments", f"action.{field}: {len(value):,} characters, the maximum is {_TEXT:,}")
+
+
+def _trigger(row: ScheduleRow) -> Trigger:
+    return stored_trigger(row.kind, row.value, row.zone)
+
+
+def _iso(moment: float, zone: str) -> str:
+    return datetime.fromtimestamp(moment, zone_of(zone)).isoformat(timespec="seconds")
+
+
+def _purpose(id: str) -> str:
+    return f"schedule {id}"
+
+
+def _unknown(id: str) -> ToolFailure:
+    return ToolFailure("not_found", f"there is no schedule {id[:60]!r}", hint="list the schedules for their ids")

@@ -1,1 +1,0 @@
-"""Approval questions: their text, the delivery of answers, blanket approvals, and refusals."""

@@ -1,0 +1,205 @@
+"""Origin of a result, and the trust that follows from it: the one table that taint, rules and `why` use.
+
+    class       trust       results
+    declared    untrusted   of a tool or source that the operator lists under `untrusted.untrusted`, or of a tool of
+                            this process with the trait `untrusted` (web, mail)
+    vouched     reviewed    of a source or tool that the operator trusts (`trusted: true`, `untrusted.trusted`, the
+                            trait `reviewed`)
+    process     local       of a function, object or built-in tool of this process
+    quoted      local       whose text is contained in one argument of the call
+    plain       local       of which the model sees nothing but values whose schema names them or gives them no room for
+                            text: numbers, booleans, enums, date-times
+    elsewhere   untrusted   of everything else: MCP servers, HTTP APIs, kinds of source that are not known here
+
+The first class that applies is the result's. `quoted` and `plain` depend on the result, the others on the tool alone.
+An annotation of a server restricts the trust in it and never extends it: `openWorldHint: false` counts only where the
+operator trusts the server or wrote the hint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from ..core.json import loads
+from ..core.result import ToolResult, Trust
+from ..core.tool import Tool
+
+__all__ = ["CLASSES", "Origin", "OriginClass", "is_closed_world", "is_local", "origin_of", "origin_of_result"]
+
+OriginClass = Literal["declared", "vouched", "process", "quoted", "plain", "elsewhere"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """One row of the table."""
+
+    name: OriginClass
+    trust: Trust
+    reason: str
+    """Completes "its results are …", for `why`."""
+
+
+CLASSES: Final[Mapping[OriginClass, Origin]] = {
+    row.name: row
+    for row in (
+        Origin(name="declared", trust="untrusted", reason="declared untrusted"),
+        Origin(name="vouched", trust="reviewed", reason="trusted by the operator"),
+        Origin(name="process", trust="local", reason="of this process"),
+        Origin(name="quoted", trust="local", reason="contained in the call's own arguments"),
+        Origin(name="plain", trust="local", reason="numbers, booleans, enums and date-times only"),
+        Origin(name="elsewhere", trust="untrusted", reason="written elsewhere, and not trusted by the operator"),
+    )
+}
+
+_PROCESS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflow", "yaml"})
+"""Kinds of source that run in this process, or whose files the operator has trusted; empty is an object of ours."""
+_WORD: Final = re.compile(r"[\w.:/+-]{0,64}", re.ASCII)
+"""Names of properties and values of enums that are no sentences."""
+_DEPTH: Final = 16
+_MOST: Final = 10_000
+"""Values of a result that are compared; a larger one is not plain."""
+_TIMES: Final[Mapping[str, re.Pattern[str]]] = {
+    "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
+    "time": re.compile(r"\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
+    "date-time": re.compile(r"\d{4}-\d\d-\d\d[tT ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
+}
+"""Formats that leave no room for text, with ASCII digits only."""
+
+
+def is_local(tool: Tool) -> bool:
+    """Whether the tool runs on this machine, as opposed to one that a server describes."""
+    return tool.origin in _PROCESS
+
+
+def origin_of(tool: Tool, *, distrusted: bool = False, trusted: bool = False) -> Origin:
+    """Return the class of every result of `tool`, as far as the tool alone decides it.
+
+    `distrusted` and `trusted`: the operator lists the tool or its source so.
+    """
+    if distrusted:
+        return CLASSES["declared"]
+    if trusted or "reviewed" in tool.traits:
+        return CLASSES["vouched" if not is_local(tool) or "untrusted" in tool.traits else "process"]
+    if not is_local(tool):
+        return CLASSES["elsewhere"]
+    return CLASSES["declared" if "untrusted" in tool.traits else "process"]
+
+
+def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Origin) -> Origin:
+    """Return the class of one result, given that of its tool."""
+    if origin.name != "elsewhere" or result.spooled is not None:
+        return origin
+    text, structured, error = result.text, result.structured_content, result.error
+    if any(block.get("type") != "text" for block in result.content) or (error is not None and error.details):
+        return origin
+    if error is None and structured is not None and tool.output_schema is not None:
+        is_shown_alone = not text or _is_json_of(text, structured)
+        if is_shown_alone and _is_plain(tool.output_schema, structured):
+            return CLASSES["plain"]
+    shown = [text, *(() if error is None else (error.message, error.hint))]
+    if structured is not None:
+        inner = list(_leaves(structured))
+        if len(inner) != 1 or not isinstance(structured, Mapping) or set(structured) != {"result"}:
+            return origin
+        shown.append(inner[0])
+    given = tuple(leaf for leaf in _leaves(arguments) if isinstance(leaf, str))
+    if all(_is_quoted(one, given) for one in shown):
+        return CLASSES["quoted"]
+    return origin
+
+
+def is_closed_world(tool: Tool, trust: Trust) -> bool:
+    """Whether the tool reaches nothing outside of this machine or of a server that the operator trusts."""
+    if tool.annotations.open_world:
+        return False
+    return is_local(tool) or trust == "reviewed" or "closed_world" in tool.traits
+
+
+def _is_quoted(shown: Any, given: Sequence[str]) -> bool:
+    """Whether one argument contains all of `shown`: texts put together from several could say anything."""
+    return isinstance(shown, str) and (not shown or any(shown in one for one in given))
+
+
+def _leaves(value: Any, depth: int = 0) -> Iterator[Any]:
+    if depth > _DEPTH:
+        return
+    if isinstance(value, Mapping):
+        for inner in cast("Mapping[str, Any]", value).values():
+            yield from _leaves(inner, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in cast("Sequence[Any]", value):
+            yield from _leaves(inner, depth + 1)
+    else:
+        yield value
+
+
+def _is_json_of(text: str, structured: Any) -> bool:
+    """Whether `text` is the JSON of the structured content and nothing else, as servers add it for older clients."""
+    try:
+        return loads(text) == structured
+    except ValueError:
+        return False
+
+
+def _is_plain(schema: Any, value: Any) -> bool:
+    """Whether `value` is valid against `schema`, and the schema leaves it no room for text.
+
+    Reads the keywords that leave none and only those; a schema that needs another one is not plain. A list of enums is
+    not plain either: it spells what its author likes.
+    """
+    left = [_MOST]
+    return _fits(schema, value, left, 0)
+
+
+def _fits(schema: Any, value: Any, left: list[int], depth: int, *, is_listed: bool = False) -> bool:
+    left[0] -= 1
+    if not isinstance(schema, Mapping) or left[0] < 0 or depth > _DEPTH:
+        return False
+    known = cast("Mapping[str, Any]", schema)
+    if "const" in known or isinstance(known.get("enum"), list):
+        allowed: list[Any] = known["enum"] if "enum" in known else [known["const"]]
+        if isinstance(value, str) and (is_listed or not _WORD.fullmatch(value)):
+            return False
+        return not isinstance(value, Mapping | list) and any(
+            type(one) is type(value) and one == value for one in allowed
+        )
+    for word in ("anyOf", "oneOf"):
+        if isinstance(known.get(word), list):
+            return any(_fits(one, value, left, depth + 1, is_listed=is_listed) for one in known[word])
+    types: Any = known.get("type")
+    names = cast("list[Any]", types) if isinstance(types, list) else [types]
+    return any(_is_of(name, known, value, left, depth, is_listed=is_listed) for name in names)
+
+
+def _is_of(name: Any, schema: Mapping[str, Any], value: Any, left: list[int], depth: int, *, is_listed: bool) -> bool:
+    match name:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer" | "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "string":
+            pattern = _TIMES.get(str(schema.get("format", "")))
+            return isinstance(value, str) and pattern is not None and pattern.fullmatch(value) is not None
+        case "array":
+            if not isinstance(value, list):
+                return False
+            items, inside = schema.get("items"), cast("list[Any]", value)
+            return all(_fits(items, one, left, depth + 1, is_listed=True) for one in inside)
+        case "object":
+            known: Any = schema.get("properties")
+            if not isinstance(value, Mapping) or not isinstance(known, Mapping):
+                return value == {}
+            inner = cast("Mapping[str, Any]", value)
+            return all(
+                key in known
+                and _WORD.fullmatch(key) is not None
+                and _fits(known[key], one, left, depth + 1, is_listed=is_listed)
+                for key, one in inner.items()
+            )
+        case _:
+            return False

@@ -1,0 +1,415 @@
+"""Approval questions: their text (arguments, diffs, refusals, the word for a destructive call), and their answers.
+
+An answer is delivered to the caller that waits; a blanket approval holds for a session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import time
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from difflib import unified_diff
+from typing import Any, Final, cast, get_args
+
+import anyio
+from anyio import to_thread
+
+from ..core.call import Call
+from ..core.json import canonical, dumps, loads
+from ..core.permission import Answer, Approval, Decision, Question, Verdict
+from ..core.sanitize import escape, is_hidden
+from ..core.session import SessionState
+from ..core.tool import Tool
+from ..errors import ToolFailure
+from .destructive_commands import irrecoverable
+from .shell.grammar import read_script
+
+__all__ = [
+    "Board",
+    "ReadText",
+    "approved_as",
+    "binding",
+    "broken",
+    "confirmation_word",
+    "covering",
+    "denied_by_rule",
+    "diff_of",
+    "end_turn",
+    "forget",
+    "held",
+    "no_approver",
+    "refused",
+    "remember",
+    "rest",
+    "shown_arguments",
+    "shown_text",
+    "still_pending",
+    "unanswered",
+]
+
+_IRRECOVERABLE: Final = re.compile(r"irrecoverable: (\w+)(?:[ -].*)? asks in every mode")
+"""The rule that `policy.decision` names for such a command; the affected data begins with the command word."""
+_UNREADABLE: Final = frozenset({"a", "commands"})
+"""First words of an irrecoverable command that could not be read: it has no command word."""
+_COMMANDS: Final = ("command", "cmd")
+_SEPARATOR: Final = re.compile(r"__|[./:]")
+_WORD: Final = re.compile(r"[\w+-]{2,40}")
+_ANSWERS: Final = frozenset({*get_args(Verdict), "details"})
+"""Words that are answers themselves."""
+_FALLBACK: Final = "confirm"
+
+
+def confirmation_word(tool: str, kind: str, rule: str, arguments: Mapping[str, Any]) -> str:
+    """Return the word that approves a call, or nothing where one key does.
+
+    A call of the kind `destructive` and an irrecoverable command need a word: the command word of a shell command
+    (`rm`), else the last segment of the tool's name (`delete_note` of `notes__delete_note`). A command that the model
+    chose cannot make the word a single key or another answer.
+    """
+    irrecoverable = rule.startswith("irrecoverable: ")
+    if kind != "destructive" and not irrecoverable:
+        return ""
+    lost = _IRRECOVERABLE.fullmatch(rule)
+    words = [lost[1].lower()] if lost is not None and lost[1] not in _UNREADABLE else []
+    if not irrecoverable:
+        texts = (arguments.get(name) for name in _COMMANDS)
+        words += [_command_word(text) for text in texts if isinstance(text, str)]
+    words += [_SEPARATOR.split(tool)[-1], tool]
+    return next((word for word in words if _can_be_typed(word)), _FALLBACK)
+
+
+def _command_word(text: str) -> str:
+    """Return the program of the first command; empty when only the shell will know it."""
+    return next((command.name for command in read_script(text).commands), "")
+
+
+def _can_be_typed(word: str) -> bool:
+    plain = word.isascii() and _WORD.fullmatch(word) is not None and not any(map(is_hidden, word))
+    return plain and word.lower() not in _ANSWERS
+
+
+_TERM: Final = re.compile(r"[^\W_]{2,}")
+_LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
+"""First words of the names of letters that imitate a Latin one in a deceptive text."""
+
+
+def binding(definition: str, arguments: Mapping[str, Any], principal: str) -> str:
+    """Return the hash (hexadecimal) over tool, arguments and principal that binds an approval to its call.
+
+    `definition` is the digest of the tool's definition.
+    """
+    return hashlib.sha256(canonical([definition, arguments, principal])).hexdigest()
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return `arguments` as indented JSON, whole, sorted and escaped."""
+    plain = loads(dumps(arguments))
+    return shown_text(json.dumps(plain, ensure_ascii=False, sort_keys=True, indent=1), json_escapes=True)
+
+
+def shown_text(text: str, *, json_escapes: bool = False) -> str:
+    """Return `text` with everything that hides or deceives as an escape; line ends and tabs stay.
+
+    `json_escapes` writes them as JSON does, for a text that is JSON.
+    """
+    if text.isascii() and not any(map(is_hidden, text.replace("\n", "").replace("\t", ""))):
+        return text
+    plain = _TERM.sub(_without_lookalikes, text)
+    if not json_escapes:
+        return escape(plain, lines=True)
+    return "".join(char if char in "\n\t" or not is_hidden(char) else _escaped(char) for char in plain)
+
+
+def _without_lookalikes(word: re.Match[str]) -> str:
+    """Escape the letters of other scripts in a word that also holds plain ones."""
+    letters = word.group()
+    if letters.isascii() or not any(map(str.isascii, letters)):
+        return letters
+    return "".join(char if not _is_lookalike(char) else _escaped(char) for char in letters)
+
+
+def _is_lookalike(char: str) -> bool:
+    return not char.isascii() and unicodedata.name(char, "").startswith(_LOOKALIKE)
+
+
+def _escaped(char: str) -> str:
+    """Return `char` as JSON escapes it: UTF-16 units."""
+    return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
+
+
+_NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
+_INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ")
+"""Rules that an allowing rule cannot override (`policy.decision`)."""
+_FOLLOW_COMMENT = "Follow the approver's comment; do not try another way to the same effect."
+
+
+def refused(settled: Approval, name: str = "") -> ToolFailure:
+    """Return the approver's refusal; `name` is the model's name for the tool, if known."""
+    comment = settled.comment
+    reason = f": {comment}" if comment else ""
+    message = f"{settled.by or 'the approver'} refused {name or settled.tool}{reason}"
+    hint = _FOLLOW_COMMENT if comment else _NO_OTHER_WAY
+    return ToolFailure("denied", message, hint=hint, details=_why(settled.rule, "refused", comment))
+
+
+def still_pending(question: Question) -> ToolFailure:
+    """Return the refusal of a call whose question is still open; `details` identify it, with the text for the user."""
+    shown = {"tool": question.tool.name, "arguments": question.shown, "diff": question.diff, "hash": question.hash}
+    details = {**_why(question.decision.rule, "pending"), "approval": question.approval, **shown}
+    message = f"{question.tool.name} did not run yet: whether it may waits for an answer"
+    hint = "do not call it again; go on when the user has answered"
+    return ToolFailure("denied", message, hint=hint, details=details)
+
+
+def held(question: Question, link: str = "") -> ToolFailure:
+    """Return the result of a call that waits for an answer: the same call, made again after a yes, runs once."""
+    command = f"toolcrib approvals yes {question.approval}"
+    where = f"`{command}`" + (f" or {link}" if link else "")
+    details = {**_why(question.decision.rule, "held"), "approval": question.approval, "command": command}
+    details |= {"link": link} if link else {}
+    message = f"{question.tool.name} did not run yet: it waits for the user's approval ({question.decision.rule})"
+    hint = (
+        f"Ask the user to answer it with {where}; do not run that command yourself. Once it is approved, make the same "
+        "call again with the same arguments: it runs once, without another question."
+    )
+    return ToolFailure("approval_pending", message, hint=hint, details=details)
+
+
+def denied_by_rule(call: Call, rule: str) -> ToolFailure:
+    """Return the refusal of a rule for a call that waited for an answer, or for arguments that the answer changed."""
+    return ToolFailure(
+        "denied", f"{call.name} is denied by {rule}", hint=_NO_OTHER_WAY, details={"rule": rule, "reason": "denied"}
+    )
+
+
+def no_approver(call: Call, decision: Decision) -> ToolFailure:
+    """Return the refusal of a call without a reachable approver."""
+    message = f"{call.name} needs approval ({decision.rule}), and no approver is available"
+    ways = ["set approvals: {wait: true} and answer with `toolcrib approvals`"]
+    return ToolFailure("denied", message, hint=_how_to_allow(call, ways), details=_why(decision.rule, "no_approver"))
+
+
+def unanswered(call: Call, decision: Decision, seconds: float) -> ToolFailure:
+    """Return the refusal of a question without an answer."""
+    message = f"no answer within {seconds:g} s to the question whether {call.name} may run"
+    return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision.rule, "unanswered"))
+
+
+def broken(call: Call, decision: Decision) -> ToolFailure:
+    """Return the refusal where asking itself failed."""
+    message = f"{call.name} needs approval, and asking for it failed"
+    return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision.rule, "broken"))
+
+
+def _why(rule: str, reason: str, comment: str = "") -> dict[str, str]:
+    """Return which rule asked, and why it came to no: refused, pending, no_approver, unanswered or broken."""
+    why = {"rule": rule, "reason": reason}
+    return {**why, "comment": comment} if comment else why
+
+
+def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
+    """For the person behind the model: a rule for this tool, a mode that does not ask, a way to be asked."""
+    insists = call.decision is not None and call.decision.rule.startswith(_INSISTS)
+    ways = [] if insists else [f"add the rule allow: {call.target.name}"]
+    if call.decision is not None and call.decision.rule.startswith("mode "):
+        ways.append("use --mode autonomous")
+    if not (ways := [*ways, *(more or [])]):
+        return f"It asks each time, and no rule changes that. {_NO_OTHER_WAY}"
+    return f"The operator of Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"
+
+
+ReadText = Callable[[str], Awaitable[str | None]]
+"""Returns the text of a file as the session sees it, None for a missing one.
+
+Raises `ValueError` for a file that cannot be shown: not text, too large, out of reach; the message gives the reason.
+"""
+
+_PATHS: Final = ("path", "file_path", "filepath", "filename", "file", "target_file", "output_path")
+_CONTENTS: Final = ("content", "new_content", "contents", "file_text")
+_PAIRS: Final = (
+    ("search", "replace"),
+    ("old", "new"),
+    ("old_string", "new_string"),
+    ("old_str", "new_str"),
+    ("old_text", "new_text"),
+    ("oldText", "newText"),
+)
+_LISTS: Final = ("edits", "operations", "changes")
+_ALL: Final = ("replace_all", "all")
+_LONGEST: Final = 256 * 1024
+"""Characters of a file, and of a diff, up to which one is made: comparing takes time that grows with the square."""
+_FILES: Final = 50
+
+
+async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> str:
+    """Return the file changes of the call; empty for a tool that only reads or uses unknown arguments.
+
+    A file that cannot be compared is named with the reason; the others are shown.
+    """
+    if tool.kind == "read":
+        return ""
+    after: dict[str, str] = {}
+    parts: list[str] = []
+    before: dict[str, str | None] = {}
+    for path, change in _changes(arguments):
+        if path not in before and len(before) >= _FILES:
+            parts.append(f"(more than {_FILES} files: the arguments name the rest)\n")
+            break
+        try:
+            if path not in before:
+                before[path] = await read(path)
+            after[path] = _changed(after.get(path, before[path] or ""), change)
+        except ValueError as reason:
+            before.setdefault(path, None)
+            parts.append(f"({path}: {reason})\n")
+    for path, text in after.items():
+        parts.append(await to_thread.run_sync(_diff, path, before[path], text))
+    return "".join(parts)
+
+
+def _changes(arguments: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the path and the arguments of every change, lists taken apart."""
+    path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), outer)
+    if path and _is_change(arguments):
+        yield path, arguments
+    for name in _LISTS:
+        items = arguments.get(name)
+        for item in cast("list[Any]", items) if isinstance(items, list) else ():
+            if isinstance(item, Mapping):
+                yield from _changes(cast("Mapping[str, Any]", item), path)
+
+
+def _is_change(arguments: Mapping[str, Any]) -> bool:
+    return _pair(arguments) is not None or any(isinstance(arguments.get(name), str) for name in _CONTENTS)
+
+
+def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
+    for old, new in _PAIRS:
+        if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str):
+            return arguments[old], arguments[new]
+    return None
+
+
+def _changed(text: str, change: Mapping[str, Any]) -> str:
+    """Return the changed text. Raises `ValueError` for a change without effect."""
+    pair = _pair(change)
+    if pair is None:
+        return next(change[name] for name in _CONTENTS if isinstance(change.get(name), str))
+    old, new = pair
+    if not old or old not in text:
+        raise ValueError("the text to be replaced is not in it")
+    return text.replace(old, new, -1 if any(change.get(name) is True for name in _ALL) else 1)
+
+
+def _diff(path: str, before: str | None, after: str) -> str:
+    if max(len(before or ""), len(after)) > _LONGEST:
+        return f"({path}: too large to compare, {len(before or '')} characters before and {len(after)} after)\n"
+    old = "/dev/null" if before is None else f"a/{path}"
+    lines = unified_diff((before or "").splitlines(), after.splitlines(), old, f"b/{path}", lineterm="")
+    diff = "".join(f"{line}\n" for line in lines)
+    return diff if len(diff) <= _LONGEST else f"({path}: the difference has {len(diff)} characters)\n"
+
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Board:
+    """One for a crib, on its event loop."""
+
+    def __init__(self) -> None:
+        """Start without listeners."""
+        self._waiting: dict[str, anyio.Event] = {}
+        self._watchers: dict[object, Callable[[Approval], None]] = {}
+
+    def notify(self, approval: Approval) -> None:
+        """Wake the waiter for this approval, and notify all watchers. Never raises."""
+        if (event := self._waiting.get(approval.id)) is not None:
+            event.set()
+        for watcher in tuple(self._watchers.values()):
+            try:
+                watcher(approval)
+            except Exception:  # noqa: BLE001 - a failing watcher must not break the decision
+                _LOG.exception("a watcher of approvals broke")
+
+    def stir(self) -> None:
+        """Wake all waiters: an answer may cover more calls than its own."""
+        for event in self._waiting.values():
+            event.set()
+
+    async def wait(self, id: str, seconds: float) -> None:
+        """Return when `id` has changed, at the latest after `seconds`. One waiter for an id at a time."""
+        event = self._waiting[id] = anyio.Event()
+        try:
+            with anyio.move_on_after(seconds):
+                await event.wait()
+        finally:
+            if self._waiting.get(id) is event:
+                del self._waiting[id]
+
+    def watch(self, watcher: Callable[[Approval], None]) -> Callable[[], None]:
+        """Call `watcher` with every approval that is requested or settled here; returns the function that ends it."""
+        token = object()
+        self._watchers[token] = watcher
+
+        def stop() -> None:
+            self._watchers.pop(token, None)
+
+        return stop
+
+
+_WIDE: Final = ("all", "turn", "idle")
+
+
+def approved_as(tool: Tool) -> str:
+    """Return the key of an `always`: it covers this definition, not another one under the same name."""
+    return f"{tool.name} {tool.digest.hex()}"
+
+
+def remember(session: SessionState, tool: Tool, arguments: Mapping[str, Any], answer: Answer) -> bool:
+    """Keep the part of `answer` that reaches beyond its call; return whether it has one.
+
+    For a tool that always asks, and for an effect that cannot be undone, a blanket answer approves this call only.
+    """
+    verdict = answer.verdict
+    if verdict == "never":
+        session.approvals.remembered[tool.name] = "deny"
+        return True
+    if verdict not in (*_WIDE, "always") or tool.approval == "always" or irrecoverable(tool, arguments):
+        return False
+    if verdict == "always":
+        session.approvals.remembered[approved_as(tool)] = "allow"
+    else:
+        session.approvals.blanket[verdict] = time.monotonic()
+    return True
+
+
+def covering(session: SessionState) -> str:
+    """Return the wide answer that lets every call of this session run now, or nothing."""
+    return next((verdict for verdict in _WIDE if verdict in session.approvals.blanket), "")
+
+
+def rest(session: SessionState, idle: float) -> None:
+    """Take note of a call that begins or ends; an `idle` that has had none for `idle` seconds is over."""
+    since = session.approvals.blanket.get("idle")
+    if since is None:
+        return
+    now = time.monotonic()
+    if now - since > idle:
+        del session.approvals.blanket["idle"]
+    else:
+        session.approvals.blanket["idle"] = now
+
+
+def end_turn(session: SessionState) -> None:
+    """Begin the next interaction: answers with `turn` expire."""
+    session.approvals.blanket.pop("turn", None)
+
+
+def forget(session: SessionState) -> None:
+    """Forget every answer that was remembered."""
+    session.approvals.remembered.clear()
+    session.approvals.blanket.clear()

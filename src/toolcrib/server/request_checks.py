@@ -1,0 +1,231 @@
+"""Checks of an HTTP request before its body is read: host, origin, size and the bearer token.
+
+A page in the operator's browser can send requests here (DNS rebinding, CSRF). It cannot choose the `Host` and `Origin`
+headers, nor set a JSON content type without asking first: these three are checked by exact parsed match.
+
+A bearer token stands for a principal with rights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from ..config.settings import Scope, TokenSpec
+from ..core.session import LOCAL
+from ..errors import UsageError
+from ..mcp.jsonrpc import HEADER_MISMATCH
+from ..mcp.server.http_messages import Headers, Refusal
+
+__all__ = ["INSTANCE", "INSTANCE_HEADER", "Authority", "Caller", "RequestLimits", "instance_of", "is_loopback"]
+
+_SCHEME: Final = b"bearer "
+_ANY: Final = "*"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Sender of a request. Lives as long as the request."""
+
+    principal: str
+    scope: Scope = "call"
+    instances: tuple[str, ...] = ()
+    """The instances that they may work as."""
+
+    def may_be(self, instance: str) -> bool:
+        """Whether they may work as this instance."""
+        return instance in self.instances or _ANY in self.instances
+
+    @property
+    def own(self) -> str:
+        """The default instance of a caller: the only permitted one, else empty."""
+        return self.instances[0] if len(self.instances) == 1 and self.instances[0] != _ANY else ""
+
+
+class Authority:
+    """Authentication of callers by their bearer tokens.
+
+    Without a configured token every caller is the local user, and only loopback is served. Administration always needs
+    a token of its own.
+    """
+
+    def __init__(self, token: str, *, host: str, admin_token: str = "", tokens: Iterable[TokenSpec] = ()) -> None:
+        """Raise `UsageError` when `host` can be reached from elsewhere and calls need no token, or for a bad token.
+
+        `token` is for calls without an instance, `admin_token` for administration; `tokens` are further ones.
+        """
+        specs = [
+            *([TokenSpec(token=token)] if token else []),
+            *([TokenSpec(token=admin_token, scope="admin")] if admin_token else []),
+            *tokens,
+        ]
+        self._is_open = all(spec.scope == "admin" for spec in specs)
+        if self._is_open and not is_loopback(host):
+            raise UsageError(f"{host} can be reached from other machines: give --token, or bind 127.0.0.1")
+        if any(not 0x21 <= ord(character) <= 0x7E for spec in specs for character in spec.token):
+            raise UsageError("the token may hold visible ASCII characters only")
+        if len({spec.token for spec in specs}) < len(specs):
+            raise UsageError("two tokens are equal: each caller needs a token of its own")
+        self._known = [(_digest(spec.token.encode()), _caller(spec)) for spec in specs]
+        self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if self._is_open else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is asked for to call tools."""
+        return self._is_open
+
+    @property
+    def principal(self) -> str:
+        """The name of the first caller there is, the local user where no token is asked for."""
+        return LOCAL if self._anybody else self._known[0][1].principal
+
+    def caller_of(self, authorization: bytes | None) -> Caller | None:
+        """Return the caller with this `Authorization` header, None for an unknown one.
+
+        Without configured tokens, a header is ignored unless it has the form of one of ours.
+        """
+        if authorization is None or (self._anybody and not self._known):
+            return self._anybody
+        if authorization[: len(_SCHEME)].lower() != _SCHEME:
+            return self._anybody
+        given = _digest(authorization[len(_SCHEME) :].strip())
+        found: Caller | None = None
+        for digest, caller in self._known:  # all of them, so that the time taken reveals nothing
+            if hmac.compare_digest(given, digest):
+                found = caller
+        return found
+
+
+def _caller(spec: TokenSpec) -> Caller:
+    name = f"token-{hashlib.sha256(spec.token.encode()).hexdigest()[:12]}"
+    return Caller(principal=spec.principal or name, scope=spec.scope, instances=spec.instances)
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(b"toolcrib bearer\0" + token).digest()
+
+
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
+_ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_PORTS: Final = {"http": 80, "https": 443}
+
+INSTANCE_HEADER: Final = b"toolcrib-instance"
+"""Names the instance that a client works as."""
+INSTANCE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Pattern of instance names over HTTP."""
+_INSTANCE: Final = re.compile(INSTANCE)
+
+_SINGLE: Final = frozenset(
+    {
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"origin",
+        INSTANCE_HEADER,
+    }
+)
+"""Headers whose second occurrence is refused: a reader of the first and one of the last would disagree."""
+
+
+def _parse_host(value: str, default: int) -> tuple[str, int] | None:
+    """Return name and port of an authority, None when it is not exactly that."""
+    match = _HOST.fullmatch(value.lower())
+    if match is None:
+        return None
+    port = int(match["port"]) if match["port"] else default
+    return (match["name"], port) if 0 < port < 65536 else None
+
+
+class RequestLimits:
+    """Decides whether a request is let in, from its headers alone."""
+
+    def __init__(
+        self, authority: Authority, *, host: str, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    ) -> None:
+        """`hosts` are further names that this server is reached by, `origins` web origins that may call it.
+
+        On loopback the loopback names are accepted. Elsewhere, with no `hosts` given, every well-formed name is:
+        there a token is asked for, and a page that rebinds a name does not know it.
+        """
+        self._authority = authority
+        self._any_host = not is_loopback(host) and not hosts
+        names = {name.lower() for name in hosts}
+        self._hosts = names | _LOOPBACK | {f"[{host}]" if ":" in host else host.lower()}
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._is_local = lru_cache(maxsize=256)(self._check_host)
+        self._is_known = lru_cache(maxsize=256)(self._check_origin)
+
+    def admit(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[Caller, Headers]:
+        """Return who calls, and the headers by lower-case name. Raises `Refusal`."""
+        headers = dict(raw)
+        if len(headers) != len(raw):
+            _refuse_twins(raw)
+        host = headers.get(b"host", b"")
+        if not self._is_local(host):
+            raise Refusal(421, "Misdirected request: this server does not answer to that Host")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._is_known(origin, host):
+            raise Refusal(403, "Forbidden: requests from that Origin are not accepted")
+        caller = self._authority.caller_of(headers.get(b"authorization"))
+        if caller is None:
+            error = b', error="invalid_token"' if b"authorization" in headers else b""
+            challenge = (b"www-authenticate", b'Bearer realm="toolcrib"' + error)
+            raise Refusal(401, "Unauthorized: send the bearer token of this server", headers=[challenge])
+        return caller, headers
+
+    def _check_host(self, value: bytes) -> bool:
+        parsed = _parse_host(value.decode("latin-1"), 80)
+        return parsed is not None and (self._any_host or parsed[0] in self._hosts)
+
+    def _check_origin(self, value: bytes, host: bytes) -> bool:
+        """Accept our own origin, that is scheme, name and port of the Host itself, and those that were configured."""
+        text = value.decode("latin-1").lower()
+        if text in self._origins:
+            return True
+        match = _ORIGIN.fullmatch(text)
+        if match is None:
+            return False
+        default = _PORTS[match["scheme"]]
+        origin = _parse_host(match["rest"], default)
+        return origin is not None and origin == _parse_host(host.decode("latin-1"), default)
+
+
+def instance_of(caller: Caller, headers: Headers) -> str:
+    """Return the instance that a request is made as; empty for none. Raises `Refusal` for one that is not theirs."""
+    given = headers.get(INSTANCE_HEADER)
+    if given is None:
+        return caller.own
+    instance = given.decode("latin-1").strip()
+    if not _INSTANCE.fullmatch(instance) or not caller.may_be(instance):
+        raise Refusal(403, "Forbidden: this token is not for the instance that Toolcrib-Instance names")
+    return instance
+
+
+def _refuse_twins(raw: Sequence[tuple[bytes, bytes]]) -> None:
+    seen: set[bytes] = set()
+    for name, _ in raw:
+        if name in seen and (name in _SINGLE or name.startswith(b"mcp-param-")):
+            raise Refusal(400, f"Bad request: the header {name.decode('latin-1')} is given twice", code=HEADER_MISMATCH)
+        seen.add(name)

@@ -1,0 +1,451 @@
+"""Tables of guests, shared by the members of a project, and the log of their events.
+
+The membership filter is `_VISIBLE` for statements and `SharedTransaction.get` for single rows; nothing else reads a
+guest's table.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from ..core.json import dumps, loads
+from ..core.shared_storage import ROLES, ROW_COLUMNS, Event, Member, Role, Row, Schema, Table
+from ..errors import ToolFailure, UsageError
+from .chain import Transaction
+from .database import Connection
+from .records import SearchText, put_record, put_vectors, remove_record
+from .threads import Reader, Writer
+
+__all__ = ["IndexedText", "SharedRows", "SharedTransaction", "text_key"]
+
+T = TypeVar("T")
+
+_VISIBLE: Final = (
+    "(SELECT * FROM {table} WHERE deleted_at IS NULL AND project_id IN (SELECT project_id FROM my_projects))"
+)
+_MINE: Final = "my_projects AS (SELECT project_id FROM members WHERE principal = ?)"
+_NAME: Final = re.compile(r"\{(\w+)\}")
+_WITH: Final = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
+_SELECT: Final = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
+_JSON: Final = re.compile(r"\bJSON\b")
+_CELL_BYTES: Final = 1 << 20
+"""Maximum size of one value."""
+_EVENTS: Final = 100_000
+"""Newest events that are kept."""
+_SWEEP: Final = 1000
+"""Events between two removals of old ones."""
+_EVENT_COLUMNS: Final = "id, type, project_id, actor, payload, time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedText:
+    """Searched text of a row that a transaction wrote: its vectors are still missing."""
+
+    key: tuple[str, str]
+    id: str
+    revision: int
+    """Of the search record."""
+    text: str
+    title: str
+
+
+def text_key(schema: Schema, project_id: str) -> tuple[str, str]:
+    """Return owner and collection of the search records of a project."""
+    return f"project {project_id}", f"{schema.name} text"
+
+
+@dataclass(slots=True, kw_only=True)
+class SharedTransaction:
+    """The rows that one principal may see, in one transaction; see `core.shared_storage.Rows`."""
+
+    schema: Schema
+    principal: str
+    now: float
+    mask: Callable[[Any], Any]
+    connection: Connection
+    transaction: Transaction | None = None
+    """None while reading."""
+    indexed: list[IndexedText] = field(default_factory=list[IndexedText])
+    published: int = 0
+
+    def role(self, project_id: str) -> Role | None:
+        """Return the principal's role in a project."""
+        sql = "SELECT role FROM members WHERE principal = ? AND project_id = ?"
+        found = self.connection.execute(sql, (self.principal, project_id)).fetchone()
+        return found[0] if found else None
+
+    def require(self, project_id: str, role: Role = "editor") -> None:
+        """Raise `not_found` for a project of others, `denied` without the role."""
+        self._check_role("project", project_id, self.role(project_id), role)
+
+    def get(self, table: str, id: str, role: Role = "viewer") -> Row:
+        """Return a row; the same failure for an unknown id and for a row of a foreign project."""
+        found = self.find(table, id)
+        noun = self.schema.table(table).noun
+        self._check_role(noun, id, self.role(found["project_id"]) if found else None, role)
+        assert found is not None, "a row without membership raises"
+        return found
+
+    def find(self, table: str, id: str) -> Row | None:
+        """Return a visible row."""
+        found = self.select(f"SELECT * FROM {{{table}}} AS one WHERE id = ?", (id,))
+        return found[0] if found else None
+
+    def select(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run a SELECT over the visible rows of the tables that it names in braces."""
+        if not _SELECT.match(sql):
+            raise UsageError("storage: a statement begins with SELECT or WITH; rows are changed by insert and update")
+        json = dict[str, None]()
+
+        def visible(match: re.Match[str]) -> str:
+            table = self.schema.table(match[1])
+            json.update(dict.fromkeys(_json_columns(table)))
+            return _VISIBLE.format(table=_full(self.schema, table))
+
+        body = _NAME.sub(visible, sql)
+        own = _WITH.match(body)
+        body = f"WITH RECURSIVE {_MINE}, {body[own.end() :]}" if own else f"WITH {_MINE} {body}"
+        cursor = self.connection.execute(body, (self.principal, *parameters))
+        names = [column[0] for column in cursor.description]
+        return [_decoded(dict(zip(names, row, strict=True)), json) for row in cursor.fetchall()]
+
+    def create_project(self, project_id: str) -> None:
+        """Make the principal the owner of a new project."""
+        sql = "SELECT 1 FROM members WHERE project_id = ?"
+        if self.connection.execute(sql, (project_id,)).fetchone():
+            raise ToolFailure("conflict", f"there is a project {project_id!r} already")
+        self._put_member(project_id, self.principal, "owner")
+
+    def members(self, project_id: str) -> list[Member]:
+        """Return the members of a project."""
+        self.require(project_id, "viewer")
+        sql = "SELECT principal, role FROM members WHERE project_id = ? ORDER BY principal"
+        rows = self.connection.execute(sql, (project_id,)).fetchall()
+        return [Member(principal=principal, role=role) for principal, role in rows]
+
+    def set_member(self, project_id: str, principal: str, role: Role | None) -> None:
+        """Add, change or remove a member."""
+        self.require(project_id, "owner")
+        if role is not None and role not in ROLES:
+            raise _invalid("role", f"{role!r} is not a role; roles are {', '.join(ROLES)}")
+        owners = [one.principal for one in self.members(project_id) if one.role == "owner"]
+        if owners == [principal] and role != "owner":
+            raise ToolFailure("conflict", f"{principal} is the last owner of project {project_id}", hint="name another")
+        self._writing().execute("DELETE FROM members WHERE principal = ? AND project_id = ?", (principal, project_id))
+        if role is not None:
+            self._put_member(project_id, principal, role)
+
+    def insert(self, table: str, values: Mapping[str, Any], *, id: str = "") -> Row:
+        """Add a row and return it."""
+        of = self.schema.table(table)
+        row: Row = {
+            **dict.fromkeys(of.columns),
+            **self.mask(dict(values)),
+            "id": id or str(uuid.uuid4()),
+            "revision": 1,
+            "created_by": self.principal,
+            "created_at": self.now,
+            "updated_at": self.now,
+            "deleted_at": None,
+        }
+        self.require(row["project_id"])
+        self._check_unique(of, row)
+        names = [*ROW_COLUMNS, *of.columns]
+        _check_names(of, row)
+        marks = ", ".join("?" * len(names))
+        sql = f"INSERT INTO {_full(self.schema, of)} ({', '.join(names)}) VALUES ({marks})"
+        self._writing().execute(sql, [_encoded(of, name, row[name]) for name in names])
+        self._index(of, row)
+        return row
+
+    def update(
+        self,
+        table: str,
+        id: str,
+        changes: Mapping[str, Any],
+        *,
+        revision: int | None = None,
+        expected: Mapping[str, Any] | None = None,
+    ) -> Row:
+        """Change a row and return it."""
+        of = self.schema.table(table)
+        before = self.get(table, id, "editor")
+        wanted = {**(expected or {}), **({} if revision is None else {"revision": revision})}
+        other = {name: before[name] for name, value in wanted.items() if before[name] != value}
+        if other:
+            raise ToolFailure(
+                "conflict",
+                f"{of.noun} {id} was changed meanwhile",
+                hint="read it again and change its present state",
+                details={"current": other},
+            )
+        changed: Row = self.mask(dict(changes))
+        if protected := [name for name in ("id", "project_id", "deleted_at") if name in changed]:
+            raise UsageError(f"storage: an update does not change {', '.join(protected)}")
+        row = {**before, **changed, "revision": before["revision"] + 1, "updated_at": self.now}
+        _check_names(of, row)
+        self._check_unique(of, row)
+        names = [*changed, "revision", "updated_at"]
+        assigned = ", ".join(f"{name} = ?" for name in names)
+        sql = f"UPDATE {_full(self.schema, of)} SET {assigned} WHERE id = ?"
+        self._writing().execute(sql, [*(_encoded(of, name, row[name]) for name in names), id])
+        if any(name in changed for name in (of.title, *of.text)):
+            self._index(of, row)
+        return row
+
+    def delete(self, table: str, id: str) -> Row:
+        """Mark a row as deleted."""
+        of = self.schema.table(table)
+        row: Row = {**self.get(table, id, "editor"), "deleted_at": self.now}
+        self._writing().execute(f"UPDATE {_full(self.schema, of)} SET deleted_at = ? WHERE id = ?", (self.now, id))
+        remove_record(self._writing(), text_key(self.schema, row["project_id"]), id)
+        return row
+
+    def publish(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
+        """Record an event with this transaction."""
+        _put_event(self._writing(), type, project_id, self.principal, self.mask(dict(payload)), self.now)
+        self.published += 1
+
+    def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
+        if role is None:
+            raise ToolFailure("not_found", f"there is no {noun} {id[:200]!r}", hint=f"list or search for a {noun} id")
+        if ROLES.index(role) < ROLES.index(wanted):
+            raise ToolFailure(
+                "denied",
+                f"your role in the project of {noun} {id} is {role}; this needs {wanted}",
+                hint="ask an owner of the project for the role",
+            )
+
+    def _check_unique(self, of: Table, row: Row) -> None:
+        for names in of.unique:
+            same = " AND ".join(f"{name} = ?" for name in names)
+            sql = f"SELECT 1 FROM {_full(self.schema, of)} WHERE deleted_at IS NULL AND id <> ? AND {same}"
+            values = [_encoded(of, name, row[name]) for name in names]
+            if self.connection.execute(sql, (row["id"], *values)).fetchone():
+                raise ToolFailure("conflict", f"there is a {of.noun} with the same {', '.join(names)} already")
+
+    def _put_member(self, project_id: str, principal: str, role: Role) -> None:
+        sql = "INSERT INTO members (project_id, principal, role) VALUES (?, ?, ?)"
+        self._writing().execute(sql, (project_id, principal, role))
+
+    def _index(self, of: Table, row: Row) -> None:
+        if not of.title and not of.text:
+            return
+        title = str(row.get(of.title) or "")
+        text = "\n\n".join(str(row[name]) for name in of.text if row[name])
+        words = SearchText(text=f"{title} {title} {title} {text}")
+        key = text_key(self.schema, row["project_id"])
+        record = put_record(self._writing(), key, row["id"], ({}, of.name, words), None, self.now)
+        self.indexed.append(IndexedText(key=key, id=row["id"], revision=record.revision, text=text, title=title))
+
+    def _writing(self) -> Transaction:
+        if self.transaction is None:
+            raise UsageError("storage: this transaction only reads")
+        return self.transaction
+
+
+class SharedRows:
+    """The tables of all guests of one store, and the events.
+
+    Every method raises `ToolFailure("storage")` while the store cannot be used.
+    """
+
+    def __init__(self, writer: Writer, reader: Reader, clock: Callable[[], float]) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._clock = clock
+        self._prepared: dict[str, Schema] = {}
+
+    async def prepare(self, schema: Schema) -> None:
+        """Bring the tables of a guest to their newest version. Raises `UsageError` when a newer guest wrote them."""
+        known = self._prepared.get(schema.name)
+        if known is None:
+            await self._writer.run(_migrate, schema, durable=True)
+            self._prepared[schema.name] = schema
+        elif known != schema:
+            raise UsageError(f"storage: two guests use the name {schema.name!r}")
+
+    async def read(
+        self, schema: Schema, principal: str, mask: Callable[[Any], Any], work: Callable[[Any], T], *, long: bool
+    ) -> T:
+        """Return `work` of the rows that a principal may see."""
+
+        def query(connection: Connection) -> T:
+            return work(
+                SharedTransaction(
+                    schema=schema, principal=principal, now=self._clock(), mask=mask, connection=connection
+                )
+            )
+
+        return await (self._reader.read_apart(query) if long else self._reader.read(query))
+
+    async def write(
+        self, schema: Schema, principal: str, mask: Callable[[Any], Any], work: Callable[[Any], T]
+    ) -> tuple[T, SharedTransaction]:
+        """Return `work` of the rows, and the finished transaction. Durable on return."""
+
+        def change(transaction: Transaction) -> tuple[T, SharedTransaction]:
+            rows = SharedTransaction(
+                schema=schema,
+                principal=principal,
+                now=self._clock(),
+                mask=mask,
+                connection=transaction.connection,
+                transaction=transaction,
+            )
+            return work(rows), rows
+
+        return await self._writer.run(change, durable=True)
+
+    def note(self, type: str, project_id: str, actor: str, payload: Mapping[str, Any]) -> None:
+        """Record an event with one of the next commits."""
+        self._writer.later(_put_event, type, project_id, actor, payload, self._clock())
+
+    async def add_vectors(self, text: IndexedText, vectors: SearchText) -> None:
+        """Store the vectors of a text."""
+        await self._writer.run(put_vectors, text.key, text.id, text.revision, vectors)
+
+    async def projects(self, principal: str) -> list[str]:
+        """Return the projects of a principal."""
+        sql = "SELECT project_id FROM members WHERE principal = ? ORDER BY project_id"
+
+        def query(connection: Connection) -> list[str]:
+            return [row[0] for row in connection.execute(sql, (principal,)).fetchall()]
+
+        return await self._reader.read(query)
+
+    async def events(self, principal: str, *, project_id: str, types: Sequence[str], limit: int) -> list[Event]:
+        """Return the newest events that a principal may see, newest first."""
+        mine = "project_id IN (SELECT project_id FROM members WHERE principal = ?) OR (project_id = '' AND actor = ?)"
+        sql, parameters = f"SELECT {_EVENT_COLUMNS} FROM events WHERE ({mine})", [principal, principal]
+        if project_id:
+            sql, parameters = f"{sql} AND project_id = ?", [*parameters, project_id]
+        return await self._events(f"{sql}{_of_types(types)} ORDER BY id DESC LIMIT ?", [*parameters, *types, limit])
+
+    async def events_after(self, position: int, types: Sequence[str], limit: int) -> list[Event]:
+        """Return the events behind a position, in their order."""
+        sql = f"SELECT {_EVENT_COLUMNS} FROM events WHERE id > ?{_of_types(types)} ORDER BY id LIMIT ?"
+        return await self._events(sql, [position, *types, limit])
+
+    async def position(self, name: str) -> int:
+        """Return how far a subscriber has come; a new one begins behind the newest event."""
+        return await self._writer.run(_position, name, durable=True)
+
+    async def advance(self, name: str, position: int) -> None:
+        """Store how far a subscriber has come."""
+        sql = "UPDATE event_positions SET position = ? WHERE name = ? AND position < ?"
+        await self._writer.run(_execute, sql, (position, name, position))
+
+    async def _events(self, sql: str, parameters: Sequence[Any]) -> list[Event]:
+        def query(connection: Connection) -> list[Event]:
+            return [_event(row) for row in connection.execute(sql, parameters).fetchall()]
+
+        return await self._reader.read(query)
+
+
+def _put_event(
+    transaction: Transaction, type: str, project_id: str, actor: str, payload: Mapping[str, Any], now: float
+) -> None:
+    """Add an event to the log; the oldest beyond `_EVENTS` go."""
+    newest = transaction.execute("SELECT max(id) FROM events").fetchone()[0] or 0
+    sql = f"INSERT INTO events ({_EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
+    transaction.execute(sql, (newest + 1, type, project_id, actor, dumps(payload).decode(), now))
+    if newest % _SWEEP == 0:
+        transaction.execute("DELETE FROM events WHERE id <= ?", (newest - _EVENTS,))
+
+
+def _of_types(types: Sequence[str]) -> str:
+    return f" AND type IN ({', '.join('?' * len(types))})" if types else ""
+
+
+def _event(row: Sequence[Any]) -> Event:
+    id, type, project_id, actor, payload, time = row
+    return Event(id=int(id), type=type, project_id=project_id, actor=actor, payload=loads(payload), time=time)
+
+
+def _position(transaction: Transaction, name: str) -> int:
+    found = transaction.execute("SELECT position FROM event_positions WHERE name = ?", (name,)).fetchone()
+    if found:
+        return int(found[0])
+    newest = int(transaction.execute("SELECT max(id) FROM events").fetchone()[0] or 0)
+    transaction.execute("INSERT INTO event_positions (name, position) VALUES (?, ?)", (name, newest))
+    return newest
+
+
+def _execute(transaction: Transaction, sql: str, parameters: Sequence[Any]) -> None:
+    transaction.execute(sql, parameters)
+
+
+def _migrate(transaction: Transaction, schema: Schema) -> None:
+    sql = "SELECT version FROM guest_schemas WHERE name = ?"
+    found = transaction.execute(sql, (schema.name,)).fetchone()
+    if found is None:
+        statements = [statement for table in schema.tables for statement in _created(schema, table)]
+        transaction.execute("INSERT INTO guest_schemas (name, version) VALUES (?, ?)", (schema.name, schema.version))
+    else:
+        version = int(found[0])
+        if version > schema.version:
+            raise UsageError(
+                f"storage: the tables of {schema.name} have version {version}, this one knows up to {schema.version}:"
+                " upgrade it"
+            )
+        later = [number for number in sorted(schema.migrations) if number > version]
+        statements = [_migration(schema, statement) for number in later for statement in schema.migrations[number]]
+        transaction.execute("UPDATE guest_schemas SET version = ? WHERE name = ?", (schema.version, schema.name))
+    for statement in statements:
+        transaction.connection.define(statement)
+
+
+def _migration(schema: Schema, statement: str) -> str:
+    named = _NAME.sub(lambda match: f"{schema.name}_{match[1]}", statement)
+    return _JSON.sub("TEXT", named)
+
+
+def _created(schema: Schema, table: Table) -> list[str]:
+    name = _full(schema, table)
+    columns = {**ROW_COLUMNS, **table.columns}
+    lines = ", ".join(f"{column} {_JSON.sub('TEXT', kind)}" for column, kind in columns.items())
+    statements = [f"CREATE TABLE {name} ({lines})"]
+    for number, columns_of in enumerate((("project_id",), *table.indexes), 1):
+        statements.append(f"CREATE INDEX {name}_by_{number} ON {name} ({', '.join(columns_of)})")
+    for number, columns_of in enumerate(table.unique, 1):
+        listed = ", ".join(columns_of)
+        statements.append(f"CREATE UNIQUE INDEX {name}_one_{number} ON {name} ({listed}) WHERE deleted_at IS NULL")
+    return statements
+
+
+def _full(schema: Schema, table: Table) -> str:
+    return f"{schema.name}_{table.name}"
+
+
+def _json_columns(table: Table) -> list[str]:
+    return [name for name, kind in table.columns.items() if _JSON.search(kind)]
+
+
+def _decoded(row: Row, json: Mapping[str, None]) -> Row:
+    for name in json:
+        if isinstance(row.get(name), str):
+            row[name] = loads(row[name])
+    return row
+
+
+def _encoded(table: Table, name: str, value: Any) -> Any:
+    if value is not None and name in table.columns and _JSON.search(table.columns[name]):
+        value = dumps(value).decode()
+    if isinstance(value, str) and len(value) > _CELL_BYTES // 4 and len(value.encode()) > _CELL_BYTES:
+        raise _invalid(name, f"it has more than {_CELL_BYTES:,} bytes")
+    return value
+
+
+def _check_names(table: Table, row: Row) -> None:
+    if unknown := [name for name in row if name not in table.columns and name not in ROW_COLUMNS]:
+        raise UsageError(f"storage: table {table.name} has no column {', '.join(unknown)}")
+
+
+def _invalid(path: str, message: str) -> ToolFailure:
+    fields = [{"path": path, "keyword": "limit", "message": message}]
+    return ToolFailure("invalid_arguments", f"{path}: {message}", details={"field_errors": fields})

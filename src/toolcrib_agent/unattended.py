@@ -1,0 +1,65 @@
+"""Agent that no person waits for: a task of a schedule, with the model of the configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from anyio import to_thread
+
+from toolcrib.core.result import ToolResult
+from toolcrib.crib import Session
+from toolcrib.errors import ToolFailure, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic_ai.models import Model
+
+    from .agent import Agent
+
+__all__ = ["run_task"]
+
+_INSTRUCTIONS: Final = (
+    "You do a scheduled task. No person is there to answer or to approve: do it alone, and answer with what you did,"
+    " what you found, and what you could not do."
+)
+
+
+async def run_task(session: Session, prompt: str, *, model: Model | str = "") -> ToolResult:
+    """Run an agent in a session of its own with the rights of `session`. The target of an entry point.
+
+    `model` is used instead of that of the configuration. Raises `ToolFailure("unavailable")` where there is none, or
+    it cannot be used.
+    """
+    named = model or await _configured(session)
+    try:
+        made, agent_type, child_of = await to_thread.run_sync(_load, named)
+        async with child_of(session) as child:
+            child.state.scope.contexts -= {"schedule"}  # the tool that brought it here is not for it
+            child.state.audience.is_client = True  # a call that asks waits in the store
+            outcome = await agent_type(made, child, instructions=_INSTRUCTIONS).run(prompt)
+    except (ImportError, UsageError) as error:
+        raise ToolFailure("unavailable", f"the model cannot be used: {error}") from error
+    if outcome.stopped == "failed":
+        raise ToolFailure("unavailable", outcome.text)
+    note = "" if outcome.is_complete else f"\n[The agent did not come to an end by itself: {outcome.reason}.]"
+    return ToolResult.of_text(f"{outcome.text}{note}")
+
+
+async def _configured(session: Session) -> str:
+    from .chat.model_discovery import find_model  # a chat's choice; what it imports is not needed before
+
+    choice = await find_model(session.parts.settings)
+    if choice is None:
+        hint = "set chat.model in the configuration, or the variable of an API's key"
+        raise ToolFailure("unavailable", "there is no model for the task", hint=hint)
+    return choice.model
+
+
+def _load(named: Model | str) -> tuple[Model, type[Agent], Callable[[Session], Session]]:
+    """Return the model and what runs it. Their imports take seconds: call it in a thread."""
+    from .agent import Agent
+    from .models import model_of
+    from .session_agent import child_of
+
+    return model_of(named), Agent, child_of

@@ -1,0 +1,354 @@
+"""Tables that guests share between the members of a project: the same bodies on SQLite, in memory and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from durable.places import Place, shared
+from rig import eventually
+from toolcrib.core.shared_storage import Event, Member, Rows, Schema, Table, TextHit
+from toolcrib.crib.records import Meaning
+from toolcrib.crib.shared_storage import GuestStorage, StoredEvents
+from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.store.store import Store
+
+SCHEMA = Schema(
+    name="lab",
+    tables=(
+        Table(
+            name="samples",
+            noun="sample",
+            columns={"title": "TEXT NOT NULL", "notes": "TEXT", "grams": "REAL", "tags": "JSON", "code": "TEXT"},
+            indexes=(("project_id", "title"),),
+            unique=(("project_id", "code"),),
+            title="title",
+            text=("notes",),
+        ),
+        Table(name="links", noun="link", columns={"src": "TEXT NOT NULL", "dst": "TEXT NOT NULL"}),
+    ),
+)
+
+Open = Callable[[str], GuestStorage]
+
+
+def mask(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: mask(one) for key, one in value.items()}
+    return value.replace("hunter2", "[secret]") if isinstance(value, str) else value
+
+
+def storage_in(store: Store, group: TaskGroup | None = None) -> Open:
+    async def spawn(work: Callable[[], Awaitable[None]]) -> None:
+        assert group is not None
+        group.start_soon(work)
+
+    events = StoredEvents(store.shared, spawn)
+    meaning = Meaning(None, Path)
+
+    def opened(principal: str, schema: Schema = SCHEMA) -> GuestStorage:
+        return GuestStorage(schema, principal, store.shared, store.records, mask, meaning, events)
+
+    return opened
+
+
+@pytest.fixture
+async def open_as(store: Store) -> AsyncGenerator[Open]:
+    yield storage_in(store)
+
+
+async def new_project(storage: GuestStorage, project: str = "p1", **members: Any) -> None:
+    def work(rows: Rows) -> None:
+        rows.create_project(project)
+        for principal, role in members.items():
+            rows.set_member(project, principal, role)
+
+    await storage.write(work)
+
+
+async def added(storage: GuestStorage, **values: Any) -> dict[str, Any]:
+    return await storage.write(lambda rows: rows.insert("samples", {"project_id": "p1", **values}))
+
+
+async def code_of(work: Awaitable[Any]) -> str:
+    with pytest.raises(ToolFailure) as caught:
+        await work
+    return caught.value.code
+
+
+async def test_a_row_is_read_as_it_was_written_with_secrets_masked(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+    made = await added(ada, title="Salt", notes="hunter2 \0 ?", grams=1.5, tags={"a": ["hunter2", None]}, code="s1")
+
+    found = await ada.read(lambda rows: rows.get("samples", made["id"]))
+
+    assert found["created_at"] == found["updated_at"] == made["created_at"]
+    assert {**found, "notes": "", "created_at": 0, "updated_at": 0} == {
+        "id": made["id"],
+        "project_id": "p1",
+        "revision": 1,
+        "created_by": "ada",
+        "created_at": 0,
+        "updated_at": 0,
+        "deleted_at": None,
+        "title": "Salt",
+        "notes": "",
+        "grams": 1.5,
+        "tags": {"a": ["hunter2", None]},
+        "code": "s1",
+    }
+    assert str(found["notes"]).startswith("[secret] ")
+
+
+async def test_a_foreign_row_and_an_unknown_id_are_refused_alike_and_a_role_is_needed_to_write(open_as: Open) -> None:
+    ada, eve, vera = open_as("ada"), open_as("eve"), open_as("vera")
+    await new_project(ada, vera="viewer")
+    made = await added(ada, title="Salt")
+    id = made["id"]
+
+    def attempts(storage: GuestStorage, id: str) -> list[Awaitable[Any]]:
+        return [
+            storage.write(lambda rows: rows.update("samples", id, {"title": "Eve was here"})),
+            storage.write(lambda rows: rows.delete("samples", id)),
+            storage.write(lambda rows: rows.get("samples", id)),
+        ]
+
+    foreign: list[tuple[str, str, str]] = []
+    unknown: list[tuple[str, str, str]] = []
+    for told, asked in ((foreign, id), (unknown, "none")):
+        for work in attempts(eve, asked):
+            with pytest.raises(ToolFailure) as caught:
+                await work
+            told.append((caught.value.code, caught.value.message.replace(asked, "…"), caught.value.hint))
+
+    assert foreign == unknown
+    assert {code for code, *_ in foreign} == {"not_found"}
+    assert await code_of(added(eve, title="x")) == "not_found"
+    assert await code_of(eve.read(lambda rows: rows.members("p1"))) == "not_found"
+    assert await eve.read(lambda rows: rows.select("SELECT * FROM {samples} AS s")) == []
+    assert await eve.search("salt") == []
+    assert await eve.search("salt", project_id="p1") == []
+    update, delete, get = attempts(vera, id)
+    assert (await code_of(update), await code_of(delete)) == ("denied", "denied")
+    assert await get == made
+    assert await code_of(added(vera, title="x")) == "denied"
+    assert await code_of(vera.write(lambda rows: rows.set_member("p1", "eve", "viewer"))) == "denied"
+    assert await vera.read(lambda rows: rows.get("samples", id)) == made
+
+
+async def test_a_member_that_was_removed_sees_nothing_more_and_the_last_owner_stays(open_as: Open) -> None:
+    ada, bob = open_as("ada"), open_as("bob")
+    await new_project(ada, bob="editor")
+    made = await added(bob, title="Salt")
+    assert await bob.read(lambda rows: rows.members("p1")) == [
+        Member(principal="ada", role="owner"),
+        Member(principal="bob", role="editor"),
+    ]
+    await ada.write(lambda rows: rows.set_member("p1", "bob", None))
+
+    assert await code_of(bob.read(lambda rows: rows.get("samples", made["id"]))) == "not_found"
+    assert await code_of(ada.write(lambda rows: rows.set_member("p1", "ada", "viewer"))) == "conflict"
+    assert await code_of(ada.write(lambda rows: rows.set_member("p1", "ada", None))) == "conflict"
+    assert await code_of(bob.write(lambda rows: rows.create_project("p1"))) == "conflict"
+
+
+async def test_a_transaction_is_stored_whole_or_not_at_all(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+
+    def half(rows: Rows) -> None:
+        rows.insert("samples", {"project_id": "p1", "title": "first"})
+        rows.publish("sample.created", "p1", {})
+        rows.insert("samples", {"project_id": "p2", "title": "of nobody"})
+
+    assert await code_of(ada.write(half)) == "not_found"
+    assert await ada.read(lambda rows: rows.select("SELECT id FROM {samples} AS s")) == []
+    assert await ada.search("first") == []
+
+
+async def test_a_change_is_made_once_however_many_want_it(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+    id = (await added(ada, title="free"))["id"]
+    outcomes: list[str] = []
+
+    async def claim(number: int) -> None:
+        try:
+            await ada.write(lambda rows: rows.update("samples", id, {"title": str(number)}, expected={"title": "free"}))
+            outcomes.append("claimed")
+        except ToolFailure as failure:
+            outcomes.append(failure.code)
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(claim, number)
+
+    assert sorted(outcomes) == ["claimed", *["conflict"] * 7]
+    assert (await ada.read(lambda rows: rows.get("samples", id)))["revision"] == 2
+    assert await code_of(ada.write(lambda rows: rows.update("samples", id, {"title": "x"}, revision=1))) == "conflict"
+
+
+async def test_a_deleted_row_is_in_no_read_and_its_unique_values_are_free_again(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+    id = (await added(ada, title="Salt", code="s1"))["id"]
+    assert await code_of(added(ada, title="Other", code="s1")) == "conflict"
+    await ada.write(lambda rows: rows.delete("samples", id))
+
+    assert await code_of(ada.read(lambda rows: rows.get("samples", id))) == "not_found"
+    assert await ada.read(lambda rows: rows.find("samples", id)) is None
+    assert await ada.search("salt") == []
+    assert (await added(ada, title="Other", code="s1"))["code"] == "s1"
+
+
+async def test_statements_see_the_rows_of_the_caller_only_also_in_joins_and_recursion(open_as: Open) -> None:
+    ada, bob = open_as("ada"), open_as("bob")
+    await new_project(ada)
+    await new_project(bob, "p2")
+    for storage, project in ((ada, "p1"), (bob, "p2")):
+        for src, dst in (("a", "b"), ("b", "c"), ("c", project)):
+            await storage.write(
+                lambda rows, link=(src, dst, project): rows.insert(
+                    "links", {"project_id": link[2], "src": link[0], "dst": link[1]}
+                )
+            )
+    walk = (
+        "WITH RECURSIVE path(node, depth) AS (SELECT src, 0 FROM {links} AS l WHERE src = ? UNION"
+        " SELECT l.dst, p.depth + 1 FROM {links} AS l JOIN path AS p ON l.src = p.node WHERE p.depth < 9)"
+        " SELECT node FROM path ORDER BY depth"
+    )
+
+    async def walked(storage: GuestStorage) -> list[str]:
+        return [row["node"] for row in await storage.read(lambda rows: rows.select(walk, ("a",)), long=True)]
+
+    assert await walked(ada) == ["a", "b", "c", "p1"]
+    assert await walked(bob) == ["a", "b", "c", "p2"]
+    with pytest.raises(UsageError, match="begins with SELECT"):
+        await ada.read(lambda rows: rows.select("DELETE FROM lab_links"))
+    with pytest.raises(UsageError, match="no table 'secrets'"):
+        await ada.read(lambda rows: rows.select("SELECT * FROM {secrets}"))
+
+
+async def test_a_search_goes_over_all_projects_of_the_caller_or_one_and_titles_count_more(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+    await new_project(ada, "p2")
+    deep = await added(ada, title="Log", notes="copper is mentioned here among many other words")
+    named = await added(ada, title="Copper wire")
+    other = await added(ada, project_id="p2", title="Copper", notes="second project")
+
+    everywhere = await ada.search("copper")
+    here = await ada.search("copper", project_id="p1", tables=["samples"])
+
+    assert {hit.id for hit in everywhere} == {deep["id"], named["id"], other["id"]}
+    assert [hit.id for hit in here] == [named["id"], deep["id"]]
+    assert replace(here[0], score=0) == TextHit(table="samples", id=named["id"], project_id="p1", score=0)
+    assert await ada.search("copper", tables=["links"]) == []
+    await ada.write(lambda rows: rows.update("samples", named["id"], {"title": "Iron wire"}))
+    assert [hit.id for hit in await ada.search("copper", project_id="p1")] == [deep["id"]]
+
+
+async def test_a_value_that_is_too_large_is_refused_with_the_path_of_its_argument(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+    with pytest.raises(ToolFailure) as caught:
+        await added(ada, title="x" * (1 << 20) + "x")
+
+    (error,) = caught.value.details["field_errors"]
+    assert (caught.value.code, error["path"]) == ("invalid_arguments", "title")
+
+
+@shared
+async def test_an_older_store_runs_the_migrations_that_it_lacks_and_a_newer_one_is_refused(place: Place) -> None:
+    (samples, links) = SCHEMA.tables
+    newer = Schema(
+        name="lab",
+        tables=(replace(samples, columns={**samples.columns, "color": "TEXT"}), links),
+        migrations={2: ("ALTER TABLE {samples} ADD COLUMN color TEXT", "UPDATE {samples} SET color = 'white'")},
+    )
+    async with place.open() as store:
+        await new_project(storage_in(store)("ada"))
+        id = (await added(storage_in(store)("ada"), title="Salt"))["id"]
+    async with place.open() as store:
+        ada = GuestStorage(
+            newer, "ada", store.shared, store.records, mask, Meaning(None, Path), StoredEvents(store.shared, no_spawn)
+        )
+        assert (await ada.read(lambda rows: rows.get("samples", id)))["color"] == "white"
+        with pytest.raises(UsageError, match="two guests"):
+            await storage_in(store)("ada").read(lambda rows: rows.now)
+    async with place.open() as store:
+        with pytest.raises(UsageError, match="version 2, this one knows up to 1"):
+            await storage_in(store)("ada").read(lambda rows: rows.now)
+
+
+async def no_spawn(work: Callable[[], Awaitable[None]]) -> None:
+    raise AssertionError("nothing is spawned here")
+
+
+# Events
+
+
+async def test_events_are_read_by_members_of_their_project_newest_first(store: Store, open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada, vera="viewer")
+    await ada.write(lambda rows: rows.publish("sample.created", "p1", {"title": "hunter2"}))
+    ada.note("samples.listed", "p1", {})
+    ada.note("project.listed", "", {})
+    await store.flush()
+    events = StoredEvents(store.shared, no_spawn)
+
+    of_ada = await events.recent("ada")
+    assert [(one.type, one.project_id, one.actor, one.payload) for one in of_ada] == [
+        ("project.listed", "", "ada", {}),
+        ("samples.listed", "p1", "ada", {}),
+        ("sample.created", "p1", "ada", {"title": "[secret]"}),
+    ]
+    assert [one.type for one in await events.recent("vera")] == ["samples.listed", "sample.created"]
+    assert [one.type for one in await events.recent("ada", types=["sample.created"], project_id="p1")] == [
+        "sample.created"
+    ]
+    assert await events.recent("eve") == []
+    assert await events.recent("eve", project_id="p1") == []
+
+
+@shared
+async def test_a_subscriber_gets_every_event_at_least_once_also_those_of_the_time_it_was_away(place: Place) -> None:
+    seen: list[tuple[str, int]] = []
+    failures = iter([True, False])
+
+    async def first(event: Event) -> None:
+        seen.append(("first", event.payload["n"]))
+
+    async with place.open() as store, anyio.create_task_group() as group:
+        ada = storage_in(store, group)("ada")
+        await new_project(ada)
+        await ada.write(lambda rows: rows.publish("sample.created", "p1", {"n": 0}))  # before it subscribed
+        await ada._events.subscribe("hooks", ["sample.created"], first)  # pyright: ignore[reportPrivateUsage]
+        for number in (1, 2):
+            await ada.write(lambda rows, n=number: rows.publish("sample.created", "p1", {"n": n}))
+        await ada.write(lambda rows: rows.publish("sample.deleted", "p1", {"n": 9}))
+        await eventually(lambda: len(seen) == 2)
+        await store.flush()
+        group.cancel_scope.cancel()
+    async with place.open() as store:
+        await storage_in(store)("ada").write(lambda rows: rows.publish("sample.created", "p1", {"n": 3}))
+
+    async def second(event: Event) -> None:
+        seen.append(("second", event.payload["n"]))
+        if next(failures, False):
+            raise ValueError("not now")
+
+    async with place.open() as store, anyio.create_task_group() as group:
+        ada = storage_in(store, group)("ada")
+        await ada._events.subscribe("hooks", ["sample.created"], second)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: len(seen) == 4)
+        group.cancel_scope.cancel()
+
+    assert seen == [("first", 1), ("first", 2), ("second", 3), ("second", 3)]

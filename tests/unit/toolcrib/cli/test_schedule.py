@@ -1,0 +1,132 @@
+"""`toolcrib schedule`: what is added at a terminal, seen, changed, and fired by a worker."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rig import PATIENCE, Hearing
+from toolcrib.cli.schedule import print_schedules
+from toolcrib.core.host import Schedule
+from toolcrib.errors import CODES
+
+from .conftest import User
+
+UNFIRED = "No process runs that would fire it"
+
+
+def added(user: User, *words: str) -> str:
+    return user.reads("schedule", "add", *words)["id"]
+
+
+def test_a_user_adds_lists_shows_and_cancels(user: User) -> None:
+    water = added(user, "Water", "--cron", "0 18 * * *", "--timezone", "Europe/Berlin", "--message", "Water them.")
+    clock = added(user, "--every", "15m", "--call", "current_time", "--args", '{"zone": "Asia/Tokyo"}')
+
+    listed = user.types("schedule")
+    shown = user.reads("schedule", "show", water.removeprefix("sched_")[:8])
+    cancelled = user.reads("schedule", "cancel", clock)
+
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["ID", clock, water]
+    assert UNFIRED in listed.stderr
+    assert (shown["title"], shown["zone"], shown["action"], shown["status"]) == (
+        "Water",
+        "Europe/Berlin",
+        {"type": "send_message", "content": "Water them."},
+        "active",
+    )
+    assert re.fullmatch(r".*T18:00:00\+0[12]:00", shown["next_run_at"])
+    assert (cancelled["status"], cancelled["trigger_config"]) == ("cancelled", {"interval_seconds": 900.0})
+    assert [one["id"] for one in user.reads("schedule")] == [water]
+    assert {one["id"] for one in user.reads("schedule", "list", "--all")} == {water, clock}
+
+
+def test_a_user_pauses_resumes_and_adds_nothing_twice(user: User) -> None:
+    first = added(user, "--every", "60", "--message", "x")
+
+    assert added(user, "--every", "60", "--message", "x") == first
+    assert user.reads("schedule", "pause", first)["next_run_at"] is None
+    assert user.types("schedule", "list").stderr == ""
+    assert user.reads("schedule", "resume", first)["status"] == "active"
+    assert user.reads("schedule", "run", first)["status"] == "active"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (("--message", "x"), 2, "--at, --every or --cron"),
+        (("--every", "5", "--cron", "* * * * *", "--message", "x"), 2, "--at, --every or --cron"),
+        (("--every", "5"), 2, "--message, --task or --call"),
+        (("--every", "soon", "--message", "x"), 2, "--every"),
+        (("--every", "5", "--call", "t", "--args", "[]"), 2, "--args"),
+        (("--every", "5", "--message", "x", "--mode", "bold"), 2, "bold"),
+        (("--every", "0.5", "--message", "x"), CODES["invalid_arguments"].exit, "interval_seconds"),
+        (("--at", "2020-01-01", "--message", "x"), CODES["invalid_arguments"].exit, "run_at"),
+        (("--cron", "0 0 30 2 *", "--message", "x"), CODES["invalid_arguments"].exit, "cron"),
+    ],
+)
+def test_what_cannot_be_added_is_refused_with_its_option(
+    user: User, words: tuple[str, ...], status: int, told: str
+) -> None:
+    result = user.types("schedule", "add", *words)
+
+    assert (result.exit_code, told in result.stderr) == (status, True)
+    assert user.reads("schedule") == []
+
+
+def test_what_is_not_there_is_said_in_words(user: User) -> None:
+    assert user.types("schedule").stderr == "no schedules\n"
+    assert user.types("schedule", "show", "sched_1234").exit_code == CODES["not_found"].exit
+    one = added(user, "--every", "60", "--message", "x")
+    assert user.types("schedule", "show", one[:7]).exit_code == CODES["not_found"].exit
+
+
+def test_a_list_is_80_columns_wide_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    one = Schedule(
+        id="sched_0123456789abcdef",
+        principal="local",
+        title="A long title " * 5,
+        trigger_type="cron",
+        trigger_config={"cron": "*/15 9-17 * * MON-FRI"},
+        zone="UTC",
+        action={"type": "send_message", "content": "A long message " * 20},
+        status="active",
+        next_run=1e9,
+        next_run_at="2001-09-09T01:46:40+00:00",
+    )
+
+    print_schedules([one], width=80)
+
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.process
+def test_a_worker_fires_what_was_added_and_it_is_in_the_log(user: User) -> None:
+    one = added(user, "--every", "1", "--call", "current_time", "--args", '{"zone": "Asia/Tokyo"}')
+    command = [sys.executable, "-c", "from toolcrib.cli.main import main; main()", "worker"]
+    environ = {**os.environ, **{name: value for name, value in user.environ.items() if value is not None}}
+    deadline = time.monotonic() + PATIENCE
+    with subprocess.Popen(command, cwd=user.project, env=environ, stderr=subprocess.PIPE) as worker:
+        try:
+            Hearing(worker.stderr).until(b"\n")
+            shown = user.reads("schedule", "show", one)
+            while shown["runs"] == 0 and time.monotonic() < deadline:
+                shown = user.reads("schedule", "show", one)
+            served = user.types("schedule")
+            worker.send_signal(signal.SIGTERM)
+            worker.wait(PATIENCE)
+        finally:
+            worker.kill()
+
+    assert (shown["status"], shown["outcome"]) == ("active", "ok")
+    assert served.stderr == ""
+    assert {(row["tool"], row["outcome"], row["origin"]) for row in user.reads("log")} == {
+        ("current_time", "ok", "schedule")
+    }
+    assert UNFIRED in user.types("schedule").stderr
