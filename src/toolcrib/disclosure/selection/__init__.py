@@ -28,7 +28,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from .. import growing_list, meta_tools
 from ..base import Strategy, View, VisibleCatalog
-from .intent import SELECT, analyse, read_intent
+from .intent import SELECT, analyse
 from .requirements import SelectionState, words
 from .selector import FAILING, Candidate, Route, Selection, is_simple, route, select
 
@@ -45,7 +45,6 @@ __all__ = [
     "analyse",
     "deliver",
     "invocation_of",
-    "read_intent",
     "route",
     "select",
 ]

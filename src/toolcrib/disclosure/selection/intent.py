@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...catalog.ranking.terms import Hit
 from ...core.result import ToolResult
 from ..base import Verb, VerbContext, VisibleCatalog, answer, as_object
-from .requirements import SelectionState, Wanted, chosen_groups, expand_groups, require, selectable_tools, wanted, words
+from .requirements import SelectionState, Wanted, expand_groups, require, selectable_tools, wanted, words
 from .selector import select, unavailable
 
-__all__ = ["COMPLEXITIES", "SELECT", "analyse", "read_intent"]
+__all__ = ["SELECT", "analyse"]
 
-COMPLEXITIES: Final = ("simple", "medium", "complex")
 _FOUND: Final = 5
 """Tools that a task in words brings in at most."""
 _LEAST: Final = 0.5
@@ -56,22 +55,6 @@ def analyse(scene: VisibleCatalog, task: str, *, follows: bool = False) -> Mappi
         complexity = "complex"
     intent: dict[str, Any] = {"complexity": complexity, "is_follow_up": is_follow_up}
     return {**intent, "needs_plan": complexity != "simple", "required_tools": required}
-
-
-def read_intent(given: Any, scene: VisibleCatalog) -> Mapping[str, Any]:
-    """Return an intent as a model wrote it: what it says wrong counts as unsaid, and unknown tools are left out."""
-    said = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else dict[str, Any]()
-    complexity = str(said.get("complexity", "")).lower()
-    complexity = complexity if complexity in COMPLEXITIES else "medium"
-    selectable = selectable_tools(scene)
-    groups = {group.name for group in chosen_groups(selectable)}
-    return {
-        "complexity": complexity,
-        "is_follow_up": said.get("is_follow_up") is True,
-        "needs_plan": complexity != "simple",
-        "relevant_skill_groups": [one for one in words(said.get("relevant_skill_groups")) if one in groups],
-        "required_tools": [one for one in words(said.get("required_tools")) if selectable.by_name(one)],
-    }
 
 
 def _required(scene: VisibleCatalog, task: str) -> list[str]:

@@ -21,7 +21,6 @@ __all__ = [
     "SelectableTools",
     "SelectionState",
     "Wanted",
-    "chosen_groups",
     "expand_groups",
     "require",
     "selectable_tools",
@@ -196,11 +195,6 @@ def require(
 def _expand(selectable: SelectableTools, intent: Mapping[str, Any], found: Wanted) -> None:
     """Turn the groups of skills that the intent chose into skills and capabilities."""
     expand_groups(selectable, (*words(intent.get("skill_groups")), *words(intent.get("relevant_skill_groups"))), found)
-
-
-def chosen_groups(selectable: SelectableTools) -> tuple[SkillGroup, ...]:
-    """Return the groups that an intent may choose."""
-    return tuple(group for group in _all_groups(selectable).groups if group.name != ALWAYS)
 
 
 def expand_groups(selectable: SelectableTools, chosen: tuple[str, ...], found: Wanted) -> None:
