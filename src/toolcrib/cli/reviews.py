@@ -12,7 +12,7 @@ import typer
 from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
 from ..config.directories import Trust
-from ..config.loading import config_files, here
+from ..config.loader import config_files, here
 from ..config.profiles import profile_files
 from ..config.sources import confirmable_in
 from ..crib import Toolcrib
