@@ -20,7 +20,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.elicitation import Clarification, Elicitor
 from toolcrib.core.permission import Answer, Approver, Effect, Question
 from toolcrib.core.result import ToolResult
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import BUILT_IN, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.crib.policy import end_planning
@@ -129,9 +129,27 @@ def readable(parent: Session) -> frozenset[str]:
     return frozenset(tool.name for tool in parent.scene.offered() if _only_reads(tool, parent.state))
 
 
+_RESEARCH: Final = frozenset(
+    {
+        "display_diagram",
+        "find_references",
+        "get_diagnostics",
+        "git_diff",
+        "git_log",
+        "git_status",
+        "grep",
+        "list_directory",
+        "read_file",
+        "search_files",
+    }
+)
+"""Built-in tools of a delegated task (seed 002): a small model reads their definitions in every turn."""
+
+
 def _only_reads(tool: Tool, state: SessionState) -> bool:
     is_said = tool.kind == "read" and tool.approval != "always" and tool.origin not in state.treat_as_write
-    return is_said and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
+    is_known = tool.source not in BUILT_IN or tool.name in _RESEARCH
+    return is_said and is_known and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
 
 
 def _rules(state: SessionState) -> dict[Effect, list[str]]:

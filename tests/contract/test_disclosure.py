@@ -48,7 +48,7 @@ LASTS: Final = {
 CEILINGS: Final[Mapping[str, tuple[int, ...]]] = {
     #                 adaptive flat gateway introspection selection tiered
     "flat": (510, 3470, 670, 425, 3410, 440),
-    "gateway": (510, 6170, 690, 290, 6110, 440),
+    "gateway": (520, 12_400, 690, 290, 12_300, 440),
     "introspection": (640, 6540, 700, 1450, 1180, 1580),
     "selection": (1150, 1150, 660, 1270, 990, 1390),
     "tiered": (660, 6980, 710, 1060, 670, 1070),

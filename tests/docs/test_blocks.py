@@ -141,6 +141,7 @@ OUTPUTS = {
         "send needs approval (taint: this session has read untrusted content (fetch); "
         "a write tool asks unless a rule names send), and no approver is available\n"
     ),
+    "schedules.py": "{'interval_seconds': 1800.0} active\n",
     "selection.py": (
         "('memory_recall', 'draw_chart') - core, and tools wanted by the intent\n"
         "['memory_recall', 'read_table', 'draw_chart']\n"

@@ -19,9 +19,11 @@ from peers import LEDGER
 from peers.api import api
 from rig import PATIENCE, eventually
 from rig.sandbox import needs_sandbox, stands_still
+from seeds.inventory import cases_of
 from seeds.rigging import built_in, names
 from seeds.selection_skills import skills_of, write_skill
 from toolcrib.core.events import CallFinished
+from toolcrib.core.json import dumps
 from toolcrib.core.permission import Answer, Question
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.policy.taint import Taint
@@ -314,6 +316,54 @@ async def test_all_calls_of_a_turn_run_at_the_same_time(folder: Path) -> None:
     assert (["met" in result.text for result in results], most) == ([True] * 12, [12])
 
 
+def sent(session: Session) -> int:
+    """Estimate the tokens of the definitions as an API is sent them."""
+    return sum(len(dumps([tool.name, tool.description, tool.input_schema])) // 4 for tool in session.tools)
+
+
+@needs_sandbox
+async def test_flat_can_be_cut_to_the_27_built_ins_of_its_seed(folder: Path) -> None:
+    seed = [case.name for case in cases_of("flat")]
+    search = {"web": {"search": {"searxng_url": "https://search.example"}}}
+    async with built_in(tools=search) as crib:
+        crib.profiles.add({"name": "seed", "extends": "flat", "include": seed})
+        session = of(crib, "seed", folder, elicitor=answers)
+        model = ScriptedModel("Done.", system="anthropic")
+        await Agent(model, session, local=ScriptedModel()).run("Look")
+        mine = [tool.name for tool in session.tools if tool.source not in ("plan", "toolcrib", "resources")]
+        assert sorted(mine) == sorted([*seed, "spawn_agent", "delegate_task"])
+        assert sent(session) <= 8_000
+        assert (await session.call("calculate", {"expression": "1"})).text.startswith("Unknown tool: calculate")
+
+
+async def test_a_profile_includes_and_excludes_built_in_tools_by_name_and_category(folder: Path) -> None:
+    async with built_in(builtins=("files", "text", "time", "git")) as crib:
+        crib.profiles.add({"name": "few", "extends": "flat", "include": ["text", "readFile", "read_file"]})
+        crib.profiles.add({"name": "most", "extends": "introspection", "exclude": ["git", "readFile"]})
+        few = {tool.category for tool in of(crib, "few", folder).tools if tool.source == "builtin"}
+        most = of(crib, "most", folder, key="most")
+        listed = {entry["name"] for entry in (await told(most, "list_tools"))["categories"]}
+        assert ({"git", "time"} & few, "text" in few, "code" in listed) == (set(), True, False)
+        assert (await failed(most, "readFile", {"path": "a"}))[
+            "error"
+        ] == "readFile is not in the scope of this session"
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_delegated_task_has_ten_reading_tools_in_2000_tokens(crib: Toolcrib, folder: Path) -> None:
+    (folder / "a.txt").write_text("one\n")
+    paid = ScriptedModel(calls("delegate_task", task="Read a.txt"), "One.", system="anthropic")
+    local = ScriptedModel(calls("read_file", path="a.txt"), "It says one.")
+    async with of(crib, "flat", folder) as session:
+        await Agent(paid, session, local=local).run("What does a.txt say?")
+        tools = {tool.name: tool for tool in session.tools}
+    given = [name for name in local.seen[0].tools if name in tools and tools[name].source == "builtin"]
+    assert (len(given), local.seen[1].results, paid.seen[1].results) == (10, ["one"], ["It says one."])
+    cost = (len(dumps([tools[n].name, tools[n].description, tools[n].input_schema])) // 4 for n in given)
+    assert sum(cost) <= 2_000
+
+
 # Seed 003
 
 NAMED_BY_THE_DOCUMENT = {
@@ -499,6 +549,19 @@ async def test_a_tool_that_takes_long_can_be_started_in_the_background(crib: Too
     await eventually(is_done)
 
 
+@needs_sandbox
+async def test_the_start_costs_at_most_2000_tokens_and_its_core_1200(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "introspection", folder)
+    core = sent(session)
+    assert (core <= 1_200, core + len(session.instructions) // 4 <= 2_000) == (True, True)
+    everything = sent(of(crib, "flat", folder, key="flat"))
+    assert core * 10 <= everything * 3
+    await told(session, "get_tool_schemas", {"names": ["readFile"]})
+    (schema,) = (await told(session, "get_tool_schemas", {"names": ["readFile"]}))["schemas"]
+    brief = {tool.name: tool for tool in session.tools}["readFile"]
+    assert len(schema["description"]) >= len(brief.description)
+
+
 # Seed 004
 
 SIMPLE = ["nodes", "knowledge_search", "hitl", "memory_recall"]
@@ -517,6 +580,7 @@ async def test_core_tools_are_in_every_selection(crib: Toolcrib, folder: Path) -
 async def test_a_simple_task_gets_the_four_tools_of_the_document(crib: Toolcrib, folder: Path) -> None:
     session = of(crib, "selection", folder, elicitor=answers, intent={"complexity": "simple"})
     assert names(session) == SIMPLE
+    assert sent(session) <= 600
 
 
 @needs_sandbox

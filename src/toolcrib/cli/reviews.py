@@ -51,7 +51,7 @@ def accept(
         return
     for server, diffs in changes.items():
         for tool, diff in diffs.items():
-            out(f"# {escape(server)}/{escape(tool)}\n{diff}")
+            out(f"# {escape(server)}/{escape(tool)}\n{diff}", verbatim=True)
     if show:
         if not any(changes.values()):
             out("nothing has changed since it was reviewed")
@@ -134,7 +134,7 @@ def trust(
         return
     for path, _ in found:
         out(f"# {escape(str(path))}")
-        out(escape(texts[path].rstrip(), lines=True))
+        out(escape(texts[path].rstrip(), lines=True), verbatim=True)
         if path in digests:
             out(f"# its files: {escape(digests[path])}")
     if not show:
@@ -186,7 +186,7 @@ def lock(
         counts = {"tools": tools, "sources": len(found.sources), "written": not check}
         emit_json({"file": str(place), "changes": changes, **counts})
     for change in () if as_json else changes:
-        out(change)
+        out(change, verbatim=True)
     if check:
         if changes:
             raise typer.Exit(1)

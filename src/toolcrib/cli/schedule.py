@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -231,7 +231,7 @@ def _object(text: str) -> dict[str, Any]:
         raise UsageError(f"--args: {text[:80]!r} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def _print(one: Schedule, *, as_json: bool) -> None:

@@ -116,5 +116,10 @@ def _serve_here(settings: Settings, log_level: str, *, desk: bool) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"toolcrib: {text}\n")
+    line = f"toolcrib: {text}"
+    if sys.stderr.isatty():
+        from .output import fitted, width_of  # a client's log needs no folding, and waits for the shim
+
+        line = fitted(line, width_of(sys.stderr))
+    sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

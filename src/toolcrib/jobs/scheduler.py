@@ -417,8 +417,12 @@ class Scheduler:
         self._wake.set()
 
     def _sealed(self, id: str, plan: Plan) -> str:
-        values = {"title": plan.title, "action": plan.action, "session": asdict(plan.session)}
-        values["builtins"] = plan.builtins
+        values = {
+            "title": plan.title,
+            "action": plan.action,
+            "session": asdict(plan.session),
+            "builtins": plan.builtins,
+        }
         return self._vault.seal(values, _purpose(id))
 
     def _opened(self, row: ScheduleRow) -> Plan:

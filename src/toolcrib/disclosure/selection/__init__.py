@@ -120,7 +120,7 @@ def _view(scene: VisibleCatalog) -> View:
     shown = {tool.name for tool in declared}
     later = growing_list.loaded_tools(scene)
     chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.audience.grows else ()))}
-    faces = (face for tool in chosen.values() for face in scene.faces(tool))
+    faces = (scene.declared(face) for tool in chosen.values() for face in scene.faces(tool))
     tools = (face for face in faces if face.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
     return View(

@@ -102,6 +102,8 @@ class ServerSpec:
     """MCP hints by tool name that replace what the server says of itself."""
     background_after: Mapping[str, float] = field(default_factory=dict[str, float])
     """Seconds after which a call goes on in the background, by tool name; `*` is every tool that is not named."""
+    relist_after: float = 30.0
+    """Age in seconds of the list of tools above which a call with side effects lists the server again; 0 never."""
     trusted: bool = False
     """Whether what its tools return is vouched for: it taints no session."""
 
