@@ -116,7 +116,7 @@ async def measured(name: str, times: int, run: Callable[[int], Awaitable[Any]]) 
 async def main(projects: int, nodes: int, edges: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "store.db"
-        begun = time.perf_counter()
+        begun, ids = time.perf_counter(), dict[str, list[str]]()
         async with Store.open(place) as store:
             await store.shared.prepare(SCHEMA)
             for number in range(projects):

@@ -50,11 +50,12 @@ async def in_project(crib: Toolcrib, **options: Any) -> Session:
     principal = options.get("principal") or f"user {secrets.token_hex(4)}"
     user = crib.session(profile="gateway", principal=principal, mode="autonomous")
     bridge = {"name": "Bridge", "type_key": "project.technical.bridge"}
-    given = {"project": bridge, "entities": [], "relationships": []}
+    given: dict[str, Any] = {"project": bridge, "entities": [], "relationships": []}
     made = answer_of(await user.call("tool_exec", {"op": "onto.project.create", "args": given}))
     context = {"project_id": made["result"]["project_id"]}
-    known: dict[str, Any] = {"context": context, "contexts": ("global", "project"), **options, "principal": principal}
-    return crib.session(**{"profile": "gateway", **known})
+    known: dict[str, Any] = {"profile": "gateway", "context": context, "contexts": ("global", "project"), **options}
+    known["principal"] = principal
+    return crib.session(**known)
 
 
 def project_of(session: Session) -> str:

@@ -366,7 +366,8 @@ async def _merge(ctx: Context, old: str, new: str, instructions: str) -> str:
     answer = await ctx.peer.request("sampling/createMessage", {"messages": [message], "maxTokens": _MERGED_TOKENS})
     content = answer.get("content")
     blocks = cast("list[Any]", content) if isinstance(content, list) else [content]
-    text = "".join(str(block.get("text", "")) for block in blocks if isinstance(block, Mapping)).strip()
+    texts = [cast("Mapping[str, Any]", block).get("text", "") for block in blocks if isinstance(block, Mapping)]
+    text = "".join(map(str, texts)).strip()
     if not text:
         raise ToolFailure("unavailable", "the client's model returned no text: nothing was changed")
     return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
 
@@ -216,7 +216,7 @@ def _keep_version(rows: Rows, document: Row) -> None:
 
 def _appended(kind: Kind, name: str, old: Any, new: Any) -> Any:
     if name == "props" and isinstance(new, dict):
-        return {**(old or {}), **new}
+        return cast("dict[str, Any]", {**(old or {}), **new})
     if name in kind.text and isinstance(new, str) and old:
         return f"{old.rstrip()}\n\n{new}"
     return new

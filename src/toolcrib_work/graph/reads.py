@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, TextHit, ToolFailure
 
-from .edges import edges_of, project_edges, version_of
+from .edges import edges_of, version_of
 from .model import CONTEXT_DOCUMENT, KINDS, Kind
 from .nodes import brief, date_of, edge_view, label_of, node_kind, view
 from .operations import ID, Operation, fields_of, limit, listed, note, operation_tool, storage_of
@@ -254,6 +254,11 @@ async def search_ontology(
     return {"results": results, "total": len(results), "message": f"{len(results)} entities."}
 
 
+_NODE: Final = (
+    *("id", "title", "name", "text", "state_key", "type_key", "priority", "impact", "probability"),
+    *("start_at", "due_at", "target_date", "completed_at"),
+)
+"""Fields of an entity in a project's graph."""
 _BY_TABLE: Final[Mapping[str, Kind]] = {kind.plural: kind for kind in KINDS.values()}
 
 
@@ -334,9 +339,13 @@ async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any
         nodes: dict[str, list[dict[str, Any]]] = {}
         for kind in KINDS.values():
             if kind.name != "project":
-                sql = f"SELECT * FROM {{{kind.plural}}} AS one WHERE project_id = ? ORDER BY created_at, id"
-                nodes[kind.plural] = [brief(kind, row) for row in rows.select(sql, (project_id,))]
-        edges = project_edges(rows, project_id)
+                named = ", ".join(name for name in _NODE if name == "id" or name in kind.table.columns)
+                sql = f"SELECT {named} FROM {{{kind.plural}}} AS one WHERE project_id = ? ORDER BY created_at, id"
+                found = rows.select(sql, (project_id,))
+                nodes[kind.plural] = [{k: v for k, v in row.items() if v is not None} for row in found]
+        named = "id, src_kind, src_id, rel, dst_kind, dst_id"
+        sql = f"SELECT {named} FROM {{edges}} AS e WHERE project_id = ? ORDER BY created_at, id"
+        edges = rows.select(sql, (project_id,))
         counted = {name: len(found) for name, found in nodes.items()}
         metadata = {
             "node_count": sum(counted.values()),
@@ -348,10 +357,7 @@ async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any
         graph = {
             "project": view(KINDS["project"], project),
             "nodes": nodes,
-            "edges": [
-                {name: edge[name] for name in ("id", "src_kind", "src_id", "rel", "dst_kind", "dst_id")}
-                for edge in edges
-            ],
+            "edges": edges,
         }
         message = f"{metadata['node_count']} entities, {len(edges)} edges."
         return {"graph": graph, "metadata": metadata, "message": message}

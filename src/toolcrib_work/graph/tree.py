@@ -86,7 +86,10 @@ def rename_in_tree(rows: Rows, project: Row, id: str, title: str) -> None:
 
 def _copy(structure: Mapping[str, Any]) -> list[Node]:
     def copied(nodes: Sequence[Node]) -> list[Node]:
-        return [Node(**{**node, "children": copied(node["children"])}) for node in nodes]
+        return [
+            Node(id=node["id"], title=node["title"], order=node["order"], children=copied(node["children"]))
+            for node in nodes
+        ]
 
     return copied(structure["root"])
 

@@ -93,7 +93,7 @@ async def test_a_project_is_created_whole_with_every_kind_its_edges_and_its_docu
     ],
 )
 async def test_a_project_with_one_wrong_part_is_not_created(ada: Person, change: dict[str, Any], path: str) -> None:
-    plain = {"project": WHOLE["project"], "entities": [], "relationships": []}
+    plain: dict[str, Any] = {"project": WHOLE["project"], "entities": [], "relationships": []}
     code, paths = await ada.refused("onto.project.create", **{**plain, **change})
 
     assert (code, paths[0]) == ("VALIDATION_ERROR", path)
@@ -153,7 +153,7 @@ async def test_an_entity_may_be_in_each_state_of_its_kind_and_in_no_other(ada: P
     project_id, ids = await whole(ada)
     id = {"project": project_id, **{one["kind"]: ids[one["temp_id"]] for one in WHOLE["entities"]}}[kind.name]
     before = (await ada.ok(f"onto.{kind.name}.get", **{f"{kind.name}_id": id}))[kind.name]["state_key"]
-    states = []
+    states: list[str] = []
     for state in kind.states:
         told = await ada.ok(f"onto.{kind.name}.update", **{f"{kind.name}_id": id, "state_key": state})
         states.append(told[kind.name]["state_key"])
@@ -472,7 +472,7 @@ async def test_a_merge_without_a_model_and_an_update_without_fields_are_refused(
 
 async def test_a_dry_run_shows_the_changes_that_the_run_makes(ada: Person) -> None:
     project_id, ids = await whole(ada)
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {"id": ids["t"], "kind": "task", "connections": [{"kind": "goal", "id": ids["g"]}]},
         {"id": ids["p"], "kind": "plan", "connections": []},
     ]
@@ -505,7 +505,7 @@ async def test_who_was_slower_gets_a_conflict_and_changes_nothing(ada: Person) -
     project_id, ids = await whole(ada)
     seen = (await ada.ok("onto.project.graph.get", project_id=project_id))["metadata"]["version"]
     await ada.made("task", project_id, "faster")
-    nodes = [{"id": ids["t"], "kind": "task", "connections": []}]
+    nodes: list[dict[str, Any]] = [{"id": ids["t"], "kind": "task", "connections": []}]
     before = await ada.edges(ids["t"])
     code, _ = await ada.refused(
         "onto.project.graph.reorganize", project_id=project_id, nodes=nodes, options={"version": seen}
@@ -644,7 +644,7 @@ async def test_the_last_child_that_fits_is_taken_and_the_next_one_is_refused(cri
     goal = await ada.made("goal", project_id, "full")
 
     def fill(rows: Rows) -> None:
-        ends = {"src_kind": "goal", "src_id": goal, "rel": "has_task", "dst_kind": "task", "props": {}}
+        ends: dict[str, Any] = {"src_kind": "goal", "src_id": goal, "rel": "has_task", "dst_kind": "task", "props": {}}
         for number in range(MAX_CHILDREN - 1):
             rows.insert("edges", {"project_id": project_id, **ends, "dst_id": f"t{number}"})
 
