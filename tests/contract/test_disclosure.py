@@ -135,7 +135,7 @@ async def test_every_tool_and_verb_in_the_list_can_be_called_by_the_name_it_has_
 
 
 @per_profile
-def test_what_a_model_is_shown_at_first_stays_below_its_ceiling(seed: tuple[str, Toolcrib], profile: str) -> None:
+async def test_what_a_model_is_shown_at_first_stays_below_its_ceiling(seed: tuple[str, Toolcrib], profile: str) -> None:
     name, crib = seed
     session = crib.session(profile=profile)
     measured = sum(estimate(definition_text(tool)) for tool in session.tools) + estimate(session.instructions)
