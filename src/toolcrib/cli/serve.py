@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..config.loading import load_gateway
+from ..config.loader import load_gateway
 from ..errors import UsageError
 from ..server.pipes import take_stdio
 from .serve_options import desk_overrides
