@@ -47,7 +47,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def of(crib: Toolcrib, profile: str, folder: Path, **options: Any) -> Session:
-    return crib.session(**{"profile": profile, "workspace": folder, "key": str(folder), **options})
+    known: dict[str, Any] = {"profile": profile, "workspace": folder, "key": str(folder), **options}
+    return crib.session(**known)
 
 
 async def told(session: Session, name: str, arguments: dict[str, Any] | None = None) -> Any:
@@ -572,7 +573,8 @@ CORE = ["plan", "nodes", "knowledge_search", "hitl", "memory_recall", "observe_s
 @needs_sandbox
 async def test_core_tools_are_in_every_selection(crib: Toolcrib, folder: Path) -> None:
     session = of(crib, "selection", folder, elicitor=answers)
-    for wanted in ({}, {"required_capabilities": ["url"]}, {"intent": {"complexity": "complex"}}):
+    wishes: list[dict[str, Any]] = [{}, {"required_capabilities": ["url"]}, {"intent": {"complexity": "complex"}}]
+    for wanted in wishes:
         session.begin(**wanted)
         assert [name for name in CORE if name not in names(session)] == []
 

@@ -70,7 +70,10 @@ def _node(node: Mapping[str, Any], depth: int) -> dict[str, Any]:
         if key in ("properties", "$defs") and isinstance(value, Mapping):
             inner = cast("Mapping[str, Any]", value)
             below = depth + (1 if key == "properties" else 2)
-            short[key] = {name: _node(one, below) if isinstance(one, Mapping) else one for name, one in inner.items()}
+            short[key] = {
+                name: _node(cast("Mapping[str, Any]", one), below) if isinstance(one, Mapping) else one
+                for name, one in inner.items()
+            }
         elif key == "items" and isinstance(value, Mapping):
             short[key] = _node(cast("Mapping[str, Any]", value), depth + 1)
         elif key == "anyOf" and isinstance(value, list):
