@@ -11,8 +11,7 @@ import typer
 
 from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
-from ..config.directories import Trust
-from ..config.loader import config_files, here
+from ..config.loader import config_files, confirm, here
 from ..config.profiles import profile_files
 from ..config.sources import confirmable_in
 from ..crib import Toolcrib
@@ -127,7 +126,7 @@ def trust(
     # Of a skill every file is confirmed, by its digest; of any other file, what it says.
     digests = {path: content.decode() for path, content in found if content != read[path]}
     if not show:
-        Trust(places.directories).confirm(found)
+        confirm(places.directories, found, places.environ, anew=True)
     if as_json:
         shown = [{"path": str(path), "text": texts[path], "files": digests.get(path, "")} for path, _ in found]
         emit_json({"confirmed": not show, "files": shown})

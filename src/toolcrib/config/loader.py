@@ -20,6 +20,7 @@ from ..core.session import Limits
 from ..core.settings import secret_texts
 from ..disclosure.settings import SEED_PROFILES
 from ..errors import ConfigError, ConfigErrors, UsageError
+from ..mcp.client.launch_pins import launch_pins
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
@@ -39,6 +40,7 @@ from .validation import did_you_mean
 __all__ = [
     "bare",
     "config_files",
+    "confirm",
     "here",
     "load",
     "load_gateway",
@@ -126,6 +128,8 @@ def load(
     parts.append(keywords)
     entries = _last([used for part in parts for entry in part.entries if (used := entry.at(here))], problems)
     values["servers"], bad = specs_of(entries, environ)
+    if not named:
+        values["servers"] = _pinned(values["servers"], entries, directories, here)
     others = _last([entry for part in parts for entry in part.sources], problems, "a source")
     others = list(_unclaimed(others, values["servers"], problems))
     values["openapi"], more = read_entries(filter(is_api, others), environ, api_spec)
@@ -192,10 +196,45 @@ def specs_of(
     return read_entries(entries, environ, server_spec)
 
 
+_OF_PROJECT: Final = ("config.yaml", "local.yaml")
+
+
+def _pinned(
+    specs: Iterable[ServerSpec], entries: Iterable[Entry], directories: Directories, cwd: Path
+) -> list[ServerSpec]:
+    """Return the servers, those of the project with what the user confirmed of the files behind them."""
+    _, *project = config_files(directories, cwd)
+    places = {entry.name: path for entry in entries for path in project if entry.file.startswith(f"{path}:")}
+    trust = Trust(directories)
+    return [
+        replace(spec, pinned=trust.pins(places[spec.name], spec.name)) if spec.name in places else spec
+        for spec in specs
+    ]
+
+
+def confirm(
+    directories: Directories, files: Sequence[tuple[Path, bytes]], environ: Mapping[str, str], *, anew: bool = False
+) -> None:
+    """Remember that the user has agreed to these files of a project, and to the files behind their new servers.
+
+    `anew`: to the files behind all of their servers, as they are now.
+    """
+    trust = Trust(directories)
+    pins: dict[tuple[Path, str], Mapping[str, str]] = {}
+    for path, _ in files:
+        if path.parent.name == PROJECT_FOLDER and path.name in _OF_PROJECT:
+            part = _read(path, str(path.parent.parent), environ)
+            specs, _ = specs_of(part.entries, environ)
+            for spec in specs:
+                known = {} if anew else trust.pins(path, spec.name)
+                pins[path, spec.name] = known or launch_pins(spec, environ.get("PATH", os.defpath))
+    trust.confirm(files, pins)
+
+
 def config_files(directories: Directories, cwd: Path) -> list[Path]:
     """Return the files that are looked for, lowest precedence first, whether they exist or not."""
     root = project_root(cwd, directories.home)
-    project = [root / PROJECT_FOLDER / name for name in ("config.yaml", "local.yaml")] if root else []
+    project = [root / PROJECT_FOLDER / name for name in _OF_PROJECT] if root else []
     return [directories.config / "config.yaml", *project]
 
 

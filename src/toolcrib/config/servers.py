@@ -206,6 +206,7 @@ class ServerEntry(Section):
             command=self.command[0] if runs else "",
             args=(*self.command[1:], *self.args) if runs else (),
             env={**env, **self.env} if runs else {},
+            env_file=str(Path(base, os.path.expanduser(self.env_file))) if runs and self.env_file else "",
             cwd=(str(Path(base, os.path.expanduser(self.cwd))) if self.cwd else base) if runs else "",
             url="" if runs else self.url,
             headers={} if runs else self.headers,

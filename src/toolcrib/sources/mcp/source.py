@@ -213,11 +213,12 @@ class McpSource:
                 context.signal.is_starting = False
             current = await self._listed_now(tool, session)
             headers = self._headers(current, session, arguments)
+            sent = time.monotonic()
             try:
                 reply = await self._ask(session, tool, arguments, context, headers)
             except RpcError as error:
                 if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
-                    await self._check_again(tool, session)
+                    await self._check_again(tool, session, sent)
                 raise of_error(error, tool.local_name) from error
             except LinkLost as lost:
                 if lost.written and (not repeatable or repeats):
@@ -227,7 +228,7 @@ class McpSource:
                 continue
             result = await self._result(current, reply)
             if result.is_error and _UNKNOWN.search(result.text):
-                await self._check_again(tool, session)
+                await self._check_again(tool, session, sent)
             return result
         raise ToolFailure("unavailable", f"server {self.name!r} ended {_ATTEMPTS} times before it took the call")
 
@@ -293,23 +294,23 @@ class McpSource:
         if self._reviewed and not tool.annotations.read_only and 0 < self._spec.relist_after < age:
             try:
                 with anyio.fail_after(self._limits.start_timeout):
-                    await self._list_again(session, self._spec.relist_after)
+                    await self._list_again(session, time.monotonic() - self._spec.relist_after)
             except (RpcError, TimeoutError) as error:
                 message = f"server {self.name!r} does not list its tools: they are compared before a side effect"
                 raise ToolFailure("unavailable", f"{message} ({error or 'no answer'})") from error
         return self._current(tool)
 
-    async def _check_again(self, tool: Tool, session: Session) -> None:
-        """List the server again after it did not know `tool`; raise what `_current` raises."""
+    async def _check_again(self, tool: Tool, session: Session, sent: float) -> None:
+        """List the server again after a call at `sent`, of which it did not know the tool; raise as `_current` does."""
         with contextlib.suppress(LinkLost, RpcError, TimeoutError):
             with anyio.fail_after(self._limits.start_timeout):
-                await self._list_again(session, _DEBOUNCE)
+                await self._list_again(session, sent)
         self._current(tool)
 
-    async def _list_again(self, session: Session, seconds: float) -> None:
-        """Take the list, unless another call did so within `seconds`."""
+    async def _list_again(self, session: Session, since: float) -> None:
+        """Take the list, unless another call did so after `since`."""
         async with self._listing_again:
-            if time.monotonic() - self._listed_at > seconds:
+            if self._listed_at < since:
                 await self._take_list(session)
 
     def _current(self, tool: Tool) -> Tool:
