@@ -5,8 +5,9 @@ A sub-agent has its own activation and tool runtime, and never more rights than 
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -23,10 +24,11 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.session import BUILT_IN, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
+from toolcrib.crib.options import InteractionOptions
 from toolcrib.crib.policy import end_planning
 from toolcrib.errors import ToolFailure
 
-from .events import AgentEvent, Answered, Asked, Clarified, Clarifying, OfAgent, Outcome
+from .events import AgentEvent, Answered, Asked, Clarified, Clarifying, OfAgent, Outcome, Selected
 from .limits import AgentLimits, UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .models import is_paid
@@ -37,6 +39,7 @@ __all__ = [
     "AgentContext",
     "add_agent_tools",
     "asks_user",
+    "begin_task",
     "child_of",
     "follow",
     "listening",
@@ -45,6 +48,9 @@ __all__ = [
     "start_run",
     "tell_parent",
 ]
+
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bool = True) -> Session:
@@ -262,6 +268,24 @@ def add_agent_tools(post: AgentContext) -> None:
     state.scope.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
 
 
+def begin_task(session: Session, prompt: Prompt, options: InteractionOptions, tell: Tell, *, follows: bool) -> None:
+    """Begin an interaction, and report the tools that were selected for its task, where the profile selects by it.
+
+    What a caller says of the task comes before what is found in its words. `follows` says that a conversation goes on.
+    """
+    task = prompt if isinstance(prompt, str) else " ".join(part for part in prompt if isinstance(part, str))
+    intent: Mapping[str, Any] = {}
+    if options.keys().isdisjoint(("intent", "plan", "required_capabilities", "tools")):
+        try:
+            intent = session.intent_of(task, follows=follows)
+        except Exception:  # noqa: BLE001 - without an intent nothing is narrowed
+            _LOG.exception("the task could not be analysed")
+    session.begin(**(options | {"intent": intent} if intent else options))
+    if intent:
+        names = tuple(tool.name for tool in session.tools)
+        tell(Selected(tools=names, reason=session.selection.reason, intent=intent))
+
+
 def prompt_of(post: AgentContext) -> str:
     """Return the instructions before the conversation, as of now."""
     mode = post.facts.mode or post.session.parts.policy.mode(post.session.mode)
@@ -345,6 +369,7 @@ class _SubAgents:
             self._tell(OfAgent(id=post.parent, tool=tool, depth=post.depth, task=task, event=event))
 
         async with post.session as session:
+            begin_task(session, task, {}, tell, follows=False)
             try:
                 outcome = await start_run(post, usage, prompt, (), tell, _nobody)
             finally:

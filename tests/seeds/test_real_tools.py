@@ -30,6 +30,7 @@ from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import ScriptedModel, calls
 from toolcrib_agent import Agent
+from toolcrib_agent.events import Selected
 
 
 @pytest.fixture(scope="module")
@@ -604,7 +605,7 @@ async def test_a_whitelist_lets_only_what_it_names_of_core_and_matched_tools_pas
     session = of(
         crib, "selection", folder, allowed_tools=["plan", "web_fetch", "git_push"], required_capabilities=["url"]
     )
-    assert names(session) == ["plan", "web_fetch"]
+    assert names(session) == ["plan", "web_fetch", "select_tools"]
 
 
 async def test_a_core_can_be_put_in_the_place_of_the_profiles(folder: Path) -> None:
@@ -612,7 +613,7 @@ async def test_a_core_can_be_put_in_the_place_of_the_profiles(folder: Path) -> N
         override = {"core_tools_override": ["memory_recall", "web_fetch"]}
         crib.profiles.add({"name": "mine", "extends": "selection", "options": override})
         session = of(crib, "mine", folder, intent={"required_tools": ["web_fetch"]})
-        assert names(session) == ["memory_recall", "web_fetch"]
+        assert names(session) == ["memory_recall", "web_fetch", "select_tools"]
 
 
 @needs_sandbox
@@ -701,7 +702,7 @@ async def test_calls_of_one_turn_run_beside_each_other_up_to_five(folder: Path) 
 async def test_the_list_of_tools_of_an_agent_is_wanted_and_a_whitelist(folder: Path) -> None:
     async with built_in() as crib:
         crib.profiles.add({"name": "mine", "extends": "selection", "options": {"tools": ["web_fetch", "plan"]}})
-        assert names(of(crib, "mine", folder)) == ["plan", "web_fetch"]
+        assert names(of(crib, "mine", folder)) == ["plan", "web_fetch", "select_tools"]
 
 
 async def test_a_skill_is_selected_and_called_like_a_tool(folder: Path) -> None:
@@ -737,3 +738,92 @@ async def test_an_agent_sees_the_tools_of_its_profile_and_calls_them(crib: Toolc
     async with of(crib, "introspection", folder) as session:
         outcome = await Agent(model, session).run("What does a.txt say?")
     assert (outcome.text, model.seen[1].results) == ("It says one.", ["one"])
+
+
+# Seed 004: intent
+
+
+TASKS = {
+    "What time is it in Tokyo?": ("simple", "current_time"),
+    "Fetch the web page https://example.org/a": ("simple", "web_fetch"),
+    "Read notes.md, then list the git branches, then delete the merged ones; finally push.": ("complex", ""),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+async def test_a_task_in_words_is_analysed_by_the_ranking(crib: Toolcrib, folder: Path, task: str) -> None:
+    complexity, tool = TASKS[task]
+    intent = of(crib, "selection", folder).intent_of(task)
+    assert (intent["complexity"], intent["needs_plan"]) == (complexity, complexity != "simple")
+    assert not tool or tool in intent["required_tools"]
+    assert len(intent["required_tools"]) <= 5
+
+
+async def test_what_is_not_understood_narrows_nothing(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder)
+    session.begin(intent=session.intent_of("Zzyzx qwrtp " * 20))
+    assert set(CORE) - {"hitl", "nodes"} <= set(names(session))
+
+
+@needs_sandbox
+async def test_an_agent_selects_for_its_task_and_tells_why_unless_it_is_switched_off(
+    crib: Toolcrib, folder: Path
+) -> None:
+    heard: list[Any] = []
+    model = ScriptedModel("It is noon.", "Yes.", "Hello.")
+    async with of(crib, "selection", folder, elicitor=answers) as session:
+        agent = Agent(model, session)
+        outcome = await agent.run("What time is it in Tokyo?", tell=heard.append)
+        assert {*SIMPLE, "current_time"} <= set(model.seen[0].tools)
+        assert ("plan" in model.seen[0].tools, "select_tools" in model.seen[0].tools) == (False, False)
+        await agent.run("And again?", history=outcome.history, tell=heard.append)
+        assert {"plan", "current_time", "select_tools"} <= set(model.seen[1].tools)
+        await agent.run("What time is it in Tokyo?", intent={"complexity": "medium"})
+        assert "current_time" not in model.seen[2].tools
+    selected = [event for event in heard if isinstance(event, Selected)]
+    assert [event.intent["complexity"] for event in selected] == ["simple", "medium"]
+    assert (selected[0].reason, "current_time" in selected[0].tools) == ("a simple task", True)
+
+
+async def test_the_analysis_is_switched_off_by_one_setting_and_is_of_selection_alone(folder: Path) -> None:
+    async with built_in() as crib:
+        crib.profiles.add({"name": "mine", "extends": "selection", "options": {"analyse": False}})
+        for profile in ("mine", "gateway", "adaptive", "flat"):
+            assert of(crib, profile, folder, key=profile).intent_of("What time is it in Tokyo?") == {}
+
+
+async def test_the_model_selects_what_the_selection_lacks(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder)
+    before = names(session)
+    refused = await failed(session, "convert_time", {})
+    assert "select_tools" in refused["recovery_hint"]
+    wanted = {"task": "convert a time between zones", "names": ["git_log", "teleport"]}
+    answer = await told(session, "select_tools", wanted)
+    assert {"convert_time", "git_log"} <= set(answer["added"])
+    assert [warning for warning in answer["warnings"] if "teleport" in warning]
+    assert set(answer["names"]) <= set(names(session))
+    assert set(before) <= set(names(session))
+    session.begin()
+    assert names(session) == before
+
+
+async def test_what_the_model_selects_stays_under_the_whitelist(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder, allowed_tools=["plan", "convert_time"], intent={"allowed_tools": ["plan"]})
+    answer = await told(session, "select_tools", {"names": ["convert_time", "git_log"]})
+    assert (answer["added"], len(answer["warnings"])) == ([], 2)
+
+
+async def test_where_the_list_stands_still_what_was_selected_is_called_through_call_tool(
+    crib: Toolcrib, folder: Path
+) -> None:
+    session = of(crib, "selection", folder, grows=False)
+    before = names(session)
+    assert {"select_tools", "call_tool", "read_artifact"} <= set(before)
+    call = {
+        "name": "convert_time",
+        "arguments": {"time": "2026-03-01T12:00", "from_zone": "UTC", "to_zone": "Asia/Tokyo"},
+    }
+    assert (await session.call("call_tool", call)).is_error
+    await told(session, "select_tools", {"names": ["convert_time"]})
+    assert "21:00" in (await session.call("call_tool", call)).text
+    assert names(session) == before

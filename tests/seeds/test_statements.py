@@ -22,7 +22,7 @@ _SHARED: Final = Path(os.environ.get("TOOLCRIB_SHARED", ROOT.parent / "shared"))
 _OPEN: Final = {
     "Agent queue": 9,
     "Work graph": 42,
-    "issue 17, item 1": 10,
+    "issue 17, item 1": 7,
     "issue 17, item 2": 1,
     "issue 17, item 4": 2,
     "issue 17, item 6": 4,

@@ -95,6 +95,8 @@ def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
     lines = ["", f"tokens: {facts['tokenizer']}, of the definitions that were listed before"]
     for kind, title in _TITLES.items():
         found = [finding for finding in facts["findings"] if finding["kind"] == kind]
+        if kind == "unknown":  # one command for all
+            found = _by_detail(found)
         if not found:
             continue
         lines += ["", f"{title}:"]
@@ -104,6 +106,18 @@ def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
     if not facts["findings"]:
         lines += ["", "nothing to do"]
     return [*lines, "", "`toolcrib --help` lists the commands, `toolcrib doctor` checks servers and machine"]
+
+
+def _by_detail(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return findings with the same detail as one."""
+    subjects: dict[str, list[str]] = {}
+    for finding in findings:
+        subjects.setdefault(finding["detail"], []).append(finding["subject"])
+    return [
+        {"subject": ", ".join(names[:_SHOWN]) + (f" and {more} more" if more else ""), "detail": detail}
+        for detail, names in subjects.items()
+        for more in [max(0, len(names) - _SHOWN)]
+    ]
 
 
 def _short(file: str) -> str:

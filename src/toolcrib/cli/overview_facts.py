@@ -228,7 +228,9 @@ def _find_in(gathering: _Gathering, server: _Server) -> None:
     elif state == "failed":
         gathering.find("silent", server.name, detail or "it failed")
     elif server.cached is None:
-        command = "`toolcrib tools` lists it" if server.is_own else "`toolcrib import` lists it"
+        command = (
+            "`toolcrib tools` lists and counts them" if server.is_own else "`toolcrib import` lists and counts them"
+        )
         gathering.find("unknown", server.name, command)
 
 

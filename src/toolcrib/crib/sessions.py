@@ -83,6 +83,7 @@ def begin(
     state.state_of(SelectionState).required = tuple(required)
     state.state_of(SelectionState).intent = intent
     state.state_of(SelectionState).plan = options.get("plan")
+    state.state_of(SelectionState).selected = ()
     state.history.learned = learning.points(state.principal, profile.learning)
 
 

@@ -6,12 +6,12 @@ all but the beginning of each description. The whole is in the catalog, and in t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from ..core.json import dumps, loads
 from ..core.tool import Tool
 
 __all__ = ["in_brief"]
@@ -51,14 +51,14 @@ def in_brief(tool: Tool) -> Tool:
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema with each definition that is used once, and names no other, in its place."""
-    text = json.dumps(schema)
+    text = dumps(schema).decode()
     for name, definition in list(schema.get("$defs", {}).items()):
-        reference = json.dumps({"$ref": f"#/$defs/{name}"})
-        if text.count(reference) == 1 and "$ref" not in json.dumps(definition):
-            text = text.replace(reference, json.dumps(definition))
-            schema = cast("dict[str, Any]", json.loads(text))
+        reference = dumps({"$ref": f"#/$defs/{name}"}).decode()
+        if text.count(reference) == 1 and b"$ref" not in dumps(definition):
+            text = text.replace(reference, dumps(definition).decode())
+            schema = cast("dict[str, Any]", loads(text))
             del schema["$defs"][name]
-            text = json.dumps(schema)
+            text = dumps(schema).decode()
     return {key: value for key, value in schema.items() if key != "$defs" or value}
 
 

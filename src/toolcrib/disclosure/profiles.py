@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 
 import yaml
 
-from ..catalog.catalog import Catalog
+from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..catalog.names import MAX_NAME, nearest, shortened
 from ..core.budget import NO_LOOPS, Loops
 from ..core.events import Problem
@@ -455,6 +455,8 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
 def op_problems(ops: OpMap) -> Iterator[Problem]:
     """Yield a problem for each op that a tool claims and does not have."""
     for lost in ops.lost:
+        if lost.winner is not None and {lost.tool.source, lost.winner.source} <= OUR_SOURCES:
+            continue  # between built-in tools, a profile decides
         winner = (
             f"belongs to {lost.winner.name} of {lost.winner.source}" if lost.winner else "is claimed by several servers"
         )

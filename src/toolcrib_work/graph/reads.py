@@ -524,7 +524,7 @@ _PREFIX: Final = "ontology_"
 
 
 @operation_tool(
-    "x.onto.field_info",
+    "util.schema.field_info",
     "get_onto_field_info",
     "read",
     {

@@ -108,7 +108,7 @@ async def test_every_operation_of_the_graph_is_attacked(crib: Toolcrib) -> None:
     )
     ops = {tool.op for tool in crib.catalog.tools.values() if tool.category == "onto"}
 
-    assert ops - {"x.onto.field_info"} == {*reads(ids), *open_reads(), *writes(ids), "onto.project.create"}
+    assert ops - {"util.schema.field_info"} == {*reads(ids), *open_reads(), *writes(ids), "onto.project.create"}
 
 
 async def test_to_a_stranger_a_project_looks_like_one_that_is_not_there(

@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.plugin import Row, Rows
-from toolcrib_work.graph.model import DEPRECATED, KINDS, PARENTS, RELATIONS, SCHEMA
+from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SCHEMA
 from unit.toolcrib_work.people import Person, person
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -636,3 +636,29 @@ async def test_entities_of_a_new_project_may_be_named_by_title_or_name(ada: Pers
     found = await ada.ok("onto.project.get", project_id=project_id)
 
     assert ([one["title"] for one in found["tasks"]], [one["name"] for one in found["goals"]]) == (["A"], ["B"])
+
+
+@pytest.mark.slow
+async def test_the_last_child_that_fits_is_taken_and_the_next_one_is_refused(crib: Toolcrib, ada: Person) -> None:
+    project_id = await ada.project()
+    goal = await ada.made("goal", project_id, "full")
+
+    def fill(rows: Rows) -> None:
+        ends = {"src_kind": "goal", "src_id": goal, "rel": "has_task", "dst_kind": "task", "props": {}}
+        for number in range(MAX_CHILDREN - 1):
+            rows.insert("edges", {"project_id": project_id, **ends, "dst_id": f"t{number}"})
+
+    await crib.store.shared.write(SCHEMA, "ada", lambda value: value, fill)
+    await ada.made("task", project_id, "the last", goal_id=goal)
+    refused = await ada.refused("onto.task.create", project_id=project_id, title="one more", goal_id=goal)
+
+    assert refused == ("VALIDATION_ERROR", ["goal_id"])
+    assert [one["title"] for one in (await ada.ok("onto.task.list", project_id=project_id))["tasks"]] == ["the last"]
+
+
+async def test_a_title_of_a_megabyte_is_refused_with_its_path_and_nothing_is_written(ada: Person) -> None:
+    project_id = await ada.project()
+    refused = await ada.refused("onto.task.create", project_id=project_id, title="x" * 1_000_000)
+
+    assert refused == ("VALIDATION_ERROR", ["title"])
+    assert (await ada.ok("onto.task.list", project_id=project_id))["total"] == 0

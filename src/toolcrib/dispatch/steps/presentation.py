@@ -75,7 +75,8 @@ class Limit:
         if reading and limited is not result and "artifact" in limited.meta:
             session.history.loaded.setdefault(reading)
         is_lost = result.structured_content is not None and limited.structured_content is None
-        return _without_structure(call, limited) if is_lost and _is_promised(call, profile) else limited
+        is_read = call.session.audience.is_client or profile.results.characters is None  # else its model reads the text
+        return _without_structure(call, limited) if is_lost and is_read and _is_promised(call) else limited
 
     def _way(self, call: Call, profile: Profile, usual: Way) -> Way:
         """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
@@ -85,7 +86,7 @@ class Limit:
         if tool is not None and tool.source == SOURCE:
             hint = "skip"  # a page that the model asked for is cut to fit already
         lines, whole = declared.get("result") == "lines", _passes_whole(call, profile)
-        schema = tool.output_schema if tool is not None and _is_promised(call, profile) else None
+        schema = tool.output_schema if tool is not None and _is_promised(call) else None
         if not (hint or lines or whole or schema is not None):
             return usual
         return replace(usual, hint=hint if hint in HINTS else None, lines=lines, schema=schema, whole=whole)
@@ -105,14 +106,9 @@ def _passes_whole(call: Call, profile: Profile) -> bool:
     return not is_limited and not is_ours
 
 
-def _is_promised(call: Call, profile: Profile) -> bool:
-    """Whether the caller read an output schema of the called tool. A call through a meta-tool has none.
-
-    Where results are limited in characters (seed 004), the model of a library session reads the compressed text alone.
-    """
-    if call.route.verb or call.tool is None or call.tool.output_schema is None:
-        return False
-    return call.session.audience.is_client or profile.results.characters is None
+def _is_promised(call: Call) -> bool:
+    """Whether the caller read an output schema of the called tool. A call through a meta-tool has none."""
+    return not call.route.verb and call.tool is not None and call.tool.output_schema is not None
 
 
 def _without_structure(call: Call, limited: ToolResult) -> ToolResult:

@@ -56,9 +56,3 @@ def test_each_migration_of_the_package_has_a_number_of_its_own() -> None:
     files = [entry for entry in resources.files(store).joinpath("migrations").iterdir() if entry.name.endswith(".sql")]
 
     assert len(packaged_migrations()) == len(files)
-
-
-def test_each_migration_has_a_number_of_its_own() -> None:
-    files = resources.files("toolcrib.store").joinpath("migrations").iterdir()
-    names = sorted(entry.name for entry in files if entry.name.endswith(".sql"))
-    assert len(packaged_migrations()) == len(names), names
