@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..config.loading import load_gateway
+from ..config.loading import here, load_gateway
 from ..errors import UsageError
 from ..server.pipes import take_stdio
 from .serve_options import desk_overrides, http_token
@@ -72,7 +72,7 @@ def serve(
         "guard": guard,
         "no_prefix": no_prefix or None,
         "accept": accept or None,
-        **({"host": host, "port": port, "token": http_token(token, token_file, os.environ)} if http else {}),
+        **({"host": host, "port": port, "token": http_token(token, token_file, here().environ)} if http else {}),
     }
     if http:
         from .serve_process import over_http  # loads the whole server, which the shim does not need

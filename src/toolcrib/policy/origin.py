@@ -101,10 +101,9 @@ def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Ori
             return CLASSES["plain"]
     shown = [text, *(() if error is None else (error.message, error.hint))]
     if structured is not None:
-        inner = list(_leaves(structured))
-        if len(inner) != 1 or not isinstance(structured, Mapping) or set(structured) != {"result"}:
+        if not isinstance(structured, dict) or cast("dict[str, Any]", structured).keys() != {"result"}:
             return origin
-        shown.append(inner[0])
+        shown.append(structured["result"])  # of a tool that returns text, as servers wrap it
     given = tuple(leaf for leaf in _leaves(arguments) if isinstance(leaf, str))
     if all(_is_quoted(one, given) for one in shown):
         return CLASSES["quoted"]
