@@ -22,7 +22,7 @@ MAX_MAKEFILE_LINES = 74
 
 ENVIRONMENT_READERS = {
     "src/toolcrib/config/directories.py": "`here`: where this process's user keeps things, without loading the rest",
-    "src/toolcrib/config/loading.py": "the one place that turns the environment and config files into settings",
+    "src/toolcrib/config/loader.py": "the one place that turns the environment and config files into settings",
     "src/toolcrib/cli/entry.py": "sets how many threads numpy's matrices get, before anybody loads it",
     "src/toolcrib/cli/main.py": "the entry point: it hands the environment to config",
 }

@@ -50,7 +50,7 @@ from ..config.connections import (
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
 from ..config.directories import Trust
-from ..config.loading import config_files, confirm, here, load_gateway, own_file, specs_of
+from ..config.loader import config_files, confirm, here, load_gateway, own_file, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..core.json import loads
 from ..core.tool import Tool

@@ -59,8 +59,10 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "trust": Home("toolcrib.cli.reviews", "Confirm the configuration that a project brings."),
     "approvals": Home("toolcrib.cli.approvals", "List the calls that wait for a yes, and answer them."),
     "hook": Home("toolcrib.cli.desk", "Answer a hook of Claude Code: may this tool run?"),
-    "pending": Home("toolcrib.cli.pending", "List the changes of files that wait for review; accept or reject them."),
-    "shadow": Home("toolcrib.cli.pending", "List the worktrees of tasks; show, merge or discard one."),
+    "pending": Home(
+        "toolcrib.cli.pending_changes", "List the changes of files that wait for review; accept or reject them."
+    ),
+    "shadow": Home("toolcrib.cli.pending_changes", "List the worktrees of tasks; show, merge or discard one."),
     "jobs": Home("toolcrib.cli.jobs", "List what runs in the background; show one, its result, cancel it."),
     "schedule": Home("toolcrib.cli.schedule", "List the calls that are made later; add, pause, run or cancel one."),
     "worker": Home("toolcrib.cli.worker", "Carry out background jobs and fire schedules of a shared store."),

@@ -16,7 +16,7 @@ from ..config.clients import CLIENTS, Client, FoundServer, discover, is_ours
 from ..config.connections import NAME, entries
 from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
-from ..config.loading import config_files, specs_of
+from ..config.loader import config_files, specs_of
 from ..config.own_file import read_servers
 from ..core.events import Problem
 from ..core.tool import Tool

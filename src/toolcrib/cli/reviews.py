@@ -11,7 +11,7 @@ import typer
 
 from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
-from ..config.loading import config_files, confirm, here
+from ..config.loader import config_files, confirm, here
 from ..config.profiles import profile_files
 from ..config.sources import confirmable_in
 from ..crib import Toolcrib

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..config.loading import here, load_gateway
+from ..config.directories import here
+from ..config.loader import load_gateway
 from ..errors import UsageError
 from ..server.pipes import take_stdio
 from .serve_options import desk_overrides, http_token

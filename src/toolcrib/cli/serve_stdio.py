@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
-from ..config.loading import load_gateway
+from ..config.loader import load_gateway
 from ..config.settings import Settings
 from ..daemon.rendezvous import Hello, Meeting, Order, private_directory
 from ..daemon.shim import Shim

@@ -13,7 +13,7 @@ import typer
 
 from ..config import load
 from ..config.directories import PROJECT_FOLDER
-from ..config.loading import confirm, here, own_file
+from ..config.loader import confirm, here, own_file
 from ..config.own_file import add_api, add_servers, read_apis, read_servers, remove_api, remove_server
 from ..config.servers import Entry, server_spec
 from ..config.sources import api_spec
