@@ -226,7 +226,7 @@ def confirm(
             part = _read(path, str(path.parent.parent), environ)
             specs, _ = specs_of(part.entries, environ)
             for spec in specs:
-                known = {} if anew else trust.pins(path, spec.name)
+                known = None if anew else trust.pins(path, spec.name)
                 pins[path, spec.name] = known or launch_pins(spec, environ.get("PATH", os.defpath))
     trust.confirm(files, pins)
 
