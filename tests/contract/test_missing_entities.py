@@ -114,7 +114,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("run_command", {"command_id": NONE}),
     ("run_tests", {"file": "nowhere.py"}),
     ("run_tests", {"working_dir": NONE}),
-    ("scheduled_task", {"action": "cancel", "task_id": NONE}),
+    ("scheduled_task", {"operation": "cancel", "task_id": NONE}),
     ("search_files", {"pattern": "x", "path": NONE}),
     ("select_references", {"ids": [NONE]}),
     ("send_message", {"content": "x", "channel_id": NONE}),
