@@ -84,6 +84,8 @@ class Kind:
     types: str = ""
     """Pattern of type keys."""
     default_type: str = ""
+    type_example: str = ""
+    """Where there is no default type."""
     text: tuple[str, ...] = ()
     """Fields that a search reads beside the label."""
     times: tuple[str, ...] = ()
@@ -105,7 +107,8 @@ class Kind:
         if self.states:
             properties["state_key"] = {"type": "string", "enum": list(self.states)}
         if self.types:
-            properties["type_key"] = {"type": "string", "pattern": self.types, "maxLength": 200}
+            known = self.default_type or self.type_example
+            properties["type_key"] = {"type": "string", "pattern": self.types, "maxLength": 200, "examples": [known]}
         return {"type": "object", "properties": properties, "additionalProperties": False}
 
     @cached_property
@@ -144,6 +147,7 @@ _ALL: Final = (
         label="name",
         states=("planning", "active", "completed", "cancelled"),
         types=r"^project\.(creative|technical|business|service|education|personal)\.[a-z0-9_]+$",
+        type_example="project.business.launch",
         fields={
             "name": _TITLE,
             "description": _LONG,

@@ -312,5 +312,5 @@ async def test_the_seeds_names_stand_for_the_same_plan() -> None:
 
         plan = await told(crib.session(profile="flat", key="seed"), "get_plan_status")
     assert (plan["steps"][0]["output"], plan["done"]) == ({"a": 1}, 1)
-    assert {"createPlan", "getPlanStatus", "getTaskEvents", "unsubscribe"} <= set(declared)
+    assert {"createPlan", "startPlan", "getPlanStatus"} <= set(declared)
     assert "create_plan" not in declared
