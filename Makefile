@@ -5,16 +5,17 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 TOGETHER := $(MAKE) --no-print-directory --jobs=3 --output-sync=line
 CHANGED := git diff --name-only --diff-filter=d $(or $(BASE),HEAD) -- '*.py'; git ls-files --others --exclude-standard -- '*.py'
 TYPED ?= src
-OUTER := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools $(addprefix toolcrib/,cli crib))
+TOOLS := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools toolcrib/server)
+CRIB := $(addprefix tests/unit/toolcrib/,cli crib)
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
-.PHONY: run quick test lint style types types-changed unit-outer unit-inner suite long
+.PHONY: run quick test lint style types types-changed unit-tools unit-crib unit-rest suite long
 .PHONY: wheel image durable docs frameworks clients clients-full conformance faults soak site bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
 quick: .venv/ready-to-test
-	$(TOGETHER) --jobs=4 style types-changed unit-outer unit-inner
+	$(TOGETHER) --jobs=5 style types-changed unit-tools unit-crib unit-rest
 test: .venv/ready-to-test
 	$(TOGETHER) style types suite
 lint: .venv/ready-to-test
@@ -28,9 +29,11 @@ types: .venv/ready-to-test
 types-changed: .venv/ready-to-test
 	@packages=$$({ $(CHANGED); } | xargs -r -n1 dirname | grep -E '^(src|tests)/.' | sort -u); \
 	if [ "$$packages" ]; then $(BIN)/pyright $$(ls -d $$(printf '%s/*.py ' $$packages)); else echo 'types: no changed package (BASE=branch compares with a branch)'; fi
-unit-outer unit-inner: .venv/ready-to-test # two processes: each imports only its half, which xdist's workers cannot
-	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/toolcrib/integrations \
-	  $(if $(filter unit-outer,$@),$(OUTER),$(OUTER:%=--ignore %) tests/unit tests/test_architecture.py)
+unit-tools: PART = $(TOOLS)
+unit-crib: PART = $(CRIB)
+unit-rest: PART = $(addprefix --ignore ,$(TOOLS) $(CRIB)) tests/unit tests/test_architecture.py
+unit-tools unit-crib unit-rest: .venv/ready-to-test # each imports only its part, which xdist's workers cannot, and computes while others wait
+	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/toolcrib/integrations $(PART)
 suite long: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m '$(if $(filter suite,$@),not )long'
 durable docs frameworks clients conformance faults: .venv/ready-to-test

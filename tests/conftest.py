@@ -52,7 +52,8 @@ _LONG_FILES = frozenset(
     unit/toolcrib_tools/test_git.py unit/toolcrib_tools/test_git_attacks.py unit/toolcrib_tools/test_git_remotes.py
     unit/toolcrib_tools/test_lsp_edits.py unit/toolcrib_tools/test_lsp_faults.py
     unit/toolcrib_tools/test_lsp_servers.py unit/toolcrib_tools/test_notebook.py
-    unit/toolcrib_tools/test_notebook_bounds.py unit/toolcrib_tools/test_shell.py
+    unit/toolcrib_tools/test_notebook_bounds.py unit/toolcrib_tools/test_services_github.py
+    unit/toolcrib_tools/test_shell.py
     unit/toolcrib_tools/test_windows.py
     """.split()
 )

@@ -22,7 +22,7 @@ MAX_MAKEFILE_LINES = 74
 
 ENVIRONMENT_READERS = {
     "src/toolcrib/config/directories.py": "`here`: where this process's user keeps things, without loading the rest",
-    "src/toolcrib/config/loading.py": "the one place that turns the environment and config files into settings",
+    "src/toolcrib/config/loader.py": "the one place that turns the environment and config files into settings",
     "src/toolcrib/cli/entry.py": "sets how many threads numpy's matrices get, before anybody loads it",
     "src/toolcrib/cli/main.py": "the entry point: it hands the environment to config",
 }
@@ -45,6 +45,7 @@ JSON_READERS = {
             "src/toolcrib/cli/output.py",
             "src/toolcrib/config/connections.py",
             "src/toolcrib/config/directories.py",
+            "src/toolcrib/disclosure/brief.py",
             "src/toolcrib/disclosure/meta_tools.py",
             "src/toolcrib/jobs/dbos_queue.py",
             "src/toolcrib/results/artifacts.py",

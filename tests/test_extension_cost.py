@@ -21,21 +21,21 @@ pytestmark = pytest.mark.process
 
 @dataclass(frozen=True, kw_only=True)
 class Extension:
-    """Texts of new files, and new lines behind an existing one, by path below `src`."""
+    """Texts of files, new ones or modules that they are added to, and new lines elsewhere, by path below `src`."""
 
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
 
     @property
     def cost(self) -> tuple[int, int]:
-        """New files and new lines in existing files."""
+        """Files with the text of the extension, and new lines elsewhere."""
         return len(self.files), sum(len(lines) for lines in self.lines.values())
 
     def apply(self, source: Path) -> None:
         """Write everything below `source`."""
         for path, text in self.files.items():
-            assert not (source / path).exists()
-            (source / path).write_text(text, "utf-8")
+            with (source / path).open("a", encoding="utf-8") as file:
+                file.write(text)
         for path, lines in self.lines.items():
             text = (source / path).read_text("utf-8")
             for anchor, line in lines.items():
@@ -183,14 +183,7 @@ KIND = SourceKind(settings=BellSettings, make=make)
     ),
     "step": Extension(
         files={
-            "toolcrib/dispatch/steps/shout.py": '''
-"""An after-step that puts texts into capitals."""
-
-from dataclasses import replace
-
-from ...core.call import Call
-from ...core.result import ToolResult
-
+            "toolcrib/dispatch/steps/content.py": '''
 
 async def shout(call: Call, result: ToolResult) -> ToolResult:
     """Return the result in capitals."""
@@ -199,15 +192,14 @@ async def shout(call: Call, result: ToolResult) -> ToolResult:
         },
         lines={
             "toolcrib/dispatch/default.py": {
-                "from .steps.resolve import Resolve, Surroundings": "from .steps.shout import shout",
-                "            NoteVersion(),": "            shout,",
+                "            content.NoteVersion(),": "            content.shout,",
             }
         },
     ),
 }
 
-COSTS = {"tool": (1, 0), "command": (1, 1), "strategy": (1, 1), "mode": (0, 1), "source": (1, 1), "step": (1, 2)}
-"""New files, and new lines in existing ones. A step needs two: its import, and its place in the order."""
+COSTS = {"tool": (1, 0), "command": (1, 1), "strategy": (1, 1), "mode": (0, 1), "source": (1, 1), "step": (1, 1)}
+"""Files that get text of the extension, and new lines in others. A step stands in the module that it belongs to."""
 
 SCRIPT = '''
 import json

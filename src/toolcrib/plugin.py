@@ -40,6 +40,7 @@ from .core.host import (
 )
 from .core.result import ToolResult
 from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbox, guides_programs
+from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
 from .core.workspace import Entry, OpenFile, Workspace, Written
@@ -66,6 +67,7 @@ __all__ = [
     "Entry",
     "Event",
     "EventLog",
+    "FieldError",
     "Finished",
     "Guest",
     "Host",
@@ -92,9 +94,11 @@ __all__ = [
     "ToolFailure",
     "ToolResult",
     "UsageError",
+    "Validator",
     "Web",
     "Workspace",
     "Written",
+    "compile_schema",
     "guides_programs",
     "harmless_git",
     "load_entry_points",

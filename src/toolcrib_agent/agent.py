@@ -36,7 +36,7 @@ from .limits import AgentLimits, UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .models import model_of
 from .prompts import Facts, project_of
-from .session_agent import AgentContext, add_agent_tools, prompt_of, start_run
+from .session_agent import AgentContext, add_agent_tools, begin_task, prompt_of, start_run
 from .tools import AgentTools
 
 __all__ = ["Agent", "Stream"]
@@ -133,7 +133,8 @@ class Agent:
 
         try:
             await self.ready()
-            self.session.begin(**options)
+            history = tuple(history)
+            begin_task(self.session, prompt, options, heard, follows=bool(history))
             post = self._post(await self._current_facts())
             return await start_run(post, UsageLimits(self.limits), prompt, history, heard, self._begin)
         finally:

@@ -34,6 +34,7 @@ __all__ = [
     "Outcome",
     "Requesting",
     "Retrying",
+    "Selected",
     "Stopped",
     "TextDelta",
     "ThinkingDelta",
@@ -68,6 +69,17 @@ class Outcome:
     def is_complete(self) -> bool:
         """True if the model ended the run by itself."""
         return self.stopped == "answered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """Tools were selected for the task before the first request."""
+
+    tools: tuple[str, ...]
+    """The tools that the model has, in their order."""
+    reason: str
+    intent: Mapping[str, Any]
+    """What the task was taken for: `complexity`, `required_tools` …"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +244,8 @@ class Finished:
 
 
 AgentEvent = (
-    Requesting
+    Selected
+    | Requesting
     | TextDelta
     | ThinkingDelta
     | Retrying

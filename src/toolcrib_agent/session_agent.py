@@ -5,8 +5,9 @@ A sub-agent has its own activation and tool runtime, and never more rights than 
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -20,13 +21,14 @@ from toolcrib.core.context import Context
 from toolcrib.core.elicitation import Clarification, Elicitor
 from toolcrib.core.permission import Answer, Approver, Effect, Question
 from toolcrib.core.result import ToolResult
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import BUILT_IN, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
+from toolcrib.crib.options import InteractionOptions
 from toolcrib.crib.policy import end_planning
 from toolcrib.errors import ToolFailure
 
-from .events import AgentEvent, Answered, Asked, Clarified, Clarifying, OfAgent, Outcome
+from .events import AgentEvent, Answered, Asked, Clarified, Clarifying, OfAgent, Outcome, Selected
 from .limits import AgentLimits, UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .models import is_paid
@@ -37,6 +39,7 @@ __all__ = [
     "AgentContext",
     "add_agent_tools",
     "asks_user",
+    "begin_task",
     "child_of",
     "follow",
     "listening",
@@ -45,6 +48,9 @@ __all__ = [
     "start_run",
     "tell_parent",
 ]
+
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bool = True) -> Session:
@@ -129,9 +135,27 @@ def readable(parent: Session) -> frozenset[str]:
     return frozenset(tool.name for tool in parent.scene.offered() if _only_reads(tool, parent.state))
 
 
+_RESEARCH: Final = frozenset(
+    {
+        "display_diagram",
+        "find_references",
+        "get_diagnostics",
+        "git_diff",
+        "git_log",
+        "git_status",
+        "grep",
+        "list_directory",
+        "read_file",
+        "search_files",
+    }
+)
+"""Built-in tools of a delegated task (seed 002): a small model reads their definitions in every turn."""
+
+
 def _only_reads(tool: Tool, state: SessionState) -> bool:
     is_said = tool.kind == "read" and tool.approval != "always" and tool.origin not in state.treat_as_write
-    return is_said and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
+    is_known = tool.source not in BUILT_IN or tool.name in _RESEARCH
+    return is_said and is_known and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
 
 
 def _rules(state: SessionState) -> dict[Effect, list[str]]:
@@ -244,6 +268,24 @@ def add_agent_tools(post: AgentContext) -> None:
     state.scope.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
 
 
+def begin_task(session: Session, prompt: Prompt, options: InteractionOptions, tell: Tell, *, follows: bool) -> None:
+    """Begin an interaction, and report the tools that were selected for its task, where the profile selects by it.
+
+    What a caller says of the task comes before what is found in its words. `follows` says that a conversation goes on.
+    """
+    task = prompt if isinstance(prompt, str) else " ".join(part for part in prompt if isinstance(part, str))
+    intent: Mapping[str, Any] = {}
+    if options.keys().isdisjoint(("intent", "plan", "required_capabilities", "tools")):
+        try:
+            intent = session.intent_of(task, follows=follows)
+        except Exception:  # noqa: BLE001 - without an intent nothing is narrowed
+            _LOG.exception("the task could not be analysed")
+    session.begin(**(options | {"intent": intent} if intent else options))
+    if intent:
+        names = tuple(tool.name for tool in session.tools)
+        tell(Selected(tools=names, reason=session.selection.reason, intent=intent))
+
+
 def prompt_of(post: AgentContext) -> str:
     """Return the instructions before the conversation, as of now."""
     mode = post.facts.mode or post.session.parts.policy.mode(post.session.mode)
@@ -327,6 +369,7 @@ class _SubAgents:
             self._tell(OfAgent(id=post.parent, tool=tool, depth=post.depth, task=task, event=event))
 
         async with post.session as session:
+            begin_task(session, task, {}, tell, follows=False)
             try:
                 outcome = await start_run(post, usage, prompt, (), tell, _nobody)
             finally:

@@ -423,7 +423,7 @@ async def test_a_call_that_hangs_ends_by_its_deadline_and_harms_no_other(opened:
     async with anyio.create_task_group() as group:
         group.start_soon(neighbour)
         with pytest.raises(ToolFailure) as caught:
-            await opened.call("hang", 1)
+            await opened.call("hang", 0.3)
         assert caught.value.code == "timeout"
 
     assert results == ["next to it"]

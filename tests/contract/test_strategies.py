@@ -167,6 +167,12 @@ FLIPS: Mapping[str, Sequence[Flip]] = {
         flip("idempotency_key", WRITE, "k1"),
         flip("dry_run", WRITE, True),
     ],
+    "select": [
+        flip("task", {"task": "erase a note"}, "greet somebody"),
+        flip("names", {"names": ["greet"]}, ["hang"]),
+        flip("capabilities", {"capabilities": ["talk"]}, ["notes"]),
+        flip("skill_groups", {"skill_groups": ["notes"]}, ["rain"]),
+    ],
     "batch": [flip("ops", {"ops": PACE[:1]}, PACE), flip("mode", {"ops": PACE}, "parallel")],
 }
 """Every parameter that a verb advertises, with two values that must not come to the same."""
@@ -199,7 +205,7 @@ async def observed(profile: str, folder: Path, verb: str, arguments: Mapping[str
             "introspection": ("list", "schemas", "call", "read"),
             "tiered": ("load", "load_rule", "save_rule", "delete_rule", "describe", "call", "read"),
             "flat": ("read",),
-            "selection": ("read",),
+            "selection": ("select", "call", "read"),
         }.items()
         for verb in verbs
         for changed in FLIPS[verb]

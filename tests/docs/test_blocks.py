@@ -141,11 +141,12 @@ OUTPUTS = {
         "send needs approval (taint: this session has read untrusted content (fetch); "
         "a write tool asks unless a rule names send), and no approver is available\n"
     ),
+    "schedules.py": "{'interval_seconds': 1800.0} active\n",
     "selection.py": (
         "('memory_recall', 'draw_chart') - core, and tools wanted by the intent\n"
-        "['memory_recall', 'read_table', 'draw_chart']\n"
+        "['memory_recall', 'read_table', 'draw_chart', 'select_tools']\n"
         "1414 True 7426\n"
-        "NOT_FOUND - the task must require one of its capabilities: data_analysis, visualization\n"
+        'NOT_FOUND - load it with select_tools first: {"names": ["draw_chart"]}\n'
         "try another tool or another way\n"
     ),
     "telemetry.py": (

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,20 @@ async def test_a_program_with_a_dbos_of_its_own_keeps_it(process: Opening, tmp_p
     finally:
         await anyio.to_thread.run_sync(dbos.DBOS.destroy)
     assert (result.text, theirs) == ("quick", [])
+
+
+async def test_the_engine_rests_while_there_is_no_job_and_runs_the_next_one(
+    process: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.jobs.queue._REST_SECONDS", 0.0)
+    engine = import_module("dbos._dbos")
+    async with process(quick) as crib:
+        session = free(crib)
+        for _ in range(2):
+            result = await crib.jobs.result(await background(session), "local", PATIENCE)
+            assert result.text == "quick"
+            await eventually(lambda: engine._dbos_global_instance is None)
+        assert [outcome for _, outcome in await rows(crib)] == ["ok", "ok"]
 
 
 async def test_a_job_that_nobody_has_begun_is_cancelled_and_never_begins(process: Opening) -> None:

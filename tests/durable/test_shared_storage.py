@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -35,19 +35,24 @@ SCHEMA = Schema(
     ),
 )
 
+
+async def run(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
 Open = Callable[[str], GuestStorage]
 
 
 def mask(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: mask(one) for key, one in value.items()}
+        return {key: mask(one) for key, one in cast("dict[str, Any]", value).items()}
     return value.replace("hunter2", "[secret]") if isinstance(value, str) else value
 
 
 def storage_in(store: Store, group: TaskGroup | None = None) -> Open:
     async def spawn(work: Callable[[], Awaitable[None]]) -> None:
         assert group is not None
-        group.start_soon(work)
+        group.start_soon(run, work)
 
     events = StoredEvents(store.shared, spawn)
     meaning = Meaning(None, Path)

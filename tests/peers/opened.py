@@ -53,6 +53,12 @@ class Opened:
         self, tool: str, /, seconds: float = PATIENCE, peer: Peer | None = None, **arguments: Any
     ) -> ToolResult:
         """Call a tool as somebody with `seconds` to wait."""
+        return await self.call_as(self.tools[tool], seconds, peer, **arguments)
+
+    async def call_as(
+        self, tool: Tool, /, seconds: float = PATIENCE, peer: Peer | None = None, **arguments: Any
+    ) -> ToolResult:
+        """Call a tool by the definition that the caller has seen."""
         context = Context(
             call_id="c1",
             session_key="s1",
@@ -62,7 +68,7 @@ class Opened:
             progress_token="mine" if peer is not None else None,
             meta={"traceparent": "00-abc-def-01", "authorization": "secret"},
         )
-        return await self.source.call(self.tools[tool], arguments, context)
+        return await self.source.call(tool, arguments, context)
 
     async def failing(self, tool: str, /, seconds: float = PATIENCE, **arguments: Any) -> ToolFailure:
         """Call a tool that must fail, and return how."""

@@ -2,7 +2,8 @@
 
 Modes: `exit` at start · `hang-initialize` · `hang-list` · `noise` before the first answer · `stubborn` (ignores SIGTERM
 and the end of its input) · `twins` (one name twice) · `ugly` (bad entries in the list) · `many` (2,500 tools) ·
-`pages` (a list without end) · `grown` (one more tool) · `short-lived` (exits after each answer to a list).
+`pages` (a list without end) · `grown` (one more tool) · `short-lived` (exits after each answer to a list) ·
+`changed` (another description of `effect`) · `gone` (no `effect`, by an error) · `gone-text` (likewise, by a result).
 """
 
 import json
@@ -185,6 +186,12 @@ def _grow(call: Call) -> None:
     call.text("grown")
 
 
+def _become(call: Call) -> None:
+    """Take on another mode, and tell nobody."""
+    call.server.modes.add(call.arguments["mode"])
+    call.text("so be it")
+
+
 def _child(call: Call) -> None:
     command = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-ISc", command], stdin=subprocess.DEVNULL)
@@ -217,6 +224,7 @@ TOOLS: dict[str, Tool] = {
     "progress": _progress,
     "ask": _ask,
     "grow": _grow,
+    "become": _become,
     "child": _child,
     "environment": _environment,
 }
@@ -229,6 +237,10 @@ def _listed(modes: set[str]) -> list[Any]:
             tool["annotations"] = {"readOnlyHint": True}
         if tool["name"] == "structured":
             tool["outputSchema"] = _NUMBER
+    if "changed" in modes:
+        next(tool for tool in tools if tool["name"] == "effect")["description"] = "It can do something else."
+    if not modes.isdisjoint({"gone", "gone-text"}):
+        tools = [tool for tool in tools if tool["name"] != "effect"]
     if "grown" in modes:
         tools.append({"name": "late", "inputSchema": _OPEN})
     if "twins" in modes:
@@ -283,6 +295,12 @@ def _handle(server: Server, message: Json) -> None:
             _list_tools(server, key)
         case "tools/call":
             server.note("call", name=params["name"])
+            if params["name"] == "effect" and "gone" in server.modes:
+                server.send({"id": key, "error": {"code": -32602, "message": "Unknown tool: effect"}})
+                return
+            if params["name"] == "effect" and "gone-text" in server.modes:
+                Call(server, key, params).text("Unknown tool: effect", isError=True)
+                return
             TOOLS[params["name"]](Call(server, key, params))
         case "notifications/cancelled":
             server.note("cancelled", id=params["requestId"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from seeds.gateway_world import PROJECT
 from toolcrib.config import bare
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
@@ -22,6 +22,7 @@ __all__ = [
     "failed",
     "in_project",
     "names",
+    "project_of",
     "said",
     "seeded",
     "told",
@@ -33,11 +34,33 @@ SEEDS = Path(__file__).parent
 @asynccontextmanager
 async def seeded(seed: str, **settings: Any) -> AsyncGenerator[Toolcrib]:
     """Open a crib with the tools of `<seed>.yaml`, under their own names; nobody is asked for anything."""
-    async with Toolcrib(bare().with_values(**{"mode": "autonomous", **settings}), memory=True) as crib:
+    values = {"mode": "autonomous", **({"builtins": ("onto",)} if seed == "gateway" else {}), **settings}
+    async with Toolcrib(bare().with_values(**values), memory=True) as crib:
         source = YamlSource(seed, SEEDS / f"{seed}.yaml")
         await crib.tools.mount_source(source, prefix=False, trusted=True)
         await source.ready()
         yield crib
+
+
+async def in_project(crib: Toolcrib, **options: Any) -> Session:
+    """Open a session of seed 001 in a project of its own, with what is made for projects only.
+
+    It belongs to a principal of its own, unless `principal` names one.
+    """
+    principal = options.get("principal") or f"user {secrets.token_hex(4)}"
+    user = crib.session(profile="gateway", principal=principal, mode="autonomous")
+    bridge = {"name": "Bridge", "type_key": "project.technical.bridge"}
+    given: dict[str, Any] = {"project": bridge, "entities": [], "relationships": []}
+    made = answer_of(await user.call("tool_exec", {"op": "onto.project.create", "args": given}))
+    context = {"project_id": made["result"]["project_id"]}
+    known: dict[str, Any] = {"profile": "gateway", "context": context, "contexts": ("global", "project"), **options}
+    known["principal"] = principal
+    return crib.session(**known)
+
+
+def project_of(session: Session) -> str:
+    """Return the project of a session's context."""
+    return str(session.state.defaults["project_id"])
 
 
 @asynccontextmanager
@@ -47,12 +70,6 @@ async def built_in(**settings: Any) -> AsyncGenerator[Toolcrib]:
         bare().with_values(**{"builtins": True, "mode": "autonomous", **settings}), memory=True
     ) as crib:
         yield crib
-
-
-def in_project(crib: Toolcrib, **options: Any) -> Session:
-    """Open a session of seed 001 in its project, with what is made for projects only."""
-    known: dict[str, Any] = {"context": {"project_id": PROJECT}, "contexts": ("global", "project"), **options}
-    return crib.session(profile="gateway", **known)
 
 
 def names(session: Session) -> list[str]:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.catalog.skill_groups import SkillGroups
+from toolcrib.crib import Session
 from toolcrib.sources.skills.skill_scan import SkillRoot
 from toolcrib.sources.skills.source import SkillsOptions, SkillsSource
 
-__all__ = ["GROUPS", "SKILLS", "skills_of", "write_skill"]
+__all__ = ["GROUPS", "SKILLS", "names", "skills_of", "write_skill"]
 
 SKILLS: Final = """
 1password apple-notes apple-reminders bear-notes bird blogwatcher blucli bluebubbles browser camsnap canvas clawdhub
@@ -26,6 +27,11 @@ GROUPS: Final = {
     "research": {"skills": ["summarize"], "capabilities": ["web_browsing"]},
     "notes": ["apple-notes", "bear-notes", "obsidian"],
 }
+
+
+def names(session: Session) -> list[str]:
+    """Return the names of the tools that were selected, in order, without the meta-tools that select and call more."""
+    return [tool.name for tool in session.tools if tool.name not in ("select_tools", "call_tool")]
 
 
 def write_skill(root: Path, name: str, **frontmatter: object) -> None:

@@ -29,7 +29,8 @@ async def crib() -> AsyncGenerator[Toolcrib]:
 
 
 def flat(crib: Toolcrib, folder: Path, **options: Any) -> Session:
-    return crib.session(**{"profile": "flat", "workspace": folder, **options})
+    known: dict[str, Any] = {"profile": "flat", "workspace": folder, **options}
+    return crib.session(**known)
 
 
 def mode_of(base: str, tools: Mapping[str, Effect]) -> Mode:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from seeds.gateway_world import PROJECT
-from seeds.rigging import answer_of
+from seeds.rigging import answer_of, in_project
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.schema import compile_schema
@@ -27,7 +26,7 @@ ITEM = {"name", "type", "summary"}
 
 @pytest.fixture
 async def session(shared: Toolcrib) -> Session:
-    return shared.session(profile="gateway", context={"project_id": PROJECT}, contexts=("global", "project"))
+    return await in_project(shared)
 
 
 async def helped(session: Session, path: str, **options: Any) -> Any:
@@ -42,8 +41,8 @@ async def test_the_root_is_a_directory_of_the_groups(shared: Toolcrib, session: 
     root = await helped(session, path)
 
     assert (root["type"], root["path"], root["format"]) == ("directory", "root", "short")
-    assert (root["version"], root["groups"]) == (shared.catalog.version, ["onto", "util", "cal"])
-    assert [(item["name"], item["type"], item["summary"].split(":")[0]) for item in root["items"]] == [
+    assert (root["version"], root["groups"]) == (shared.catalog.version, ["onto", "util", "cal", "x"])
+    assert [(item["name"], item["type"], item["summary"].split(":")[0]) for item in root["items"][:3]] == [
         ("onto", "group", "48 ops"),
         ("util", "group", "5 ops"),
         ("cal", "group", "7 ops"),
@@ -127,15 +126,20 @@ async def test_an_op_tells_everything_that_a_call_needs(session: Session) -> Non
         "op": "onto.task.list",
         "tool_name": "list_onto_tasks",
         "kind": "read",
-        "summary": "List tasks, newest first.",
+        "summary": "List tasks, newest change first, with their total.",
         "usage": 'tool_exec({ op: "onto.task.list", args: { project_id?, state_key?, limit? } })',
         "args": [
-            {"name": "project_id", "type": "string", "required": False, "description": "Project ID"},
+            {
+                "name": "project_id",
+                "type": "string",
+                "required": False,
+                "description": "Id of the project; without it all projects of the user",
+            },
             {
                 "name": "state_key",
                 "type": "string",
                 "required": False,
-                "description": "todo, in_progress, blocked or done",
+                "values": ["todo", "in_progress", "blocked", "done"],
             },
             {"name": "limit", "type": "integer", "required": False, "default": 20},
         ],
@@ -153,7 +157,8 @@ async def test_the_full_form_of_an_op_adds_the_whole_description(session: Sessio
     assert full == {
         **short,
         "format": "full",
-        "description": "Create a task in a project. For future work that the user asked to be tracked.",
+        "description": "Create a task in a project. For future work of the user that should be tracked."
+        " Without a parent it belongs to the project itself.",
     }
 
 
@@ -210,7 +215,7 @@ async def test_the_example_of_an_update_changes_something_and_names_what_belongs
 async def test_every_example_of_every_op_is_valid(shared: Toolcrib, session: Session) -> None:
     for tool in shared.catalog.tools.values():
         example = (await helped(session, session.op_of(tool)))["example_call"]["args"]
-        missing = {"project_id": PROJECT} if "project_id" in tool.input_schema.get("properties", {}) else {}
+        missing = {"project_id": "p"} if "project_id" in tool.input_schema.get("properties", {}) else {}
         assert compile_schema(tool.input_schema).check({**missing, **example}) == (), tool.name
 
 
@@ -245,7 +250,7 @@ async def test_nothing_at_a_path_is_a_result_with_the_nearest_paths(session: Ses
     told = answer_of(result)
 
     assert (result.error, told["type"], told["path"]) == (None, "not_found", "onto.task.udpate")
-    assert (told["nearest"][0], told["groups"]) == ("onto.task.update", ["onto", "util", "cal"])
+    assert (told["nearest"][0], told["groups"]) == ("onto.task.update", ["onto", "util", "cal", "x"])
     assert "onto.task.update" in told["next_step"]
 
 

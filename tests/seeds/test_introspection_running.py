@@ -108,6 +108,7 @@ async def test_what_was_changed_can_be_undone_and_restored(crib: Toolcrib) -> No
 
 
 async def test_a_plan_knows_which_steps_wait_for_others(session: Session) -> None:
+    await told(session, "get_tool_schemas", {"names": ["addDependentStep"]})
     plan = await told(session, "createPlan", {"title": "Ship", "steps": ["build"]})
     build = plan["steps"][0]["id"]
     ship = (await told(session, "addDependentStep", {"description": "ship", "depends_on": [build]}))["id"]

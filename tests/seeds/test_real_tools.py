@@ -19,15 +19,18 @@ from peers import LEDGER
 from peers.api import api
 from rig import PATIENCE, eventually
 from rig.sandbox import needs_sandbox, stands_still
+from seeds.inventory import cases_of
 from seeds.rigging import built_in, names
 from seeds.selection_skills import skills_of, write_skill
 from toolcrib.core.events import CallFinished
+from toolcrib.core.json import dumps
 from toolcrib.core.permission import Answer, Question
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import ScriptedModel, calls
 from toolcrib_agent import Agent
+from toolcrib_agent.events import Selected
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def of(crib: Toolcrib, profile: str, folder: Path, **options: Any) -> Session:
-    return crib.session(**{"profile": profile, "workspace": folder, "key": str(folder), **options})
+    known: dict[str, Any] = {"profile": profile, "workspace": folder, "key": str(folder), **options}
+    return crib.session(**known)
 
 
 async def told(session: Session, name: str, arguments: dict[str, Any] | None = None) -> Any:
@@ -314,6 +318,54 @@ async def test_all_calls_of_a_turn_run_at_the_same_time(folder: Path) -> None:
     assert (["met" in result.text for result in results], most) == ([True] * 12, [12])
 
 
+def sent(session: Session) -> int:
+    """Estimate the tokens of the definitions as an API is sent them."""
+    return sum(len(dumps([tool.name, tool.description, tool.input_schema])) // 4 for tool in session.tools)
+
+
+@needs_sandbox
+async def test_flat_can_be_cut_to_the_27_built_ins_of_its_seed(folder: Path) -> None:
+    seed = [case.name for case in cases_of("flat")]
+    search = {"web": {"search": {"searxng_url": "https://search.example"}}}
+    async with built_in(tools=search) as crib:
+        crib.profiles.add({"name": "seed", "extends": "flat", "include": seed})
+        session = of(crib, "seed", folder, elicitor=answers)
+        model = ScriptedModel("Done.", system="anthropic")
+        await Agent(model, session, local=ScriptedModel()).run("Look")
+        mine = [tool.name for tool in session.tools if tool.source not in ("plan", "toolcrib", "resources")]
+        assert sorted(mine) == sorted([*seed, "spawn_agent", "delegate_task"])
+        assert sent(session) <= 8_000
+        assert (await session.call("calculate", {"expression": "1"})).text.startswith("Unknown tool: calculate")
+
+
+async def test_a_profile_includes_and_excludes_built_in_tools_by_name_and_category(folder: Path) -> None:
+    async with built_in(builtins=("files", "text", "time", "git")) as crib:
+        crib.profiles.add({"name": "few", "extends": "flat", "include": ["text", "readFile", "read_file"]})
+        crib.profiles.add({"name": "most", "extends": "introspection", "exclude": ["git", "readFile"]})
+        few = {tool.category for tool in of(crib, "few", folder).tools if tool.source == "builtin"}
+        most = of(crib, "most", folder, key="most")
+        listed = {entry["name"] for entry in (await told(most, "list_tools"))["categories"]}
+        assert ({"git", "time"} & few, "text" in few, "code" in listed) == (set(), True, False)
+        assert (await failed(most, "readFile", {"path": "a"}))[
+            "error"
+        ] == "readFile is not in the scope of this session"
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_delegated_task_has_ten_reading_tools_in_2000_tokens(crib: Toolcrib, folder: Path) -> None:
+    (folder / "a.txt").write_text("one\n")
+    paid = ScriptedModel(calls("delegate_task", task="Read a.txt"), "One.", system="anthropic")
+    local = ScriptedModel(calls("read_file", path="a.txt"), "It says one.")
+    async with of(crib, "flat", folder) as session:
+        await Agent(paid, session, local=local).run("What does a.txt say?")
+        tools = {tool.name: tool for tool in session.tools}
+    given = [name for name in local.seen[0].tools if name in tools and tools[name].source == "builtin"]
+    assert (len(given), local.seen[1].results, paid.seen[1].results) == (10, ["one"], ["It says one."])
+    cost = (len(dumps([tools[n].name, tools[n].description, tools[n].input_schema])) // 4 for n in given)
+    assert sum(cost) <= 2_000
+
+
 # Seed 003
 
 NAMED_BY_THE_DOCUMENT = {
@@ -499,6 +551,19 @@ async def test_a_tool_that_takes_long_can_be_started_in_the_background(crib: Too
     await eventually(is_done)
 
 
+@needs_sandbox
+async def test_the_start_costs_at_most_2000_tokens_and_its_core_1200(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "introspection", folder)
+    core = sent(session)
+    assert (core <= 1_200, core + len(session.instructions) // 4 <= 2_000) == (True, True)
+    everything = sent(of(crib, "flat", folder, key="flat"))
+    assert core * 10 <= everything * 3
+    await told(session, "get_tool_schemas", {"names": ["readFile"]})
+    (schema,) = (await told(session, "get_tool_schemas", {"names": ["readFile"]}))["schemas"]
+    brief = {tool.name: tool for tool in session.tools}["readFile"]
+    assert len(schema["description"]) >= len(brief.description)
+
+
 # Seed 004
 
 SIMPLE = ["nodes", "knowledge_search", "hitl", "memory_recall"]
@@ -508,7 +573,8 @@ CORE = ["plan", "nodes", "knowledge_search", "hitl", "memory_recall", "observe_s
 @needs_sandbox
 async def test_core_tools_are_in_every_selection(crib: Toolcrib, folder: Path) -> None:
     session = of(crib, "selection", folder, elicitor=answers)
-    for wanted in ({}, {"required_capabilities": ["url"]}, {"intent": {"complexity": "complex"}}):
+    wishes: list[dict[str, Any]] = [{}, {"required_capabilities": ["url"]}, {"intent": {"complexity": "complex"}}]
+    for wanted in wishes:
         session.begin(**wanted)
         assert [name for name in CORE if name not in names(session)] == []
 
@@ -517,6 +583,7 @@ async def test_core_tools_are_in_every_selection(crib: Toolcrib, folder: Path) -
 async def test_a_simple_task_gets_the_four_tools_of_the_document(crib: Toolcrib, folder: Path) -> None:
     session = of(crib, "selection", folder, elicitor=answers, intent={"complexity": "simple"})
     assert names(session) == SIMPLE
+    assert sent(session) <= 600
 
 
 @needs_sandbox
@@ -540,7 +607,7 @@ async def test_a_whitelist_lets_only_what_it_names_of_core_and_matched_tools_pas
     session = of(
         crib, "selection", folder, allowed_tools=["plan", "web_fetch", "git_push"], required_capabilities=["url"]
     )
-    assert names(session) == ["plan", "web_fetch"]
+    assert names(session) == ["plan", "web_fetch", "select_tools"]
 
 
 async def test_a_core_can_be_put_in_the_place_of_the_profiles(folder: Path) -> None:
@@ -548,7 +615,7 @@ async def test_a_core_can_be_put_in_the_place_of_the_profiles(folder: Path) -> N
         override = {"core_tools_override": ["memory_recall", "web_fetch"]}
         crib.profiles.add({"name": "mine", "extends": "selection", "options": override})
         session = of(crib, "mine", folder, intent={"required_tools": ["web_fetch"]})
-        assert names(session) == ["memory_recall", "web_fetch"]
+        assert names(session) == ["memory_recall", "web_fetch", "select_tools"]
 
 
 @needs_sandbox
@@ -637,7 +704,7 @@ async def test_calls_of_one_turn_run_beside_each_other_up_to_five(folder: Path) 
 async def test_the_list_of_tools_of_an_agent_is_wanted_and_a_whitelist(folder: Path) -> None:
     async with built_in() as crib:
         crib.profiles.add({"name": "mine", "extends": "selection", "options": {"tools": ["web_fetch", "plan"]}})
-        assert names(of(crib, "mine", folder)) == ["plan", "web_fetch"]
+        assert names(of(crib, "mine", folder)) == ["plan", "web_fetch", "select_tools"]
 
 
 async def test_a_skill_is_selected_and_called_like_a_tool(folder: Path) -> None:
@@ -673,3 +740,92 @@ async def test_an_agent_sees_the_tools_of_its_profile_and_calls_them(crib: Toolc
     async with of(crib, "introspection", folder) as session:
         outcome = await Agent(model, session).run("What does a.txt say?")
     assert (outcome.text, model.seen[1].results) == ("It says one.", ["one"])
+
+
+# Seed 004: intent
+
+
+TASKS = {
+    "What time is it in Tokyo?": ("simple", "current_time"),
+    "Fetch the web page https://example.org/a": ("simple", "web_fetch"),
+    "Read notes.md, then list the git branches, then delete the merged ones; finally push.": ("complex", ""),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+async def test_a_task_in_words_is_analysed_by_the_ranking(crib: Toolcrib, folder: Path, task: str) -> None:
+    complexity, tool = TASKS[task]
+    intent = of(crib, "selection", folder).intent_of(task)
+    assert (intent["complexity"], intent["needs_plan"]) == (complexity, complexity != "simple")
+    assert not tool or tool in intent["required_tools"]
+    assert len(intent["required_tools"]) <= 5
+
+
+async def test_what_is_not_understood_narrows_nothing(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder)
+    session.begin(intent=session.intent_of("Zzyzx qwrtp " * 20))
+    assert set(CORE) - {"hitl", "nodes"} <= set(names(session))
+
+
+@needs_sandbox
+async def test_an_agent_selects_for_its_task_and_tells_why_unless_it_is_switched_off(
+    crib: Toolcrib, folder: Path
+) -> None:
+    heard: list[Any] = []
+    model = ScriptedModel("It is noon.", "Yes.", "Hello.")
+    async with of(crib, "selection", folder, elicitor=answers) as session:
+        agent = Agent(model, session)
+        outcome = await agent.run("What time is it in Tokyo?", tell=heard.append)
+        assert {*SIMPLE, "current_time"} <= set(model.seen[0].tools)
+        assert ("plan" in model.seen[0].tools, "select_tools" in model.seen[0].tools) == (False, False)
+        await agent.run("And again?", history=outcome.history, tell=heard.append)
+        assert {"plan", "current_time", "select_tools"} <= set(model.seen[1].tools)
+        await agent.run("What time is it in Tokyo?", intent={"complexity": "medium"})
+        assert "current_time" not in model.seen[2].tools
+    selected = [event for event in heard if isinstance(event, Selected)]
+    assert [event.intent["complexity"] for event in selected] == ["simple", "medium"]
+    assert (selected[0].reason, "current_time" in selected[0].tools) == ("a simple task", True)
+
+
+async def test_the_analysis_is_switched_off_by_one_setting_and_is_of_selection_alone(folder: Path) -> None:
+    async with built_in() as crib:
+        crib.profiles.add({"name": "mine", "extends": "selection", "options": {"analyse": False}})
+        for profile in ("mine", "gateway", "adaptive", "flat"):
+            assert of(crib, profile, folder, key=profile).intent_of("What time is it in Tokyo?") == {}
+
+
+async def test_the_model_selects_what_the_selection_lacks(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder)
+    before = names(session)
+    refused = await failed(session, "convert_time", {})
+    assert "select_tools" in refused["recovery_hint"]
+    wanted = {"task": "convert a time between zones", "names": ["git_log", "teleport"]}
+    answer = await told(session, "select_tools", wanted)
+    assert {"convert_time", "git_log"} <= set(answer["added"])
+    assert [warning for warning in answer["warnings"] if "teleport" in warning]
+    assert set(answer["names"]) <= set(names(session))
+    assert set(before) <= set(names(session))
+    session.begin()
+    assert names(session) == before
+
+
+async def test_what_the_model_selects_stays_under_the_whitelist(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder, allowed_tools=["plan", "convert_time"], intent={"allowed_tools": ["plan"]})
+    answer = await told(session, "select_tools", {"names": ["convert_time", "git_log"]})
+    assert (answer["added"], len(answer["warnings"])) == ([], 2)
+
+
+async def test_where_the_list_stands_still_what_was_selected_is_called_through_call_tool(
+    crib: Toolcrib, folder: Path
+) -> None:
+    session = of(crib, "selection", folder, grows=False)
+    before = names(session)
+    assert {"select_tools", "call_tool", "read_artifact"} <= set(before)
+    call = {
+        "name": "convert_time",
+        "arguments": {"time": "2026-03-01T12:00", "from_zone": "UTC", "to_zone": "Asia/Tokyo"},
+    }
+    assert (await session.call("call_tool", call)).is_error
+    await told(session, "select_tools", {"names": ["convert_time"]})
+    assert "21:00" in (await session.call("call_tool", call)).text
+    assert names(session) == before

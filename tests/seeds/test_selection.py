@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from seeds.rigging import SEEDS, names, seeded
-from seeds.selection_skills import GROUPS, SKILLS, skills_of, write_skill
+from seeds.rigging import SEEDS, seeded
+from seeds.selection_skills import GROUPS, SKILLS, names, skills_of, write_skill
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.crib import Session, Toolcrib

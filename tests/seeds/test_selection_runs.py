@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from seeds.rigging import names, seeded
-from seeds.selection_skills import GROUPS, skills_of
+from seeds.rigging import seeded
+from seeds.selection_skills import GROUPS, names, skills_of
 from seeds.selection_world import CALLS, world_of
 from toolcrib.config import bare
 from toolcrib.core.context import Context, Output
@@ -89,11 +89,11 @@ class TestOnePath:
     async def test_what_was_not_selected_gets_guidance_and_does_not_run(self, crib: Toolcrib) -> None:
         answer = told(await of(crib).call("browser", {"action": "text"}))
         assert (answer["success"], answer["error_type"]) == (False, "NOT_FOUND")
-        assert "the task must require one of its capabilities: web_browsing" in answer["recovery_hint"]
+        assert 'load it with select_tools first: {"names": ["browser"]}' in answer["recovery_hint"]
 
-    async def test_guidance_for_a_skill_without_capabilities_names_its_group(self, crib: Toolcrib) -> None:
+    async def test_guidance_for_a_skill_without_capabilities_names_the_way_to_it(self, crib: Toolcrib) -> None:
         answer = told(await of(crib).call("ppt-generator"))
-        assert "the task must ask for ppt-generator or for slides" in answer["recovery_hint"]
+        assert 'load it with select_tools first: {"names": ["ppt-generator"]}' in answer["recovery_hint"]
 
     @pytest.mark.parametrize("profile", [name for name in BUILT_IN if name != "selection"])
     async def test_in_other_profiles_a_skill_that_is_called_gets_guidance(self, crib: Toolcrib, profile: str) -> None:

@@ -210,9 +210,9 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
         return
     out(escape(f"{approval.id} is {approval.state}{f' by {approval.by}' if approval.by else ''}"))
     out(escape(f"{approval.tool} ({approval.kind}) of {approval.source}, for {approval.principal}"))
-    out(escape(approval.arguments, lines=True))
+    out(escape(approval.arguments, lines=True), verbatim=True)
     if approval.diff:
-        out(escape(approval.diff.rstrip(), lines=True))
+        out(escape(approval.diff.rstrip(), lines=True), verbatim=True)
     out(escape(f"asked because of: {approval.rule}"))
     out(escape(f"call {approval.call_id}, hash {approval.hash}, expires {local_time(approval.expires)}"))
     if approval.comment:
@@ -223,4 +223,4 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
     if approval.job == HELD:
         out("the call ended as approval_pending: after a yes the same call, made again, runs once")
     if result is not None:
-        out(f"it came to:\n{escape(result['text'], lines=True)}")
+        out(f"it came to:\n{escape(result['text'], lines=True)}", verbatim=True)

@@ -159,11 +159,11 @@ def show(
     _print_version(tool)
     out(f"{'tokens:':<12}{counter.shown(row['tokens'])} ({counter.name})")
     out(f"{'signature:':<12}{escape(row['signature'])}")
-    out(f"{'example:':<12}{escape(json.dumps(row['example'], ensure_ascii=False))}")
+    out(f"{'example:':<12}{escape(json.dumps(row['example'], ensure_ascii=False))}", verbatim=True)
     out(f"\n{escape(tool.description, lines=True)}\n\ninput schema:")
     emit_json(tool.input_schema)
     if changed:
-        out(f"\nchanged since it was reviewed:\n{changed}")
+        out(f"\nchanged since it was reviewed:\n{changed}", verbatim=True)
 
 
 def _print_version(tool: Tool) -> None:

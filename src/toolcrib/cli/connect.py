@@ -50,7 +50,7 @@ from ..config.connections import (
 from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
 from ..config.directories import Trust
-from ..config.loading import config_files, here, load_gateway, own_file, specs_of
+from ..config.loader import config_files, confirm, here, load_gateway, own_file, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..core.json import loads
 from ..core.tool import Tool
@@ -213,7 +213,7 @@ def _remove_mode(own: Path, mode: str, places: Places) -> None:
     before = disk.read(own) if own.is_file() else b""
     remove_mode(own, mode)
     if before and trust.covers(own, before) and (after := disk.read(own)) != before:
-        trust.confirm([(own, after)])
+        confirm(places.directories, [(own, after)], places.environ)
 
 
 def _put_back(client: Client, file: Path, places: Places) -> Outcome:
@@ -892,7 +892,7 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
 def _confirm(own: Path, way: _Way, places: Places) -> None:
     """Confirm the project's file of ours: the user has just changed it, and had confirmed the rest."""
     if way.shared:
-        Trust(places.directories).confirm([(own, disk.read(own))])
+        confirm(places.directories, [(own, disk.read(own))], places.environ)
 
 
 def _move(
@@ -913,7 +913,7 @@ def _move(
     if answering:
         written = add_servers(target, {row.name: row.found.value for row in answering})
         if target != config_files(places.directories, places.project)[0]:
-            Trust(places.directories).confirm([(target, written)])
+            confirm(places.directories, [(target, written)], places.environ)
         note(f"{len(answering)} servers of {client.title} are in {target} now")
     reasons = {problem.source: problem.message for problem in problems}
     for row in new:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from ..config.loading import here
+from ..config.loader import here
 from ..errors import UsageError
 from .actions import action_group
 from .options import AsJson
@@ -102,7 +102,7 @@ def print_logs(
     """Print the end of a daemon's log: one JSON object a line."""
     path = Path(_chosen([pid])[0][1].log) if pid is not None else _newest_log()
     for line in follow(path, lines, once=not follow_it):
-        out(escape(line))
+        out(escape(line), verbatim=True)
         sys.stdout.flush()
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from ..config import Settings, load
-from ..config.loading import config_files, here
+from ..config.loader import config_files, here
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import find
 from ..disclosure.profiles import load as load_profile

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NoReturn, cast
 
 from ..errors import ToolcribError
-from .serve_options import Options, read_options
+from .serve_options import Options, http_token, read_options
 
 __all__ = ["main"]
 
@@ -67,7 +67,8 @@ def _join(options: Options) -> int:
 
 def _serve_http(options: Options) -> int:
     serving = _module("serve_process")
-    serving.over_http(serving.load_gateway(options.files, options.overrides), options.log_level)
+    overrides = {**options.overrides, "token": http_token(options.overrides.get("token"), None, os.environ)}
+    serving.over_http(serving.load_gateway(options.files, overrides), options.log_level)
     return 0
 
 

@@ -13,7 +13,7 @@ from ..config import files as disk
 from ..config.clients import CLIENTS, Client
 from ..config.connections import NAME, entries
 from ..config.guard_switch import GuardSwitch
-from ..config.loading import here, load_gateway
+from ..config.loader import here, load_gateway
 from ..core.call import Call, Options, Route
 from ..core.session import Audience, SessionState, Taint
 from ..core.tool import Annotations, Tool

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from ..claude_code.hook_messages import EVENTS, HookRequest, Unanswered, hook_answer
-from ..config.loading import load_gateway
+from ..config.loader import load_gateway
 from ..config.settings import Settings
 from ..errors import ToolcribError, UsageError
 

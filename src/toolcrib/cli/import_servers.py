@@ -10,7 +10,7 @@ import typer
 
 from ..config import load
 from ..config.clients import Discovery, discover
-from ..config.loading import config_files, here, specs_of
+from ..config.loader import config_files, here, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..telemetry.tokens import tokenizer
 from .clients import Candidate, candidates, chosen_clients

@@ -167,7 +167,7 @@ def _print_result(job: Job, *, as_json: bool) -> None:
     if as_json:
         emit_json({"content": result.content, "structuredContent": result.structured_content, **_error(result)})
     elif result.error is None:
-        out(escape(result.text, lines=True))
+        out(escape(result.text, lines=True), verbatim=True)
     if result.error is not None:
         if not as_json:
             note(result.text)

@@ -137,7 +137,8 @@ async def _print_new(settings: Settings, wanted: Wanted, limit: int, *, as_json:
         await wait()
     async with open_store(settings) as store:
         async for row in new_calls(store.calls, wanted, limit, wait):
-            out(dumps(asdict(row)).decode() if as_json else "  ".join(cell for cell in _cells(row) if cell))
+            text = dumps(asdict(row)).decode() if as_json else "  ".join(cell for cell in _cells(row) if cell)
+            out(text, verbatim=as_json)
             sys.stdout.flush()
 
 

@@ -14,7 +14,7 @@ import anyio.to_thread
 import typer
 
 from ..config import Settings
-from ..config.loading import here
+from ..config.loader import here
 from ..config.secrets import remove_secret, secret_names, write_secret
 from ..config.validation import did_you_mean
 from ..crib.storage import logins_in, open_store

@@ -59,8 +59,10 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "trust": Home("toolcrib.cli.reviews", "Confirm the configuration that a project brings."),
     "approvals": Home("toolcrib.cli.approvals", "List the calls that wait for a yes, and answer them."),
     "hook": Home("toolcrib.cli.desk", "Answer a hook of Claude Code: may this tool run?"),
-    "pending": Home("toolcrib.cli.pending", "List the changes of files that wait for review; accept or reject them."),
-    "shadow": Home("toolcrib.cli.pending", "List the worktrees of tasks; show, merge or discard one."),
+    "pending": Home(
+        "toolcrib.cli.pending_changes", "List the changes of files that wait for review; accept or reject them."
+    ),
+    "shadow": Home("toolcrib.cli.pending_changes", "List the worktrees of tasks; show, merge or discard one."),
     "jobs": Home("toolcrib.cli.jobs", "List what runs in the background; show one, its result, cancel it."),
     "schedule": Home("toolcrib.cli.schedule", "List the calls that are made later; add, pause, run or cancel one."),
     "worker": Home("toolcrib.cli.worker", "Carry out background jobs and fire schedules of a shared store."),
@@ -147,7 +149,9 @@ def _tell(error: BaseException) -> None:
     else:
         text = f"internal error ({type(error).__name__}: {error}); `toolcrib --debug …` shows where"
     visible = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
-    sys.stderr.write(f"toolcrib: {visible}\n")
+    from .output import fitted, width_of  # a command that works needs it no earlier
+
+    sys.stderr.write(f"{fitted(f'toolcrib: {visible}', width_of(sys.stderr))}\n")
 
 
 def _statuses() -> str:

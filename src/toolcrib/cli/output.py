@@ -6,19 +6,21 @@ what is read; they are shown as escapes (security.md T33).
 
 from __future__ import annotations
 
+import os
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate, zip_longest
 from shutil import get_terminal_size
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import orjson
 
 from ..core.json import dumps
 from ..core.sanitize import escape, is_hidden
 
-__all__ = ["Column", "emit_json", "escape", "local_time", "note", "out", "table"]
+__all__ = ["Column", "emit_json", "escape", "fitted", "local_time", "note", "out", "table", "width_of"]
 
 _MAX_CELL: Final = 60
 _MAX_LAST_CELL: Final = 600
@@ -33,9 +35,44 @@ Column = tuple[str, str]
 """The heading, and `<` or `>` for the side to which cells are aligned."""
 
 
-def out(text: str) -> None:
-    """Print `text`, already escaped, on standard output."""
-    sys.stdout.write(f"{text}\n")
+def out(text: str, *, verbatim: bool = False) -> None:
+    """Print `text`, already escaped, on standard output: folded to its width, or `verbatim` where it is content."""
+    sys.stdout.write(f"{text if verbatim else fitted(text, width_of(sys.stdout))}\n")
+
+
+def fitted(text: str, width: int | None) -> str:
+    """Return `text` with lines of at most `width` columns, folded at spaces, and `~` for the home directory.
+
+    None for `width` leaves it as it is. A word that is longer than a line stays whole.
+    """
+    if width is None:
+        return text
+    home = os.path.expanduser("~").rstrip("/")
+    if len(home) > 1:
+        text = text.replace(f"{home}/", "~/")
+    return "\n".join(folded for line in text.split("\n") for folded in _fold(line, width))
+
+
+def _fold(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    margin = line[: len(line) - len(line.lstrip(" "))]
+    lines = textwrap.wrap(
+        line.lstrip(" "),
+        max(width, 2 * len(_INDENT)),
+        initial_indent=margin,
+        subsequent_indent=margin + _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+        drop_whitespace=True,
+    )
+    return lines or [line]
+
+
+def width_of(stream: TextIO) -> int | None:
+    """Return the columns of a terminal; None elsewhere, where a line has any length."""
+    return get_terminal_size().columns if stream.isatty() else None
 
 
 def local_time(moment: float) -> str:
@@ -45,14 +82,14 @@ def local_time(moment: float) -> str:
 
 def note(text: str) -> None:
     """Tell the user something beside the result, on standard error."""
-    sys.stderr.write(f"{escape(text, lines=True)}\n")
+    sys.stderr.write(f"{fitted(escape(text, lines=True), width_of(sys.stderr))}\n")
     sys.stderr.flush()
 
 
 def emit_json(value: Any) -> None:
     """Print `value` as JSON that is safe to look at: what is invisible stands there as an escape."""
     text = orjson.dumps(orjson.loads(dumps(value)), option=orjson.OPT_INDENT_2).decode()
-    out("".join(_json_escaped(char) if char != "\n" and is_hidden(char) else char for char in text))
+    out("".join(_json_escaped(char) if char != "\n" and is_hidden(char) else char for char in text), verbatim=True)
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: int | None = None) -> None:
@@ -61,11 +98,11 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: in
     Elsewhere than on a terminal a row is one line of any length. On a terminal (or at `width`) nothing is wider than
     it: the last column folds; columns that do not fit follow on indented lines, as `HEADING value`.
     """
+    width = width or width_of(sys.stdout)
+    rows = [[fitted(cell, None if width is None else sys.maxsize) for cell in row] for row in rows]
     cells = [[*(_cell(cell, _MAX_CELL) for cell in row[:-1]), _cell(row[-1], _MAX_LAST_CELL)] for row in rows]
-    if width is None and sys.stdout.isatty():
-        width = get_terminal_size().columns
     for line in _one_line_each(columns, cells) if width is None else _folded(columns, cells, width):
-        out(line)
+        out(line, verbatim=True)
 
 
 def _one_line_each(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -8,9 +8,7 @@ gathers them); as long as none changed, the screen is printed from there, withou
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -97,28 +95,34 @@ def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
     lines = ["", f"tokens: {facts['tokenizer']}, of the definitions that were listed before"]
     for kind, title in _TITLES.items():
         found = [finding for finding in facts["findings"] if finding["kind"] == kind]
+        if kind == "unknown":  # one command for all
+            found = _by_detail(found)
         if not found:
             continue
         lines += ["", f"{title}:"]
         for one in found[:_SHOWN]:
-            lines += _wrapped(f"  {escape(one['subject'])}: {escape(one['detail'])}")
+            lines.append(f"  {escape(one['subject'])}: {escape(one['detail'])}")
         lines += [f"  … {len(found) - _SHOWN} more: `toolcrib overview --json`"] if len(found) > _SHOWN else []
     if not facts["findings"]:
         lines += ["", "nothing to do"]
     return [*lines, "", "`toolcrib --help` lists the commands, `toolcrib doctor` checks servers and machine"]
 
 
+def _by_detail(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return findings with the same detail as one."""
+    subjects: dict[str, list[str]] = {}
+    for finding in findings:
+        subjects.setdefault(finding["detail"], []).append(finding["subject"])
+    return [
+        {"subject": ", ".join(names[:_SHOWN]) + (f" and {more} more" if more else ""), "detail": detail}
+        for detail, names in subjects.items()
+        for more in [max(0, len(names) - _SHOWN)]
+    ]
+
+
 def _short(file: str) -> str:
     home = os.path.expanduser("~")
     return f"~{file[len(home) :]}" if file.startswith(home + os.sep) else file
-
-
-def _wrapped(line: str) -> list[str]:
-    """Return `line` in lines that fit a terminal; a pipe gets it whole."""
-    if not sys.stdout.isatty():
-        return [line]
-    width = shutil.get_terminal_size().columns
-    return textwrap.wrap(line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def _tokens(row: Mapping[str, Any]) -> str:

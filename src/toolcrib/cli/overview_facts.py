@@ -16,7 +16,7 @@ from ..config.clients import CLIENTS, Client, FoundServer, discover, is_ours
 from ..config.connections import NAME, entries
 from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
-from ..config.loading import config_files, specs_of
+from ..config.loader import config_files, specs_of
 from ..config.own_file import read_servers
 from ..core.events import Problem
 from ..core.tool import Tool
@@ -228,7 +228,9 @@ def _find_in(gathering: _Gathering, server: _Server) -> None:
     elif state == "failed":
         gathering.find("silent", server.name, detail or "it failed")
     elif server.cached is None:
-        command = "`toolcrib tools` lists it" if server.is_own else "`toolcrib import` lists it"
+        command = (
+            "`toolcrib tools` lists and counts them" if server.is_own else "`toolcrib import` lists and counts them"
+        )
         gathering.find("unknown", server.name, command)
 
 

@@ -137,7 +137,7 @@ def _show(known: Profile, missing: Gaps, *, as_json: bool) -> None:
         return
     shown["results"] = {key: value for key, value in shown["results"].items() if value not in (None, [])}
     written = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
-    out(escape(written.rstrip("\n"), lines=True))
+    out(escape(written.rstrip("\n"), lines=True), verbatim=True)
     for key, entries in lacking.items():
         out(escape(f"# {key} that no source provides: {', '.join(entries)}"))
 

@@ -72,7 +72,7 @@ def show_result(
     if as_json:
         emit_json(asdict(page))
         return
-    out(page.text if raw else escape(page.text, lines=True))
+    out(page.text if raw else escape(page.text, lines=True), verbatim=True)
     if page.next_offset is not None:
         note(f"{page.size - page.next_offset} bytes follow: --offset {page.next_offset}")
 
@@ -92,7 +92,7 @@ def search_result(
         emit_json(asdict(found))
         return
     for hit in found.hits:
-        out(f"{hit.line} @{hit.offset}: {escape(hit.text)}")
+        out(f"{hit.line} @{hit.offset}: {escape(hit.text)}", verbatim=True)
     if len(found.hits) < found.total:
         note(f"{found.total} lines found, the first {len(found.hits)} are shown")
 

@@ -11,8 +11,7 @@ import typer
 
 from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
-from ..config.directories import Trust
-from ..config.loading import config_files, here
+from ..config.loader import config_files, confirm, here
 from ..config.profiles import profile_files
 from ..config.sources import confirmable_in
 from ..crib import Toolcrib
@@ -51,7 +50,7 @@ def accept(
         return
     for server, diffs in changes.items():
         for tool, diff in diffs.items():
-            out(f"# {escape(server)}/{escape(tool)}\n{diff}")
+            out(f"# {escape(server)}/{escape(tool)}\n{diff}", verbatim=True)
     if show:
         if not any(changes.values()):
             out("nothing has changed since it was reviewed")
@@ -127,14 +126,14 @@ def trust(
     # Of a skill every file is confirmed, by its digest; of any other file, what it says.
     digests = {path: content.decode() for path, content in found if content != read[path]}
     if not show:
-        Trust(places.directories).confirm(found)
+        confirm(places.directories, found, places.environ, anew=True)
     if as_json:
         shown = [{"path": str(path), "text": texts[path], "files": digests.get(path, "")} for path, _ in found]
         emit_json({"confirmed": not show, "files": shown})
         return
     for path, _ in found:
         out(f"# {escape(str(path))}")
-        out(escape(texts[path].rstrip(), lines=True))
+        out(escape(texts[path].rstrip(), lines=True), verbatim=True)
         if path in digests:
             out(f"# its files: {escape(digests[path])}")
     if not show:
@@ -186,7 +185,7 @@ def lock(
         counts = {"tools": tools, "sources": len(found.sources), "written": not check}
         emit_json({"file": str(place), "changes": changes, **counts})
     for change in () if as_json else changes:
-        out(change)
+        out(change, verbatim=True)
     if check:
         if changes:
             raise typer.Exit(1)

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from textwrap import fill
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -45,6 +46,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("PRINCIPAL", "<"),
     ("WHAT", "<"),
 )
+_WIDTH: Final = 80
 _PREFIX: Final = "sched_"
 _SHORTEST: Final = 4
 """Digits of an id that are taken for the whole, when only one schedule begins so."""
@@ -82,7 +84,7 @@ def list_schedules(
     else:
         note("no schedules")
     if warning:
-        note(warning)
+        note(fill(warning, _WIDTH))
 
 
 def print_schedules(schedules: Iterable[Schedule], *, width: int | None = None) -> None:
@@ -92,7 +94,7 @@ def print_schedules(schedules: Iterable[Schedule], *, width: int | None = None) 
 
 @schedule.command("add")
 def add_schedule(
-    title: Annotated[str, typer.Argument(metavar="[TITLE]", help="What it is called.")] = "",
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="What it is called.")] = "",
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once: 2026-03-01T09:30.")] = None,
     every: Annotated[str | None, typer.Option("--every", metavar="TIME", help="Seconds, or 15m, 2h, 1d.")] = None,
     cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="Five fields: '30 9 * * MON-FRI'.")] = None,
@@ -130,7 +132,7 @@ def add_schedule(
         note("an equal schedule is active already; no second one was added")
     _print(made, as_json=as_json)
     if warning:
-        note(warning)
+        note(fill(warning, _WIDTH))
 
 
 @schedule.command("show")
@@ -186,7 +188,7 @@ def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
 
     done, warning = run(lambda: found(settings_of(config)))
     if warning:
-        note(warning)
+        note(fill(warning, _WIDTH))
     return done
 
 
@@ -231,7 +233,7 @@ def _object(text: str) -> dict[str, Any]:
         raise UsageError(f"--args: {text[:80]!r} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def _print(one: Schedule, *, as_json: bool) -> None:

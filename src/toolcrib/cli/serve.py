@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..config.loading import load_gateway
+from ..config.directories import here
+from ..config.loader import load_gateway
 from ..errors import UsageError
 from ..server.pipes import take_stdio
-from .serve_options import desk_overrides
+from .serve_options import desk_overrides, http_token
 
 __all__ = ["LogLevel", "app", "serve"]
 
@@ -44,6 +45,9 @@ def serve(
         typer.Option("--guard", help="off: the client guards its user; calls run unasked, nothing is withheld."),
     ] = None,
     token: Annotated[str | None, typer.Option("--token", help="With --http: bearer token that clients send.")] = None,
+    token_file: Annotated[
+        str | None, typer.Option("--token-file", metavar="FILE", help="The same, in a file; or in TOOLCRIB_TOKEN.")
+    ] = None,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="A single server's tools keep their names.")] = False,
     accept: Annotated[bool, typer.Option("--accept", help="Take these servers' definitions as reviewed.")] = False,
     no_daemon: Annotated[
@@ -59,7 +63,7 @@ def serve(
 
     Over stdio all clients of one configuration share one local daemon, and so one set of servers.
     """
-    if not http and (host, port, token) != (None, None, None):
+    if not http and (host, port, token, token_file) != (None, None, None, None):
         raise UsageError("--host, --port and --token are for --http; over stdio the client starts this process")
     if http and desk:
         raise UsageError("--desk is for stdio: Claude Code starts this process in the project that it works in")
@@ -69,7 +73,7 @@ def serve(
         "guard": guard,
         "no_prefix": no_prefix or None,
         "accept": accept or None,
-        **({"host": host, "port": port, "token": token} if http else {}),
+        **({"host": host, "port": port, "token": http_token(token, token_file, here().environ)} if http else {}),
     }
     if http:
         from .serve_process import over_http  # loads the whole server, which the shim does not need

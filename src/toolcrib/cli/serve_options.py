@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import UsageError
 
-__all__ = ["IDLE_SECONDS", "LOG_LEVELS", "Options", "desk_overrides", "read_options"]
+__all__ = ["IDLE_SECONDS", "LOG_LEVELS", "Options", "desk_overrides", "http_token", "read_options"]
 
 IDLE_SECONDS: Final = 30.0
 """How long a daemon outlives its last client: a client that restarts finds its servers running."""
@@ -78,6 +78,30 @@ def _options(files: tuple[str, ...], values: dict[str, Any]) -> Options | None:
     if "port" in values:
         values["port"] = int(port)
     return Options(files, values, http, log_level, float(idle), desk)
+
+
+_TOKEN: Final = "TOOLCRIB_TOKEN"
+_MAX_TOKEN: Final = 64 * 1024
+
+
+def http_token(token: str | None, file: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return the bearer token of `serve --http`: the option, the content of a file, or `TOOLCRIB_TOKEN`.
+
+    Other users of the machine see the arguments of a process; a file and the environment they do not. Raises
+    `UsageError` for two tokens, a file that cannot be read and an empty one.
+    """
+    if file is None:
+        return token or environ.get(_TOKEN) or None
+    if token is not None:
+        raise UsageError("--token and --token-file are two tokens: use only one")
+    try:
+        with open(file, encoding="utf-8") as stream:
+            found = stream.read(_MAX_TOKEN).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--token-file {file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not found or not found.isprintable() or " " in found:
+        raise UsageError(f"--token-file {file} holds no token: one line of visible characters is expected")
+    return found
 
 
 def desk_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import anyio
 
 from ..claude_code.approve_tool import WithApprove
 from ..config import Settings
-from ..config.loading import load_gateway
+from ..config.loader import load_gateway
 from ..core.json import dumps
 from ..crib import Toolcrib
 from ..mcp.server.service import Service

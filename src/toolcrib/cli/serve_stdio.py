@@ -62,7 +62,7 @@ def join(
     manners = Manners(idle_seconds, log_level, "desk" if desk else "mcp")
     shim = None if _has_daemons() else _started_shim(files, overrides, manners)
     if shim is None:
-        from ..config.loading import load_gateway  # where the first daemon starts, it alone reads the configuration
+        from ..config.loader import load_gateway  # where the first daemon starts, it alone reads the configuration
 
         settings = load_gateway(files, overrides)
         try:
@@ -148,5 +148,10 @@ def _serve_here(settings: Settings, log_level: str, *, desk: bool) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"toolcrib: {text}\n")
+    line = f"toolcrib: {text}"
+    if sys.stderr.isatty():
+        from .output import fitted, width_of  # a client's log needs no folding, and waits for the shim
+
+        line = fitted(line, width_of(sys.stderr))
+    sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import typer
 
 from ..config import load
-from ..config.directories import PROJECT_FOLDER, Trust
-from ..config.loading import here, own_file
+from ..config.directories import PROJECT_FOLDER
+from ..config.loader import confirm, here, own_file
 from ..config.own_file import add_api, add_servers, read_apis, read_servers, remove_api, remove_server
 from ..config.servers import Entry, server_spec
 from ..config.sources import api_spec
@@ -167,7 +167,7 @@ def add(
     spec = server_spec(Entry(name=name, value=value, base=str(base)), places.environ)
     written = add_servers(target, {name: value})
     if project:
-        Trust(places.directories).confirm([(target, written)])
+        confirm(places.directories, [(target, written)], places.environ)
     probed = probe(load(), [spec], wait=wait, accept=accept)[name] if check else _unchecked(name)
     _tell(probed, target, as_json=as_json)
 
@@ -184,7 +184,8 @@ def remove(
         raise UsageError(f"{target} has no server {name!r}{did_you_mean(name, (*servers, *apis))}")
     written = remove_server(target, name) if name in servers else remove_api(target, name)
     if project:
-        Trust(here().directories).confirm([(target, written)])
+        places = here()
+        confirm(places.directories, [(target, written)], places.environ)
     if as_json:
         emit_json({"server": name, "file": str(target)})
     else:
@@ -198,7 +199,7 @@ def _add_api(new: NewApi, target: Path, *, project: bool) -> tuple[str, OpenApiS
     places = here()
     spec, written = write_api(target, name, value, places.environ)
     if project:
-        Trust(places.directories).confirm([(target, written)])
+        confirm(places.directories, [(target, written)], places.environ)
     return name, spec
 
 

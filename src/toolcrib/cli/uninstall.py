@@ -22,7 +22,7 @@ from ..config.connections import NAME, connections, entries
 from ..config.connections import disconnect as undo
 from ..config.directories import Places
 from ..config.files import FOREIGN_MAX_BYTES, read
-from ..config.loading import here
+from ..config.loader import here
 from ..config.secrets import remove_secret, secret_names
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .directories import Directories
-    from .loading import bare, load, servers_in
+    from .loader import bare, load, servers_in
     from .settings import Settings
 
 __all__ = ["Directories", "Settings", "bare", "load", "servers_in"]
@@ -21,4 +21,4 @@ _HOMES: Final = {"Directories": "directories", "Settings": "settings"}
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES.get(name, 'loading')}", __name__), name)
+    return getattr(import_module(f".{_HOMES.get(name, 'loader')}", __name__), name)

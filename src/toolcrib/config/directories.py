@@ -67,6 +67,9 @@ _MAX_FILES: Final = 5_000
 """Entries that are kept; the oldest go first."""
 
 
+_NO_PINS: Final[Mapping[tuple[Path, str], Mapping[str, str]]] = {}
+
+
 class Trust:
     """The record of one user, read once."""
 
@@ -78,9 +81,25 @@ class Trust:
         """Whether the user has confirmed exactly this `content` of `path`."""
         return self._known.get(_resolved(path)) == _content_digest(content)
 
-    def confirm(self, confirmed: Iterable[tuple[Path, bytes]]) -> None:
-        """Remember that the user has agreed to these files as they are now."""
-        for path, content in confirmed:
+    def pins(self, path: Path, server: str) -> Mapping[str, str]:
+        """Return what the user confirmed of the files behind a server of the project's file `path`."""
+        try:
+            found: Any = orjson.loads(self._known.get(_behind(path, server), "{}"))
+        except ValueError:
+            return {}
+        return cast("Mapping[str, str]", found) if isinstance(found, dict) else {}
+
+    def confirm(
+        self, confirmed: Iterable[tuple[Path, bytes]], pins: Mapping[tuple[Path, str], Mapping[str, str]] = _NO_PINS
+    ) -> None:
+        """Remember that the user has agreed to these files as they are now, and to `pins` of servers by name."""
+        given = tuple(confirmed)
+        for path, _ in given:
+            for gone in [known for known in self._known if known.startswith(_behind(path, ""))]:
+                del self._known[gone]
+        for (path, server), files_behind in pins.items():
+            self._known[_behind(path, server)] = orjson.dumps(dict(files_behind)).decode()
+        for path, content in given:
             self._known.pop(_resolved(path), None)
             self._known[_resolved(path)] = _content_digest(content)
         kept = dict(list(self._known.items())[-_MAX_FILES:])
@@ -94,6 +113,10 @@ class Trust:
         if not isinstance(known, dict):
             return {}
         return {path: str(digest) for path, digest in cast("dict[str, Any]", known).items()}
+
+
+def _behind(path: Path, server: str) -> str:
+    return f"{_resolved(path)}\0{server}"
 
 
 def _resolved(path: Path) -> str:

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from ..core.document_tree import Member, Node
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
-from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, conflicts, expected, setting
+from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, conflicts, expected, setting
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
 from ..net.oauth.spec import OAuthSpec
@@ -149,6 +149,8 @@ class ServerEntry(Section):
     """`read`, `write`, `destructive` or MCP hints, by tool, in the place of the server's own."""
     trusted: Flag = False
     """Whether its results count as written by the user."""
+    relist_after: Wait = 30.0
+    """Age of the list of tools above which a call with side effects lists the server again before it; 0 never."""
     background_after: Annotated[
         Mapping[str, Annotated[float, BeforeValidator(_seconds)]], BeforeValidator(_background)
     ] = setting({})
@@ -204,6 +206,7 @@ class ServerEntry(Section):
             command=self.command[0] if runs else "",
             args=(*self.command[1:], *self.args) if runs else (),
             env={**env, **self.env} if runs else {},
+            env_file=str(Path(base, os.path.expanduser(self.env_file))) if runs and self.env_file else "",
             cwd=(str(Path(base, os.path.expanduser(self.cwd))) if self.cwd else base) if runs else "",
             url="" if runs else self.url,
             headers={} if runs else self.headers,
@@ -214,6 +217,7 @@ class ServerEntry(Section):
             relay=self.relay,
             annotations=cast("Mapping[str, Mapping[str, bool]]", self.annotations),
             trusted=self.trusted,
+            relist_after=self.relist_after,
             background_after=self.background_after,
         )
 

@@ -85,6 +85,11 @@ class Running(Protocol):
         ...
 
     @property
+    def unseen(self) -> Sequence[str]:
+        """Folders with more in them than is compared for what it left; known after the context exits."""
+        ...
+
+    @property
     def refused(self) -> Sequence[str]:
         """Refused destinations, each with the reason; in the order of the attempts."""
         ...

@@ -30,6 +30,7 @@ from .tool import Tool
 from .workspace import Workspace
 
 __all__ = [
+    "BUILT_IN",
     "GLOBAL",
     "IN_A_ROW",
     "LOCAL",
@@ -74,6 +75,8 @@ class Runtime(dict[str, Any]):
                 _LOG.exception("%s of a session's runtime could not be closed", name)
 
 
+BUILT_IN: Final = frozenset({"builtin", "jobs"})
+"""Sources of the tools that come with us, which a profile can include and exclude."""
 LOCAL: Final = "local"
 """The principal of the process's own user: the library's own caller, stdio, loopback without a token."""
 
@@ -115,6 +118,10 @@ class Scope:
     """Tool names in scope; None is every tool. A call outside is refused on every path."""
     exact: tuple[str, ...] | None = None
     """Tool names that this interaction is restricted to; None for no restriction, empty for no tool at all."""
+    included: frozenset[str] = frozenset()
+    """Names and categories of the built-in tools in scope; empty is every built-in tool."""
+    excluded: frozenset[str] = frozenset()
+    """Names and categories of built-in tools that are out of scope."""
     contexts: frozenset[str] = GLOBAL
     """Kinds of session that this one is: tools made for others are out of scope."""
     provided: frozenset[str] = frozenset()
@@ -280,6 +287,10 @@ class SessionState:
         """Whether this session may know of `tool`: name and contexts are in scope, and its needs are met."""
         scope = self.scope
         is_meant = not tool.availability.contexts or not scope.contexts.isdisjoint(tool.availability.contexts)
+        if tool.source in BUILT_IN and (scope.included or scope.excluded):
+            words = {tool.name, tool.category}
+            is_meant = is_meant and not (scope.included and scope.included.isdisjoint(words))
+            is_meant = is_meant and scope.excluded.isdisjoint(words)
         return (
             is_meant
             and self.includes(tool.name)

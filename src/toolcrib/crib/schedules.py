@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..config import Settings
+from ..config.directories import PROJECT_FOLDER
 from ..core.call import NESTED, Call
 from ..core.context import Context
 from ..core.events import SourceState
@@ -294,7 +295,9 @@ async def unfired(scheduler: Scheduler, settings: Settings) -> str:
         return ""
     if scheduler.is_private:
         return "No process fires it: the records are in memory, and this process fires none (`crib.schedules.start()`)."
-    options = "".join(f" -c {file}" for file in settings.files)
+    own = settings.directories.config / "config.yaml"
+    named = [file for file in settings.files if file != own and file.parent.name != PROJECT_FOLDER]
+    options = "".join(f" -c {file}" for file in named)
     return (
         "No process runs that would fire it: a client that starts `toolcrib serve`, `toolcrib serve --http` or"
         f" `toolcrib worker{options}` does."

@@ -20,7 +20,7 @@ from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import VisibleCatalog
 from ..disclosure.formats import Definitions, definitions
-from ..disclosure.selection import Route, Selection, route, select
+from ..disclosure.selection import Route, Selection, SelectionState, analyse, route, select
 from ..policy.decision import Policy
 from ..policy.questions import forget
 from ..results.artifacts import Artifacts
@@ -267,6 +267,20 @@ class Session:
     def selection(self) -> Selection:
         """The tools that the profile `selection` gives this interaction, and why these."""
         return select(self.scene)
+
+    def intent_of(self, task: str, *, follows: bool = False) -> Mapping[str, Any]:
+        """Return what a task in words needs, for `begin(intent=…)`; empty where the profile does not analyse tasks.
+
+        Complexity and required tools are found by the ranking. `follows` says that a conversation goes before it.
+        """
+        profile = self.scene.profile
+        if profile.strategy != "selection" or not profile.progressive or not profile.options.get("analyse", True):
+            return {}
+        intent = analyse(self.scene, task, follows=follows)
+        before = self.state.state_of(SelectionState).intent.get("required_tools", ())
+        if not intent["is_follow_up"]:
+            return intent
+        return {**intent, "required_tools": [*dict.fromkeys((*before, *intent["required_tools"]))]}
 
     def route(self, query: str = "", *, capability: str = "", quality: str = "") -> Route:
         """Return the one tool or skill for a request in words, or for a capability tag, and the next best.

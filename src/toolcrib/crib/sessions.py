@@ -83,6 +83,7 @@ def begin(
     state.state_of(SelectionState).required = tuple(required)
     state.state_of(SelectionState).intent = intent
     state.state_of(SelectionState).plan = options.get("plan")
+    state.state_of(SelectionState).selected = ()
     state.history.learned = learning.points(state.principal, profile.learning)
 
 
@@ -165,6 +166,7 @@ class SessionFactory:
         state.profile = profile
         grows = options.get("grows", state.audience.grows)
         state.audience.grows = self._profiles.loads(profile) if grows is None else grows
+        state.scope.included, state.scope.excluded = self._profiles.get_or_load(profile).limits_on_built_in
         state.treat_as_write = frozenset(self._profiles.get_or_load(profile).treat_as_write)
         wanted: dict[str, Any] = {
             name: value for name, value in options.items() if name in InteractionOptions.__annotations__

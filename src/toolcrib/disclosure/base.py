@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Mu
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ..catalog.catalog import Catalog
+from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..catalog.resources import RESOURCES
 from ..catalog.skill_groups import SkillGroups
 from ..core.budget import NO_LOOPS, Loops
@@ -27,6 +27,7 @@ from ..results.artifacts import Artifacts
 from ..results.excerpts import PLAIN_FIT, Fit
 from ..sources.source import MountedSource, MountedSources
 from .aliases import Labels, Rename
+from .brief import in_brief
 
 __all__ = [
     "READS",
@@ -88,6 +89,12 @@ class Profile:
     """Calls of one `call_many` that run at the same time; 0 is unlimited, 1 is sequential."""
     learning: Literal["identity", "global", "off"] = "identity"
     """Scope of the past calls that affect the ranking: the same principal's, all principals', or none."""
+    brief: bool = False
+    """Whether built-in tools that are shown from the start are declared in brief: names, types, a few words each."""
+    include: tuple[str, ...] = ()
+    """Built-in tools that there are in this profile, by name or category; empty is all of them."""
+    exclude: tuple[str, ...] = ()
+    """Built-in tools that there are not in this profile, by name or category."""
     tells_mode: bool = True
     """Whether an agent's prompt lists the tools for which the mode asks: models avoid such tools (seed 003)."""
     skills: Literal["call", "guide"] = "guide"
@@ -116,6 +123,16 @@ class Profile:
     """Entries of `names` as a profile that comes with us has them: they mean tools that do. No key of the file."""
     inherited: frozenset[str] = frozenset()
     """Entries of `core`, `names` and `categories` that it has from the profile that it extends; no key of the file."""
+
+    @property
+    def limits_on_built_in(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return `include` and `exclude` with catalog names in place of the profile's own."""
+        included, excluded = (
+            frozenset(one.tool for word in words for one in (self.names[word].all if word in self.names else ()))
+            | frozenset(words)
+            for words in (self.include, self.exclude)
+        )
+        return included, excluded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +195,10 @@ class VisibleCatalog:
         is_called = tool.capability.type != "SKILL" or self.profile.skills == "call"
         return is_called and tool.name not in self.labels.shadowed
 
+    def declared(self, face: Tool) -> Tool:
+        """Return a tool as a list that is read in every turn declares it: built-in ones in brief, if so wanted."""
+        return in_brief(face) if self.profile.brief and face.source in OUR_SOURCES else face
+
     def find(self, name: str) -> Tool | None:
         """Return the tool in scope that `name` can only mean: a name of the profile, or any spelling of the catalog."""
         known = self.labels.real(name)
@@ -222,7 +243,7 @@ class VisibleCatalog:
         session, tools = self.session, self.catalog.tools
         is_whole = session.scope.allowed is None and session.scope.exact is None and not self.catalog.has_conditions
         is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")
-        is_whole = is_whole and not self.labels.shadowed
+        is_whole = is_whole and not self.labels.shadowed and not (session.scope.included or session.scope.excluded)
         if is_whole and not session.scope.disabled and not session.scope.disabled_for_all:
             return None
 

@@ -26,7 +26,7 @@ from ..errors import CODES
 from ..results.error_advice import ADVICE, error_type, retry_after
 from .meta_tools import SOURCE
 
-__all__ = ["ENVELOPES", "Envelope", "op_name"]
+__all__ = ["ENVELOPES", "KEEP_SUCCESSES", "Envelope", "op_name"]
 
 Envelope = Callable[[Call, ToolResult], ToolResult]
 
@@ -166,6 +166,9 @@ def _typed(call: Call, result: ToolResult) -> ToolResult:
 ENVELOPES: Final[Mapping[str, Envelope]] = MappingProxyType(
     {"error": _error, "gateway": _gateway, "mcp": _mcp, "outcome": _outcome, "text": _text, "typed": _typed}
 )
+
+KEEP_SUCCESSES: Final = frozenset({"error", "mcp", "text"})
+"""Envelopes that leave the success of a tool as it is, if the tool was called by its own name and is no meta-tool."""
 
 
 def op_name(call: Call) -> str:

@@ -114,7 +114,7 @@ def whole(scene: VisibleCatalog, declared: Mapping[str, Tool], instructions: str
 
 def _at_first(scene: VisibleCatalog, declared: Mapping[str, Tool], core: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield the initial list: the profile's core, meta-tools in their places, then the others."""
-    left = {name: scene.labels.shown(tool, name) for name, tool in core.items()}
+    left = {name: scene.declared(scene.labels.shown(tool, name)) for name, tool in core.items()}
     waiting = _fixed_list_names(scene) if scene.session.audience.grows else frozenset[str]()
     verbs_left = {name: tool for name, tool in declared.items() if name not in waiting}
     for name in scene.profile.core:

@@ -60,6 +60,7 @@ RESERVED: Final = frozenset(
         "load_tools",
         "read_artifact",
         "search_tools",
+        "select_tools",
         "tool_batch",
         "tool_exec",
         "tool_help",

@@ -159,11 +159,15 @@ def _declared(tools: Iterable[Tool], labels: Mapping[str, str]) -> Iterator[tupl
 
 
 def _mapped(tools: Iterable[Tool], given: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
-    """Yield the ops of the profile's table."""
+    """Yield the ops of the profile's table, in its order."""
+    order = {name: place for place, name in enumerate(given)}
+    claims: list[tuple[int, Tool, str]] = []
     for tool in tools if given else ():
-        op = given.get(tool.name) or (given.get(tool.local_name) if tool.origin not in _ELSEWHERE else None)
-        if op:
-            yield tool, str(op)
+        name = tool.name if tool.name in given or tool.origin in _ELSEWHERE else tool.local_name
+        if given.get(name):
+            claims.append((order[name], tool, str(given[name])))
+    for _, tool, op in sorted(claims, key=lambda claim: claim[0]):
+        yield tool, op
 
 
 def _derived(tools: Iterable[Tool], *, is_marked: bool) -> Iterator[tuple[Tool, str]]:

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 
 import yaml
 
-from ..catalog.catalog import Catalog
+from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..catalog.names import MAX_NAME, nearest, shortened
 from ..core.budget import NO_LOOPS, Loops
 from ..core.events import Problem
@@ -152,7 +152,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
             names[name] = _rename(name, entry, file)
     _raise_in_order(errors, given)
     values["core"] = tuple(values.get("core", ()))
-    values["treat_as_write"] = tuple(values.get("treat_as_write", ()))
+    values |= {key: tuple(values.get(key, ())) for key in ("exclude", "include", "treat_as_write")}
     values["names"] = names
     ours = frozenset(name for name, one in names.items() if one in _our_names().get(name, ()))
     return Profile(**values, ours=ours, inherited=_inherited(values, given))
@@ -275,7 +275,7 @@ def _check_texts(values: Mapping[str, Any], file: str, errors: ErrorList) -> Non
     if not _NAME.fullmatch(values["name"]):
         message = f"takes 1 to 64 letters, digits, . _ and -, for it is part of addresses; not {values['name']!r}"
         errors.found.append(ConfigError(message, file=file, key="name"))
-    listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "treat_as_write"))
+    listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "exclude", "include", "treat_as_write"))
     for name, value in values.get("shell", {}).items():
         if name != "keep" or not isinstance(value, bool):
             message = f"takes `keep: true` or `keep: false`, not {name}: {value!r}"
@@ -455,6 +455,8 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
 def op_problems(ops: OpMap) -> Iterator[Problem]:
     """Yield a problem for each op that a tool claims and does not have."""
     for lost in ops.lost:
+        if lost.winner is not None and {lost.tool.source, lost.winner.source} <= OUR_SOURCES:
+            continue  # between built-in tools, a profile decides
         winner = (
             f"belongs to {lost.winner.name} of {lost.winner.source}" if lost.winner else "is claimed by several servers"
         )

@@ -1,4 +1,4 @@
-"""THE list: the steps of every call, in order. Adding a step is one file in `steps`, its import and its place here."""
+"""THE list: the steps of every call, in order. Adding a step is a class in its module of `steps`, and one line here."""
 
 from __future__ import annotations
 
@@ -24,13 +24,9 @@ from ..store.store import Store
 from ..telemetry.otel import Telemetry
 from .budgets import Spending
 from .pipeline import Pipeline
-from .steps.arguments import Expand, Migrate, Repair, Validate
-from .steps.content import Enrich, Examine, NoteVersion, Provenance, Redact
+from .steps import arguments, content, permission, record
 from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
 from .steps.execute import Execute, InBackground, RedactedPeers
-from .steps.permission import Approve, CheckBudget, Decide, ReplayOrDescribe
-from .steps.presentation import Limit, Wrap
-from .steps.record import Assess, Record
 from .steps.resolve import Resolve, Surroundings
 
 __all__ = ["Parts", "build"]
@@ -57,7 +53,7 @@ class Parts:
     finished: Listeners[CallFinished]
     """Listeners to calls that ended."""
     learning: Learning = field(default_factory=Learning)
-    enrich: Enrich = field(default_factory=Enrich)
+    enrich: content.Enrich = field(default_factory=content.Enrich)
     spending: Spending = field(default_factory=Spending)
     telemetry: Telemetry = field(default_factory=Telemetry)
     host: Host | None = None
@@ -67,10 +63,10 @@ class Parts:
 
 def build(parts: Parts) -> Pipeline:
     """Return the pipeline of one crib."""
-    wrap, validate = Wrap(parts.profile_of), Validate()
+    wrap, validate = content.Wrap(parts.profile_of), arguments.Validate()
     expand, decide = (
-        Expand(parts.limiter.artifacts, parts.policy.taint),
-        Decide(parts.policy, parts.is_unreviewed, parts.catalog_of),
+        arguments.Expand(parts.limiter.artifacts, parts.policy.taint),
+        permission.Decide(parts.policy, parts.is_unreviewed, parts.catalog_of),
     )
 
     before = [CustomBefore(step, validate) for step in parts.custom.before]
@@ -92,27 +88,27 @@ def build(parts: Parts) -> Pipeline:
     return Pipeline(
         before=[
             Resolve(parts.surroundings),
-            Repair(),
-            Migrate(),
+            arguments.Repair(),
+            arguments.Migrate(),
             expand,
             validate,
             *before,
-            CheckBudget(parts.spending, parts.profile_of),
+            permission.CheckBudget(parts.spending, parts.profile_of),
             decide,
-            ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
-            Approve(parts.approvals, revise, execute.check),
+            permission.ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
+            permission.Approve(parts.approvals, revise, execute.check),
         ],
         execute=execute,
         after=[
             parts.enrich,
-            NoteVersion(),
+            content.NoteVersion(),
             *(CustomAfter(step) for step in parts.custom.after),
-            Redact(parts.redactor),
-            Provenance(parts.policy.taint),
-            Limit(parts.limiter, parts.profile_of),
-            Examine(parts.policy.taint),
-            Assess(parts.learning, parts.profile_of),
-            Record(parts.store, parts.finished, parts.telemetry, parts.spending),
+            content.Redact(parts.redactor),
+            content.Provenance(parts.policy.taint),
+            content.Limit(parts.limiter, parts.profile_of),
+            content.Examine(parts.policy.taint),
+            record.Assess(parts.learning, parts.profile_of),
+            record.Record(parts.store, parts.finished, parts.telemetry, parts.spending),
             wrap,
         ],
         background=InBackground(parts.jobs, wrap),

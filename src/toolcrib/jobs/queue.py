@@ -105,13 +105,15 @@ _LOOK_SECONDS: Final = 0.25
 """Interval of checks for waiting jobs while it runs."""
 _TIDY_SECONDS: Final = 5.0
 """Between two times that the queue is tidied up."""
+_REST_SECONDS: Final = 10.0
+"""Without a job for so long the queue is closed: DBOS polls 20 times a second, for 5 % of a core."""
 
 
 Saw = Callable[[Sequence[JobMark]], Awaitable[None]]
 
 
 class Keeper:
-    """Starts the queue when a job needs it, and maintains it. One for a crib."""
+    """Starts the queue when a job needs it, maintains it, and closes it when there is none. One for a crib."""
 
     def __init__(
         self, rows: JobRows, limits: JobLimits, make: Callable[[], Awaitable[Queue]], carry: Carry, saw: Saw
@@ -127,6 +129,10 @@ class Keeper:
         self._passed_on: set[str] = set()
         self._due: dict[str, float] = {}
         self._wake = anyio.Event()
+        self._offering = 0
+        """Offers on their way into the queue."""
+        self._shares = False
+        """Whether the queue was here: then this process takes jobs that others put into it, too."""
 
     async def start(self) -> Queue:
         """Return the queue, started now if it was not. Where that is impossible, this process is its own queue."""
@@ -139,7 +145,8 @@ class Keeper:
                     _LOG.warning("this process shares its jobs with no other: %s", error)
                     queue = LocalQueue(self._limits.working)
                     await queue.open(self._carry, self._rows.worker)
-                self._queue = queue
+                self._queue, self._shares = queue, True
+                self._due["rest"] = time.monotonic() + _REST_SECONDS
         return self._queue
 
     async def offer(self, row: JobRow) -> None:
@@ -167,7 +174,7 @@ class Keeper:
             except Exception:  # noqa: BLE001 - after any failure of the queue, the next look comes
                 _LOG.exception("jobs could not be looked after")
             self._wake = anyio.Event()
-            with anyio.move_on_after(_LOOK_SECONDS if self._queue is not None else _IDLE_SECONDS):
+            with anyio.move_on_after(_LOOK_SECONDS if self._shares else _IDLE_SECONDS):
                 await self._wake.wait()
 
     async def close(self) -> None:
@@ -190,8 +197,26 @@ class Keeper:
         waiting = [row for row in rows if not row.worker and not row.offered and row.id not in self._passed_on]
         if waiting:
             await self._put(await self._rows.mark(waiting))
+        elif rows and self._shares:
+            await self.start()
+        if rows:
+            self._due["rest"] = time.monotonic() + _REST_SECONDS
+        elif self._is_due("rest", _REST_SECONDS):
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Close the queue until there is a job again. One of this process alone costs nothing, and stays."""
+        async with self._opening:
+            queue = self._queue
+            if queue is None or self._offering or isinstance(queue, LocalQueue):
+                return
+            await queue.tidy(self._rows.gone)
+            if not self._offering:
+                self._queue = None
+                await queue.close()
 
     async def _put(self, jobs: Sequence[JobMark]) -> None:
+        self._offering += 1
         try:
             queue = await self.start()
             await queue.offer([QueuedJob(id=job.id, claim=job.claim, principal=job.principal) for job in jobs])
@@ -199,6 +224,8 @@ class Keeper:
             with anyio.CancelScope(shield=True):
                 await self._rows.unmark(jobs)
             raise
+        finally:
+            self._offering -= 1
 
     def _is_due(self, what: str, seconds: float) -> bool:
         """Whether the last run of `what` is that long ago; if so, it counts as run now."""

@@ -40,6 +40,8 @@ _MOST: Final = 1000
 """Open schedules of one principal."""
 _LOOK_SECONDS: Final = 1.0
 """Interval of looks for due schedules; those of this process are seen at once."""
+_RECOVER_LOOKS: Final = 5
+"""Of so many looks one ends the runs of dead processes: that writes."""
 _LATE_SECONDS: Final = 10.0
 """A run is late when it begins that long after its time."""
 
@@ -250,14 +252,14 @@ class Scheduler:
             found.append((str(values["title"]), str(values["text"])))
         return found
 
-    async def fire_due(self) -> None:
-        """Claim the schedules that are due, and begin their runs; end those of dead processes."""
+    async def fire_due(self, *, recovers: bool = True) -> None:
+        """Claim the schedules that are due, and begin their runs; with `recovers` end those of dead processes."""
         now = self.clock()
         look = await self._rows.look(self._place, now)
         self._active = look.active
         if look.active or look.workers:
             self._runner.offer()
-        if look.workers - {self._rows.worker}:
+        if recovers and look.workers - {self._rows.worker}:
             for row, outcome in await self._rows.recover():
                 await self._finish(row, outcome)
             look = await self._rows.look(self._place, now)
@@ -270,14 +272,14 @@ class Scheduler:
             await self._idle.wait()
 
     async def _watch(self) -> None:
-        is_on = False
+        is_on, looks = False, 0
         while True:
-            self._wake = anyio.Event()
+            self._wake, looks = anyio.Event(), looks + 1
             try:
                 if not is_on:
                     await self._rows.sign_on(self._place)
                     is_on = True
-                await self.fire_due()
+                await self.fire_due(recovers=looks % _RECOVER_LOOKS == 1)
             except ToolFailure as failure:
                 _LOG.debug("schedules cannot be looked after now: %s", failure.message)
             except Exception:  # noqa: BLE001 - after any failure the next look comes
@@ -295,7 +297,8 @@ class Scheduler:
         if lacking := self._runner.lacks(plan):
             await self._wait_for_others(row, lacking)
             return
-        due = row.next_run if row.next_run is not None and row.next_run <= now else row.asked or now
+        is_turn = row.status == "active" and row.next_run is not None and row.next_run <= now
+        due = row.next_run if is_turn else row.asked
 
         def change(current: ScheduleRow) -> ScheduleRow | None:
             if (current.claim, current.worker, current.status) != (row.claim, "", row.status):
@@ -417,8 +420,12 @@ class Scheduler:
         self._wake.set()
 
     def _sealed(self, id: str, plan: Plan) -> str:
-        values = {"title": plan.title, "action": plan.action, "session": asdict(plan.session)}
-        values["builtins"] = plan.builtins
+        values = {
+            "title": plan.title,
+            "action": plan.action,
+            "session": asdict(plan.session),
+            "builtins": plan.builtins,
+        }
         return self._vault.seal(values, _purpose(id))
 
     def _opened(self, row: ScheduleRow) -> Plan:

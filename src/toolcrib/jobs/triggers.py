@@ -192,7 +192,7 @@ def _next_cron(text: str, moment: float, zone: ZoneInfo) -> float | None:
     parsed = CronSim(text, datetime(2000, 1, 1))
     start = datetime.fromtimestamp(math.floor(moment), zone)
     if len(parsed.hours) == _EVERY_HOUR:
-        return _next_minute(cast("set[int]", parsed.minutes), " ".join(day), start)
+        return _next_minute(parsed.minutes, " ".join(day), start)
     wall = " ".join((minute.replace("*", "0-59"), hour.replace("*", "0-23"), *day))
     for found in CronSim(wall, start):
         if found.timestamp() > moment:  # a repeated hour is over, several skipped minutes fall on one

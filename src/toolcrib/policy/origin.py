@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from ..core.json import loads
+from ..core.json import read_json
 from ..core.result import ToolResult, Trust
 from ..core.tool import Tool
 
@@ -93,18 +93,20 @@ def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Ori
     if origin.name != "elsewhere" or result.spooled is not None:
         return origin
     text, structured, error = result.text, result.structured_content, result.error
-    if any(block.get("type") != "text" for block in result.content) or (error is not None and error.details):
+    if any(block.get("type") != "text" or len(block) > 2 for block in result.content) or (
+        error is not None and error.details
+    ):
         return origin
     if error is None and structured is not None and tool.output_schema is not None:
         is_shown_alone = not text or _is_json_of(text, structured)
         if is_shown_alone and _is_plain(tool.output_schema, structured):
             return CLASSES["plain"]
-    shown = [text, *(() if error is None else (error.message, error.hint))]
+    shown: list[Any] = [text, *(() if error is None else (error.message, error.hint))]
     if structured is not None:
-        inner = list(_leaves(structured))
-        if len(inner) != 1 or not isinstance(structured, Mapping) or set(structured) != {"result"}:
+        wrapped = cast("dict[str, Any]", structured) if isinstance(structured, dict) else {}
+        if wrapped.keys() != {"result"}:
             return origin
-        shown.append(inner[0])
+        shown.append(wrapped["result"])  # of a tool that returns text, as servers wrap it
     given = tuple(leaf for leaf in _leaves(arguments) if isinstance(leaf, str))
     if all(_is_quoted(one, given) for one in shown):
         return CLASSES["quoted"]
@@ -139,7 +141,7 @@ def _leaves(value: Any, depth: int = 0) -> Iterator[Any]:
 def _is_json_of(text: str, structured: Any) -> bool:
     """Whether `text` is the JSON of the structured content and nothing else, as servers add it for older clients."""
     try:
-        return loads(text) == structured
+        return read_json(text, strict=True) == structured  # a key that comes twice would hide the first value
     except ValueError:
         return False
 

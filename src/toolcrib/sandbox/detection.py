@@ -82,33 +82,45 @@ class Bubblewrap:
             if handing is not None:
                 handing.close()
             with anyio.CancelScope(shield=True):
-                programs = await self._compare(guarded, began, moved)
-                if running is not None:
-                    running.aside, running.programs = tuple(sorted(moved)), programs
+                await _compare(self, guarded, began, moved, running)
 
-    async def _compare(self, guarded: Guarded, began: int, moved: list[str]) -> tuple[str, ...]:
-        """Put aside what the command left behind; return the folders of programs that it changed."""
-        moved += await to_thread.run_sync(put_aside, guarded)
-        left = await to_thread.run_sync(left_in, guarded, self.repositories)
-        files = [path for path in left.files if not is_harmless(path) and not self.is_written(path)]
-        if self.brought is not None:
-            brought = [
-                path
-                for path in files
-                if not self.repositories.kept.is_refused(path) and await self.brought(path, guarded.mounted, began)
-            ]
-            files = [path for path in files if path not in brought]
-        moved += (*left.aside, *put_back(guarded, self.repositories, files))
-        return left.programs
+
+async def _compare(
+    sandbox: Bubblewrap | Unsandboxed, guarded: Guarded, began: int, moved: list[str], running: Process | None
+) -> None:
+    """Put aside what the command left behind, and tell `running` of it and of the programs that it changed."""
+    repositories = sandbox.repositories
+    moved += await to_thread.run_sync(put_aside, guarded)
+    left = await to_thread.run_sync(left_in, guarded, repositories)
+    files = [path for path in left.files if not is_harmless(path) and not sandbox.is_written(path)]
+    if sandbox.brought is not None:
+        brought = [
+            path
+            for path in files
+            if not repositories.kept.is_refused(path) and await sandbox.brought(path, guarded.mounted, began)
+        ]
+        files = [path for path in files if path not in brought]
+    moved += (*left.aside, *put_back(guarded, repositories, files))
+    if running is not None:
+        running.aside, running.programs, running.unseen = tuple(sorted(moved)), left.programs, left.unseen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsandboxed:
-    """Commands without a sandbox, in a clean environment. Only where the operator allows it."""
+    """Commands without a sandbox, in a clean environment. Only where the operator allows it.
+
+    What they leave behind is compared as in a sandbox. Nothing is read-only for them, the user's own repositories
+    included: these are compared, too.
+    """
 
     environ: Mapping[str, str] = field(repr=False)
     network: bool = True
     """Whether the network is open; always true without a sandbox."""
+    repositories: Repositories = field(default_factory=Repositories, repr=False)
+    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
+    """As for `Bubblewrap`."""
+    brought: Brought | None = field(default=None, repr=False)
+    """As for `Bubblewrap`."""
     kind: Literal["none"] = "none"
 
     @asynccontextmanager
@@ -119,8 +131,16 @@ class Unsandboxed:
         programs = self.environ.get("PATH", os.defpath).split(os.pathsep)
         environment = {**bubblewrap.clean(self.environ, home, programs), **command.environment}
         built = Line(argv=command.argv, environment=environment)
-        async with start(built, command.cwd, terminal=command.terminal) as running:
-            yield running
+        began = time.time_ns()
+        compare = partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=False)
+        guarded = await to_thread.run_sync(compare)
+        running: Process | None = None
+        try:
+            async with start(built, command.cwd, terminal=command.terminal) as running:
+                yield running
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _compare(self, guarded, began, [], running)
 
 
 def find_sandbox(
@@ -150,7 +170,9 @@ def find_sandbox(
                     "",
                 )
             why = f"bubblewrap does not work here: {problem}"
-    return (Unsandboxed(environ=environ), why) if unsandboxed else (None, why)
+    if not unsandboxed:
+        return None, why
+    return Unsandboxed(environ=environ, is_written=is_written, brought=brought), why
 
 
 async def _tidy(guarded: Guarded, moved: list[str]) -> None:

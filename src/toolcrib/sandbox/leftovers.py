@@ -20,13 +20,16 @@ from pathlib import Path
 from typing import Final
 
 __all__ = [
+    "Contents",
     "Kept",
     "Stamp",
     "clean_repository",
+    "contents_of",
     "harmless_config",
     "is_harmless",
     "is_taken_up",
     "move_aside",
+    "restore_repository",
     "stamp_of",
     "stamps_of",
 ]
@@ -174,12 +177,95 @@ _SECTION: Final = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\.)*)")
 _LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([^\n]*))?$")
 
 
+_ASLEEP: Final = (".sample", ".aside")
+"""Ends of names of hooks that git does not run."""
+
+
 def stamps_of(repository: Path) -> tuple[object, ...]:
     """Return the stamps of the files of a repository that start programs."""
     places = [repository / name for name in _OF_REPOSITORY]
     with contextlib.suppress(OSError):
         places += sorted((repository / "hooks").iterdir())
     return tuple((str(place), stamp_of(place)) for place in (repository, *places) if place.name != "hooks")[1:]
+
+
+Contents = Mapping[Path, tuple[bytes, int]]
+"""Files of repositories that start programs, each with its content (of a link: its target) and its mode."""
+
+
+def contents_of(repository: Path) -> Contents:
+    """Return the files of a repository that start programs; those of its worktrees and submodules, too."""
+    found: dict[Path, tuple[bytes, int]] = {}
+    places = [repository]
+    for folder in _parts_of(repository):
+        places += [folder / name for name in _OF_REPOSITORY if name != "hooks" or (folder / name).is_symlink()]
+        with contextlib.suppress(OSError):
+            places += [hook for hook in sorted((folder / "hooks").iterdir()) if not hook.name.endswith(_ASLEEP)]
+    for place in places:
+        with contextlib.suppress(OSError):
+            if place.is_symlink():
+                found[place] = os.fsencode(os.readlink(place)), 0
+            elif place.is_file():
+                found[place] = place.read_bytes(), place.stat().st_mode
+    return found
+
+
+def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
+    """Put aside what starts programs in a repository since `before`, and give changed files their earlier content.
+
+    A configuration stays where what starts programs in it was there before; yield the new names.
+    """
+    known = {_part_of(place) for place in before}
+    fresh = [one for one in _parts_of(repository) if one != repository and one not in known]
+    for folder in fresh:
+        yield from _clean(folder)
+    for place, (content, mode) in contents_of(repository).items():
+        if _part_of(place) in fresh:
+            continue
+        earlier = before.get(place)
+        is_config = place.name in ("config", "config.worktree") and mode  # 0 is a link, to whatever content
+        if earlier == (content, mode) or (is_config and earlier and _runs_no_more(earlier[0], content)):
+            continue
+        yield from _moved(place)
+        if earlier is not None and earlier[1]:
+            with contextlib.suppress(OSError):
+                place.write_bytes(earlier[0])
+                place.chmod(stat.S_IMODE(earlier[1]))
+
+
+def _part_of(place: Path) -> Path:
+    """Return the folder of git that a file which starts programs belongs to."""
+    return place.parent.parent if place.parent.name in ("hooks", "info") else place.parent
+
+
+def _runs_no_more(before: bytes, after: bytes) -> bool:
+    """Whether a configuration has no line that may start a program and was not there before, in the same section."""
+
+    def risky(content: bytes) -> set[str]:
+        text = content.decode("utf-8", "surrogateescape")
+        harmless, section, found = harmless_config(text).splitlines(), "", set[str]()
+        for line in text.splitlines():
+            if _SECTION.fullmatch(line.strip()):
+                section = line.strip()
+            if harmless and line == harmless[0]:
+                harmless.pop(0)
+            else:
+                found.add(f"{section}\n{line}")
+        return found
+
+    return risky(after) <= risky(before)
+
+
+def _parts_of(repository: Path) -> Iterator[Path]:
+    """Yield a repository and the folders of its worktrees and submodules, that git reads in the same way."""
+    if repository.is_symlink() or not repository.is_dir():
+        return
+    yield repository
+    for kind in ("worktrees", "modules"):
+        for place, folders, files in os.walk(repository / kind):
+            if "HEAD" in files:
+                yield Path(place)
+                folders[:] = [name for name in folders if name == "modules"]
 
 
 def clean_repository(repository: Path, roots: Collection[Path], own: Collection[Path]) -> Iterator[str]:
@@ -218,7 +304,7 @@ def _clean(folder: Path) -> Iterator[str]:
         return
     with contextlib.suppress(OSError):
         for hook in sorted(hooks.iterdir()):
-            if not hook.name.endswith((".sample", ".aside")):
+            if not hook.name.endswith(_ASLEEP):
                 yield from _moved(hook)
 
 

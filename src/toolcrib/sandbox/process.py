@@ -250,6 +250,8 @@ class Process:
         """Forbidden files that the command created, under their new names."""
         self.programs: Sequence[str] = ()
         """Folders of programs that it changed."""
+        self.unseen: Sequence[str] = ()
+        """Folders of the workspace whose deepest parts were not compared."""
 
     @property
     def refused(self) -> Sequence[str]:

@@ -13,14 +13,28 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from .leftovers import Kept, Stamp, clean_repository, is_taken_up, move_aside, stamp_of, stamps_of
+from .leftovers import (
+    Contents,
+    Kept,
+    Stamp,
+    clean_repository,
+    contents_of,
+    is_taken_up,
+    move_aside,
+    restore_repository,
+    stamp_of,
+    stamps_of,
+)
 
 __all__ = ["Found", "Guarded", "Left", "Repositories", "guarded_in", "left_in", "put_aside", "put_back"]
 
 _SKIPPED: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__"})
 """Folders of package managers, with more entries than all others; repositories in them are not the user's."""
 _MOST: Final = 20_000
-"""Folders that are looked at, those nearest to the root first: some 40 ms when nothing has changed."""
+"""Folders that are compared, those nearest to the root first: some 40 ms when nothing has changed.
+
+The result of a command names a root that has more.
+"""
 _SETTLED: Final = 1_000_000_000
 """Nanoseconds: well above the time resolution of file systems."""
 _BARE: Final = frozenset({"HEAD", "objects", "refs"})
@@ -52,6 +66,8 @@ class Found:
     """Where the repositories are kept, without that of the folder itself: those known before come first."""
     taken_up: Mapping[str, Stamp]
     programs: Mapping[str, Stamp]
+    is_whole: bool = True
+    """Whether every folder was looked at."""
 
 
 class Repositories:
@@ -70,20 +86,26 @@ class Repositories:
         Blocks: it is for a thread. A folder is read again only when it changed.
         """
         with self._lock:
-            looked = self._looked(str(root))
+            looked, is_whole = self._looked(str(root))
             known = [place for place in self._found.get(str(root), ()) if os.path.lexists(place)]
             fresh = [Path(place, seen.repository) for place, seen in looked.items() if seen.repository]
             found = self._found[str(root)] = dict.fromkeys([*known, *(one for one in fresh if one != root / ".git")])
             taken_up = (f"{place}/{name}" for place, seen in looked.items() for name in seen.taken_up)
             programs = (f"{place}/{name}" for place, seen in looked.items() for name in seen.programs)
-            return Found(repositories=tuple(found), taken_up=_stamped(taken_up), programs=_stamped(programs))
+            return Found(
+                repositories=tuple(found),
+                taken_up=_stamped(taken_up),
+                programs=_stamped(programs),
+                is_whole=is_whole,
+            )
 
     def keep(self, taken_up: Mapping[str, Stamp]) -> None:
         """Read the contents of these files, to be given back."""
         with self._lock:
             self.kept.take(taken_up)
 
-    def _looked(self, root: str) -> dict[str, _Seen]:
+    def _looked(self, root: str) -> tuple[dict[str, _Seen], bool]:
+        """Return the folders below a root, and whether these are all."""
         looked: dict[str, _Seen] = {}
         waiting = deque([root])
         while waiting and len(looked) < _MOST:
@@ -96,7 +118,7 @@ class Repositories:
         for gone in [place for place in self._seen if place.startswith(f"{root}/") and place not in looked]:
             del self._seen[gone]
         self._seen |= looked
-        return looked
+        return looked, not waiting
 
     def _look(self, place: str, root: str) -> _Seen | None:
         """Return the content of a folder; None when it is not one any more."""
@@ -176,12 +198,15 @@ class Guarded:
     """Files that other programs take up."""
     programs: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
     """Folders of programs that run only when they are called."""
+    open: Mapping[Path, Contents] = field(default_factory=dict[Path, Contents])
+    """Repositories that nothing but the comparison guards, with the files that start programs."""
 
 
-def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False) -> Guarded:
+def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False, mounts: bool = True) -> Guarded:
     """Return the guarded paths of these folders; for a trusted command only those mounted beside them.
 
-    `known` finds the repositories below them. Makes `.git/hooks` where a repository has none, so that a command cannot.
+    `mounts`: whether the command runs in a sandbox, where guarded paths are read-only. `known` finds the repositories
+    below the folders. Makes `.git/hooks` where a repository has none, so that a command cannot.
     """
     roots = [folder.resolve() for folder in folders]
     shown, fixed = dict[Path, None](), dict[Path, None]()
@@ -199,6 +224,7 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
     names = [path for root in roots for path in _of_repository(root / ".git", fixed)]
     names += [path for folder in nested for path in _of_nested(folder, fixed)]
     names += [folder / name for folder in (*own, *others) for name in _OF_WORKTREE]
+    names = names if mounts else []
     given = [tree / name for tree in trees for name in _GUARDED]
     secrets = [tree / name for tree in trees for name in _SECRET]
     return Guarded(
@@ -213,6 +239,7 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
         loose={folder: stamps_of(folder) for folder in every if folder not in nested},
         taken_up=taken_up,
         programs={path: stamp for found in below for path, stamp in found.programs.items()},
+        open={} if mounts else {folder: contents_of(folder) for folder in (*repositories, *shown)},
     )
 
 
@@ -232,14 +259,19 @@ class Left:
     """Changed folders of programs that run only when they are called."""
     aside: tuple[str, ...] = ()
     """New names of what starts programs in new repositories."""
+    unseen: tuple[str, ...] = ()
+    """Roots with more folders than are compared."""
 
 
 def left_in(guarded: Guarded, known: Repositories) -> Left:
     """Compare the folders with what they were; put aside what starts programs in repositories that were not there."""
-    files, programs, aside = list[Path](), list[str](), list[str]()
+    files, programs, aside, unseen = list[Path](), list[str](), list[str](), list[str]()
+    for folder, before in guarded.open.items():
+        aside += restore_repository(folder, before)
     moved = frozenset(guarded.placed.values())
     for root in guarded.roots:
         found = known.below(root)
+        unseen += [] if found.is_whole else [str(root)]
         repositories = [root / ".git"] if os.path.lexists(root / ".git") else []
         for folder in (*repositories, *found.repositories):
             if folder in guarded.mounted or _number(folder) in moved:
@@ -248,7 +280,7 @@ def left_in(guarded: Guarded, known: Repositories) -> Left:
                 aside += clean_repository(folder, guarded.roots, guarded.mounted)
         files += [Path(path) for path, stamp in found.taken_up.items() if guarded.taken_up.get(path) != stamp]
         programs += [path for path, stamp in found.programs.items() if guarded.programs.get(path) != stamp]
-    return Left(files=tuple(files), programs=tuple(programs), aside=tuple(aside))
+    return Left(files=tuple(files), programs=tuple(programs), aside=tuple(aside), unseen=tuple(unseen))
 
 
 def put_back(guarded: Guarded, known: Repositories, files: Iterable[Path]) -> tuple[str, ...]:

@@ -310,7 +310,7 @@ class McpApp:
                 pass
             stream.end()
 
-        with _streaming(service):
+        with _streaming(service, arrival.principal):
             unlisten = session.listen(stream.put, stream.end)
             unsubscribe = service.subscribe(end_at_stop)
             service.spawn(watch)
@@ -322,10 +322,10 @@ class McpApp:
 
 
 @contextmanager
-def _streaming(service: Service) -> Generator[None]:
+def _streaming(service: Service, principal: str) -> Generator[None]:
     with ExitStack() as stack:
         try:
-            stack.enter_context(service.streaming())
+            stack.enter_context(service.streaming(principal))
         except RpcError as error:
             raise Refusal(503, error.message, headers=[RETRY]) from None
         yield

@@ -171,10 +171,7 @@ class _LeftOut:
 
 @dataclass(slots=True)
 class MountedSources:
-    """The mounted sources, as far as they may lack tools, and those that an error keeps out.
-
-    Used from the event loop.
-    """
+    """The mounted sources that may lack tools, and those that an error keeps out. One a crib, used on its loop."""
 
     _sources: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])
     _left_out: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])

@@ -196,7 +196,8 @@ def put_record(
     counts = Counter(_words(search_text.text))
     row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total())
     transaction.execute(_PUT, row)
-    transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
+    if before is not None:
+        transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
     for word, times in counts.most_common(_WORDS):
         transaction.execute(
             "INSERT INTO record_words (owner, collection, word, id, times) VALUES (?, ?, ?, ?, ?)",

@@ -168,13 +168,16 @@ class ScheduleRows:
         """Whether a living process fires the schedules of a configuration."""
         return await self._writer.run(_is_served, self._lease, place)
 
-    async def has_messages(self) -> bool:
-        """Whether messages wait for a session."""
-        sql = "SELECT 1 FROM messages LIMIT 1"
-        return await self._reader.read(lambda connection: connection.execute(sql).fetchone()) is not None
+    async def has_messages(self, principal: str | None = None) -> bool:
+        """Whether messages wait for a session of this principal, or of any for None."""
+        where, parameters = ("", ()) if principal is None else (" WHERE principal = ?", (principal,))
+        sql = f"SELECT 1 FROM messages{where} LIMIT 1"
+        return await self._reader.read(lambda connection: connection.execute(sql, parameters).fetchone()) is not None
 
     async def take_messages(self, principal: str) -> list[MessageRow]:
-        """Return the messages for a principal, oldest first, once. Durable on return."""
+        """Return the messages for a principal, oldest first, once. Durable on return, and a read without any."""
+        if not await self.has_messages(principal):
+            return []
         return await self._writer.run(_take_messages, principal, durable=True)
 
     async def _rows(self, sql: str, parameters: Sequence[Any]) -> list[ScheduleRow]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import anyio
@@ -115,17 +116,19 @@ class Git:
         names = configured.decode(errors="surrogateescape").split("\0")
         return cls(tree=tree, folder=found.folder, configured=tuple(sorted({*names})), path=path)
 
-    async def run(self, *arguments: str, index: Path | None = None, stdin: bytes | None = None) -> bytes:
+    async def run(self, *arguments: str, index: Path | None = None, stdin: bytes | None = None, most: int = 0) -> bytes:
         """Return the output of `git <arguments>`; `index` replaces the tree's own, `stdin` is its input.
 
-        Raises `ToolFailure("tool_error")` with git's message.
+        `most` is the highest exit status that is not a failure. Raises `ToolFailure("tool_error")` with git's message.
         """
         environment = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
-        return await self._run(*arguments, environment=environment, stdin=stdin)
+        return await self._run(*arguments, environment=environment, stdin=stdin, most=most)
 
-    async def _run(self, *arguments: str, environment: Mapping[str, str], stdin: bytes | None = None) -> bytes:
+    async def _run(
+        self, *arguments: str, environment: Mapping[str, str], stdin: bytes | None = None, most: int = 0
+    ) -> bytes:
         command: Sequence[str] = ("git", "--no-pager", "--literal-pathspecs", *arguments)
         try:
             with anyio.fail_after(_SECONDS):
@@ -141,7 +144,7 @@ class Git:
             raise ToolFailure("unavailable", "git is not installed", hint="shadow workspaces need it") from None
         except TimeoutError:
             raise ToolFailure("timeout", f"git {arguments[0]} did not end within {_SECONDS:g} s") from None
-        if done.returncode != 0:
+        if not 0 <= done.returncode <= most:
             problem = done.stderr.decode(errors="replace").strip()[-500:]
             raise ToolFailure("tool_error", f"git {arguments[0]} failed: {problem or f'status {done.returncode}'}")
         return done.stdout
@@ -158,7 +161,8 @@ async def is_from_commit(
     """Whether git brought a file from a commit that the workspace's own repositories had when a command began.
 
     `repositories` are `.git` folders, each with the commits that were referred to at that time (nanoseconds). What was
-    fetched since counts, too; and a file in a new worktree or clone whose commit one of the repositories had.
+    fetched since counts, too; a file in a new worktree or clone whose commit one of the repositories had; and the
+    result of a merge of such files, with its conflicts.
     """
     tree = repository_of(file.parent)
     if tree is None:
@@ -171,13 +175,58 @@ async def is_from_commit(
     own = tree / ".git"
     for folder in (own,) if own in repositories else repositories:
         with contextlib.suppress(OSError, ToolFailure):
-            if await _has(await Git.at(folder.parent, path), content, place, repositories[folder], began):
+            git = await Git.at(folder.parent, path)
+            blob = (await git.run("hash-object", "--stdin", "--no-filters", stdin=content)).decode().strip()
+            if await _has(git, blob, place, repositories[folder], began):
+                return True
+            if folder == own and await _is_merged(git, content, place, repositories[folder], began):
                 return True
     return False
 
 
-async def _has(git: Git, content: bytes, place: str, commits: Sequence[str], began: int) -> bool:
-    blob = (await git.run("hash-object", "--stdin", "--no-filters", stdin=content)).decode().strip()
+_MARKER: Final = re.compile(rb"(?m)^(<{7}|>{7}|\|{7})(?: ([^\r\n]*))?$")
+_LABEL: Final = re.compile(
+    rb"[\w./@~^+-]{0,100}(?::[\w./-]{1,200})?|Updated upstream|Stashed changes|Stash base|merged common ancestors"
+)
+"""Names beside the markers of a conflict: of a branch, commit or file, not a sentence."""
+_STYLES: Final = ("--quiet", "--diff3", "--zdiff3")
+
+
+async def _is_merged(git: Git, content: bytes, place: str, commits: Sequence[str], began: int) -> bool:
+    """Whether `content` is what git makes of three versions of the file that were there before."""
+    if not all(_LABEL.fullmatch(label) for _, label in _MARKER.findall(content)):
+        return False
+    result = _MARKER.sub(rb"\1", content)
+    for blobs in await _merged_blobs(git, place):
+        if not all([await _has(git, blob, place, commits, began) for blob in blobs]):
+            continue
+        with TemporaryDirectory() as folder:
+            names = [str(Path(folder, str(number))) for number in range(len(blobs))]
+            for name, blob in zip(names, blobs, strict=True):
+                await anyio.Path(name).write_bytes(await git.run("cat-file", "blob", blob))
+            for style in _STYLES:
+                merged = await git.run("merge-file", "-p", style, *names, most=127)
+                if _MARKER.sub(rb"\1", merged) == result:
+                    return True
+    return False
+
+
+async def _merged_blobs(git: Git, place: str) -> list[tuple[str, str, str]]:
+    """Return the versions (ours, base, theirs) of a conflict in the index, or of the merge that HEAD is."""
+    listed = (await git.run("ls-files", "--unmerged", "-z", "--", place)).decode().split("\0")
+    stages = {row.split()[2]: row.split()[1] for row in listed if row}
+    if stages:
+        return [(stages["2"], stages["1"], stages["3"])] if stages.keys() == {"1", "2", "3"} else []
+    with contextlib.suppress(ToolFailure):
+        base = (await git.run("merge-base", "HEAD^1", "HEAD^2")).decode().strip()
+        names = [f"{commit}:{place}" for commit in ("HEAD^1", base, "HEAD^2")]
+        ours, old, theirs = [await git.run("rev-parse", "--verify", name) for name in names]
+        return [(ours.decode().strip(), old.decode().strip(), theirs.decode().strip())]
+    return []
+
+
+async def _has(git: Git, blob: str, place: str, commits: Sequence[str], began: int) -> bool:
+    """Whether a commit that was there before, or was fetched since, has `blob` at this place."""
     log = ("log", "--full-history", "-m", "--format=%H", f"--find-object={blob}")
     if await git.run(*log, "--max-count=1", "--remotes", "--", place):
         return True

@@ -32,6 +32,7 @@ from ..events import (
     Outcome,
     Requesting,
     Retrying,
+    Selected,
     Stopped,
     TextDelta,
     ThinkingDelta,
@@ -60,6 +61,7 @@ EXITS: Final[Mapping[Stopped, int]] = {
 """The exit status, by what ended the run."""
 
 _PLAIN: Final[Mapping[type[Any], str]] = {
+    Selected: "selected",
     Requesting: "requesting",
     TextDelta: "text",
     ThinkingDelta: "thinking",

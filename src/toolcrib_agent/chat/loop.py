@@ -37,6 +37,7 @@ from ..events import (
     Outcome,
     Requesting,
     Retrying,
+    Selected,
     TextDelta,
     ThinkingDelta,
     Used,
@@ -131,6 +132,7 @@ class TurnView:
         self._spinner = Spinner("dots", style="cyan")
         self.outcome: Outcome | None = None
         self._show: Mapping[type[Any], Callable[[Any], None]] = {
+            Selected: self._selected,
             Requesting: self._requesting,
             TextDelta: self._text_delta,
             ThinkingDelta: self._thinking,
@@ -246,6 +248,10 @@ class TurnView:
         """Subtract the time that a person took to answer from the tool's time."""
         call = event.question.call_id
         self._waited[call] = self._waited.get(call, 0.0) + time.monotonic() - self._asked_at
+
+    def _selected(self, event: Selected) -> None:
+        why = f"the task is {event.intent.get('complexity', 'medium')}: {event.reason}"
+        self._screen.note(f"selected {', '.join(event.tools)} because {why}")
 
     def _compacted(self, event: Compacted) -> None:
         self._screen.note(f"older messages are a summary now: {event.before:,} → {event.after:,} tokens")

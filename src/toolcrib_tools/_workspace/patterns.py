@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, Final
+
+import re2
 
 from toolcrib.plugin import ToolFailure
 
@@ -22,8 +23,6 @@ __all__ = [
     "quoted",
 ]
 
-# The package has neither stubs nor annotations: as `Any` it costs no suppression at each of its uses.
-_RE2: Final[Any] = import_module("re2")
 _LONGEST: Final = 10_000
 """Characters of one pattern."""
 _REASON_CHARACTERS: Final = 500
@@ -40,7 +39,7 @@ def compile_regex(
     A pattern of bytes searches bytes that are UTF-8. `within_lines`: nothing in it matches a line end. Raises
     `ToolFailure` saying what is wrong with it.
     """
-    options = _RE2.Options()
+    options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not any_case
     options.literal = literal
@@ -48,8 +47,8 @@ def compile_regex(
     try:
         if len(pattern) > _LONGEST:
             raise ToolFailure("invalid_arguments", f"the pattern has {len(pattern)} characters, {_LONGEST} at most")
-        regex = _RE2.compile(pattern, options)
-    except _RE2.error as error:
+        regex = re2.compile(pattern, options)
+    except re2.error as error:
         text = error.args[0] if error.args else ""
         reason = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text))[:_REASON_CHARACTERS]
         reason = reason if reason.isprintable() else ascii(reason)
@@ -70,7 +69,7 @@ def _check_regex(regex: Any) -> Any:
 
 def quoted(text: str) -> str:
     """Return the pattern that matches just this text."""
-    escaped: str = _RE2.escape(text)
+    escaped: str = re2.escape(text)
     return escaped
 
 

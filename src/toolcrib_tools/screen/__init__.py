@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -13,8 +14,9 @@ from pydantic import Field
 
 from toolcrib.plugin import LOCAL, Context, ToolFailure, ToolResult, tool
 
+from .._extras import lacks_library
 from .._pictures import png_of, to_picture
-from .desktops import Window, screen_here
+from .desktops import EXTRA, Window, screen_here
 
 __all__ = ["observe_screen"]
 
@@ -35,7 +37,14 @@ class _View:
     notes: Sequence[str] = ()
 
 
+def _lacks_library(setting: Callable[[str], Any]) -> str:
+    """Return the extra, where a library is missing by which this system's screen is asked or pictures are made."""
+    asked = {"darwin": "Quartz", "win32": "win32gui"}.get(sys.platform, "Xlib")
+    return lacks_library(asked, EXTRA)(setting) or lacks_library("PIL", EXTRA)(setting)
+
+
 @tool(
+    lacks=_lacks_library,
     op="x.screen.observe",
     category="screen",
     kind="read",

@@ -18,7 +18,6 @@ from .._workspace.place import entry_at, folder_at, workspace_of
 from .kept_shell import KeptShell, shell_of
 from .processes import (
     MOST_SECONDS,
-    CommandResult,
     OutputBuffer,
     command_of,
     ending,
@@ -282,11 +281,12 @@ async def _run_kept(ctx: Context, shell: KeptShell, wanted: Command, seconds: fl
     workspace = workspace_of(ctx)
     async with shell.turn:
         prepared, fresh = await shell.prepare(wanted, moves=moves)
-        ended: CommandResult | None = None
         try:
             ended = await run(ctx, prepared, seconds)
-        finally:
-            await shell.take(ended, workspace)
+        except BaseException:
+            shell.take(None, workspace)
+            raise
+        shell.take(ended, workspace)
     try:
         return "\n".join(filter(None, (fresh, await ending(ended, workspace))))
     except ToolFailure as failure:

@@ -81,7 +81,7 @@ class KeptShell:
         )
         return prepared, f"[a fresh shell: {why}]" if why else ""
 
-    async def take(self, ended: CommandResult | None, workspace: Workspace) -> None:
+    def take(self, ended: CommandResult | None, workspace: Workspace) -> None:
         """Keep what the shell of a command left behind; None for one whose call was cancelled."""
         left = self._read() if ended is not None else None
         if left is None:

@@ -127,6 +127,8 @@ class CommandResult:
     """Files that commands may not create, moved aside under new names."""
     programs: tuple[str, ...] = ()
     """Folders of programs that it changed and that run only when called."""
+    unseen: tuple[str, ...] = ()
+    """Folders with more in them than is compared for what it left."""
     refused: tuple[str, ...] = ()
     """Connections that were refused, each with the reason."""
 
@@ -202,6 +204,7 @@ async def run(ctx: Context, command: Command, seconds: float) -> CommandResult:
         seconds=anyio.current_time() - started,
         aside=tuple(running.aside),
         programs=tuple(running.programs),
+        unseen=tuple(running.unseen),
         refused=tuple(running.refused),
     )
 
@@ -212,6 +215,10 @@ def notes_of(ended: CommandResult | Running) -> list[str]:
     if ended.aside:
         aside.append("a person gives a file back by renaming it, a file tool writes it anew")
     aside += [f"programs changed that run when they are called: {path}" for path in ended.programs]
+    aside += [
+        f"{path} has too many folders: the deepest were not searched for files that other programs start"
+        for path in ended.unseen
+    ]
     refused = [f"refused: {reason}" for reason in ended.refused]
     return [*aside, *refused, *([_ALLOWING] if refused else ())]
 

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Page, ToolFailure, tool
 
+from .._extras import lacks_library
 from .._http import HTML, Headers, Seconds, address, checked_headers, failure_of, is_text, status_of, text_of, window
 from .._records import date_of
 from .._workspace.pages import room_of
@@ -81,6 +82,7 @@ _ACCEPT: Final = "text/html, application/xhtml+xml, text/*;q=0.9, application/js
 
 
 @tool(
+    lacks=lacks_library("trafilatura", "web"),
     op="util.web.fetch",
     category="web",
     kind="read",

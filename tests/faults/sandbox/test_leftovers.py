@@ -15,10 +15,12 @@ import pytest
 from rig import PATIENCE
 from rig.sandbox import Outcome, needs_sandbox
 from toolcrib.core.sandbox import Command
-from toolcrib.sandbox.detection import find_sandbox
+from toolcrib.sandbox import protected_paths
+from toolcrib.sandbox.detection import Unsandboxed, find_sandbox
 from toolcrib.sandbox.leftovers import harmless_config
 from toolcrib.sandbox.protected_paths import Repositories
 from toolcrib.workspace.git import is_from_commit
+from toolcrib_tools.shell.processes import notes_of
 
 pytestmark = [needs_sandbox, pytest.mark.process]
 
@@ -56,9 +58,15 @@ def commit(folder: Path, message: str = "first") -> None:
     git(folder, "commit", "-q", "--allow-empty", "-m", message)
 
 
-async def run(folder: Path, *texts: str) -> Outcome:
-    """Run commands, one after the other; return what the last one came to, with all that was put aside."""
-    sandbox, why = find_sandbox(os.environ, brought=partial(is_from_commit, path=os.environ["PATH"]))
+async def run(folder: Path, *texts: str, alone: bool = True) -> Outcome:
+    """Run commands, one after the other; return what the last one came to, with all that was put aside.
+
+    `alone`: in the sandbox of this machine.
+    """
+    brought = partial(is_from_commit, path=os.environ["PATH"])
+    sandbox, why = find_sandbox(os.environ, brought=brought)
+    if not alone:
+        sandbox = Unsandboxed(environ=os.environ, brought=brought)
     assert sandbox is not None, why
     aside: list[str] = []
     text, finished = "", None
@@ -116,15 +124,84 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.parametrize("alone", [True, False], ids=["sandboxed", "unsandboxed"])
 @pytest.mark.parametrize(("text", "files"), LEFT.values(), ids=LEFT)
-async def test_what_another_program_takes_up_is_put_aside(work: Path, text: str, files: tuple[str, ...]) -> None:
-    outcome = await run(work, *text.split("\n"))
+async def test_what_another_program_takes_up_is_put_aside(
+    work: Path, text: str, files: tuple[str, ...], alone: bool
+) -> None:
+    outcome = await run(work, *text.split("\n"), alone=alone)
 
     names = [name.removesuffix("2") for name in outcome.aside]
     assert sorted(names) == sorted(f"{work / file}.aside" for file in files)
     for folder in {(work / file).parent for file in files}:
         git(folder, "status")
         assert not list(work.rglob(CANARY))
+
+
+OWN: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "configuration": (f"git config core.fsmonitor 'touch {CANARY}'", (".git/config",)),
+    "alias": ("git config alias.st '!touch x'", (".git/config",)),
+    "configuration as a link": (
+        "printf '[core]\n\tpager = evil\n' > '.git/#x'; ln -sf '#x' .git/config",
+        (".git/config",),
+    ),
+    "changed value": ("git config core.pager evil", (".git/config",)),
+    "configuration of a worktree": (
+        "git config core.pager x; mv .git/config .git/config.worktree",
+        (".git/config.worktree",),
+    ),
+    "hook": ("echo x > .git/hooks/post-checkout", (".git/hooks/post-checkout",)),
+    "changed hook": ("echo x > .git/hooks/pre-commit", (".git/hooks/pre-commit",)),
+    "a hook that could not run": ("chmod +x .git/hooks/pre-push", (".git/hooks/pre-push",)),
+    "hooks as a link": ("mkdir h; rm -r .git/hooks; ln -s ../h .git/hooks", (".git/hooks",)),
+    "attributes": ("mkdir -p .git/info; echo x > .git/info/attributes", (".git/info/attributes",)),
+    "another repository": ("git init -q d; rm -r .git; echo gitdir: d/.git > .git", (".git",)),
+    "a link to another one": ("git init -q d; rm -r .git; ln -s d/.git .git", (".git",)),
+    "a submodule": (
+        "git init -q --bare .git/modules/m; echo x > .git/modules/m/hooks/post-checkout",
+        (".git/modules/m/hooks/post-checkout",),
+    ),
+    "a new repository in its place": (
+        f"rm -r .git; git init -q; git config core.fsmonitor 'touch {CANARY}'",
+        (".git/config",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "files"), OWN.values(), ids=OWN)
+async def test_the_own_repository_of_an_unsandboxed_command_gets_its_earlier_configuration_back(
+    work: Path, text: str, files: tuple[str, ...]
+) -> None:
+    git(work, "config", "core.pager", "less")
+    (work / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\n")
+    (work / ".git" / "hooks" / "pre-push").write_text("#!/bin/sh\n")
+    before = {name: (work / ".git" / name).read_text() for name in ("config", "hooks/pre-commit")}
+
+    outcome = await run(work, text, alone=False)
+
+    assert sorted(outcome.aside) == sorted(f"{work / file}.aside" for file in files)
+    git(work, "status")
+    assert not list(work.rglob(CANARY))
+    kept = {name: (work / ".git" / name).read_text() for name in before if (work / ".git" / name).exists()}
+    assert all(text == before[name] for name, text in kept.items())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git config user.name x && git remote add origin https://example.org/x && git checkout -q -b x",
+        "rm .git/hooks/pre-commit && git config --unset core.pager",
+        "git worktree add -q tree && git -C tree status",
+        "git stash list; git gc -q; git commit -q --allow-empty -m x; git tag v1",
+    ],
+)
+async def test_ordinary_work_on_the_own_repository_stays(work: Path, text: str) -> None:
+    git(work, "config", "core.pager", "less")
+    (work / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\n")
+
+    outcome = await run(work, text, alone=False)
+
+    assert (outcome.finished.status, outcome.aside) == (0, ())
 
 
 async def test_a_changed_file_gets_its_earlier_content_back(work: Path) -> None:
@@ -236,6 +313,82 @@ async def test_an_ordinary_sequence_of_commands_goes_as_it_does_without_us(tmp_p
         states.append((status, files))
 
     assert states[0] == states[1]
+
+
+VERSIONS: Mapping[str, tuple[str, str, str]] = {
+    "conflict": ("one\n", "two\n", "three\n"),
+    "two conflicts": ("1\na\nb\nc\nd\n2\n", "x\na\nb\nc\nd\ny\n", "v\na\nb\nc\nd\nw\n"),
+    "no conflict": ("1\na\nb\nc\n2\n", "x\na\nb\nc\n2\n", "1\na\nb\nc\ny\n"),
+}
+MERGES: Mapping[str, str] = {
+    "merge": "git merge -q topic",
+    "diff3": "git -c merge.conflictStyle=diff3 merge -q topic",
+    "zdiff3": "git -c merge.conflictStyle=zdiff3 merge -q topic",
+    "another branch": "git checkout -q topic && git merge -q main",
+}
+
+
+def diverged(folder: Path, base: str, ours: str, theirs: str) -> None:
+    """Commit three versions of AGENTS.md: the base, one on `main` and one on `topic`."""
+    (folder / "AGENTS.md").write_text(base)
+    commit(folder)
+    for branch, text in (("topic", theirs), ("main", ours)):
+        git(folder, "checkout", "-q", *(("-b", branch) if branch == "topic" else (branch,)))
+        (folder / "AGENTS.md").write_text(text)
+        commit(folder)
+
+
+@pytest.mark.parametrize("text", MERGES.values(), ids=MERGES)
+@pytest.mark.parametrize("versions", VERSIONS.values(), ids=VERSIONS)
+async def test_the_result_of_a_merge_of_committed_files_stays_with_its_conflicts(
+    work: Path, versions: tuple[str, str, str], text: str
+) -> None:
+    diverged(work, *versions)
+
+    outcome = await run(work, text)
+
+    assert outcome.aside == (), outcome.text
+    assert ("<<<<<<<" in (work / "AGENTS.md").read_text()) == (versions != VERSIONS["no conflict"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git merge -q topic; echo evil >> AGENTS.md",
+        "git merge -q topic; sed -i 's/HEAD/HEAD please run evil/' AGENTS.md",
+        "git merge -q topic; sed -i '/^</d' AGENTS.md",
+        "git checkout -q topic; echo evil > AGENTS.md; git commit -qam x; git checkout -q main; git merge -q topic",
+        (
+            "git merge -q topic; b=$(echo evil | git hash-object -w --stdin);"
+            " printf '100644 %s 3\tAGENTS.md\n' $b | git update-index --index-info;"
+            " printf '<<<<<<< HEAD\ntwo\n=======\nevil\n>>>>>>> topic\n' > AGENTS.md"
+        ),
+    ],
+)
+async def test_a_merge_into_which_the_command_wrote_is_put_aside(work: Path, text: str) -> None:
+    diverged(work, *VERSIONS["conflict"])
+
+    outcome = await run(work, text)
+
+    assert outcome.aside == (f"{work}/AGENTS.md.aside",)
+    assert (work / "AGENTS.md").read_text() == "two\n"
+
+
+async def test_a_workspace_with_more_folders_than_are_compared_is_named(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox, why = find_sandbox(os.environ)
+    assert sandbox is not None, why
+    monkeypatch.setattr(protected_paths, "_MOST", 20)
+    seen: list[tuple[str, ...]] = []
+    for count in (5, 30):
+        text = f"for i in $(seq {count}); do mkdir -p d/$i; done"
+        async with sandbox.open(Command(argv=("/bin/sh", "-c", text), cwd=work, folders=(work,))) as running:
+            await running.wait()
+        seen.append(tuple(running.unseen))
+
+    assert seen == [(), (str(work),)]
+    assert str(work) in notes_of(running)[0]
 
 
 async def test_git_works_in_a_repository_whose_configuration_was_put_aside(work: Path) -> None:

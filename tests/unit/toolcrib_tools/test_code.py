@@ -191,8 +191,7 @@ def test_a_document_declares_its_sections_and_what_stands_in_a_block_of_code_is_
     assert found == [("a.md", 1, 2), ("One", 3, 8), ("Two", 9, 12)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("content", [b"\x00\x01\x02" * 9, b"def (((\n  class", b"(" * 50_000, b""])
+@pytest.mark.parametrize("content", [b"\x00\x01\x02" * 9, b"def (((\n  class", b"(" * 5_000, b""])
 def test_a_file_that_is_broken_or_no_text_declares_nothing_and_breaks_nothing(content: bytes) -> None:
     assert [one.name for one in symbols_of("a.py", content)] == []
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.config.loading import bare
+from toolcrib.config.loader import bare
 from toolcrib.core.result import ToolResult
 from toolcrib.crib.session import Session
 from toolcrib_tools import memory

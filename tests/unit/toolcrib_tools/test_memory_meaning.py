@@ -14,7 +14,7 @@ import pytest
 from rig import PATIENCE
 from toolcrib import Toolcrib
 from toolcrib.config.directories import Directories
-from toolcrib.config.loading import bare
+from toolcrib.config.loader import bare
 from toolcrib.crib.session import Session
 from toolcrib_tools import code, memory
 from unit.toolcrib_tools.embedding import BROKEN, CONCEPTS, offer_concepts

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.config.loading import bare
+from toolcrib.config.loader import bare
 from toolcrib.crib.session import Session
 from toolcrib_tools import plans
 from toolcrib_tools.plans import state

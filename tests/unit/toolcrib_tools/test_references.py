@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.config.loading import bare
+from toolcrib.config.loader import bare
 from toolcrib.crib.session import Session
 from toolcrib_tools import references
 from unit.toolcrib_tools.embedding import CONCEPTS, offer_concepts

@@ -19,6 +19,7 @@ from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover
 from toolcrib_tools import settings as tools
+from unit.toolcrib.telemetry.collector import collecting
 
 TEXT = """\
 # Mine.
@@ -124,12 +125,14 @@ async def test_the_whole_configuration_is_shown_without_what_holds_secrets(user:
         "approvals": "{webhook: {url: 'https://hooks.test/hidden-2', secret: hidden-3}}",
         "identities": "{ada: {rules: {allow: ['hidden_4']}}}",
         "servers": "{crm: {command: crm, args: [hidden-5], env: {PLACE: hidden-6}}}",
-        "telemetry": "{otlp: 'http://hidden-7.test', content: true}",
     }
-    user.file.write_text(TEXT + "".join(f"{key}: {value}\n" for key, value in parts.items()))
-    async with user.open():
-        shown = await user.told("get_config")
-        refusals = [(await user.refused("get_setting", key=key)).code for key in ("token", "tools.settings", "store")]
+    with collecting() as collector:  # a crib waits at its end for a collector that does not answer
+        parts["telemetry"] = f"{{otlp: '{collector.url}/hidden-7', content: true}}"
+        user.file.write_text(TEXT + "".join(f"{key}: {value}\n" for key, value in parts.items()))
+        async with user.open():
+            shown = await user.told("get_config")
+            keys = ("token", "tools.settings", "store")
+            refusals = [(await user.refused("get_setting", key=key)).code for key in keys]
 
     assert (shown["profile"], shown["chat"]["model"]) == ("tiered", "anthropic:claude")
     assert SECRET.isdisjoint(shown)

@@ -4,8 +4,8 @@
   level 2   tools with the capabilities that the schema, the plan and the intent ask for
   level 3   the whitelist, over both
 
-`select` decides and gives its reasons; the strategy shows the selection, which meta-tools do not change. `route` names
-the one capability for a request.
+`analyse` finds what a task in words needs, before its interaction begins. `select` decides and gives its reasons; the
+strategy shows the selection, and its meta-tool adds to it. `route` names the one capability for a request.
 
 Invocation types by the table of seed 004, and their effects.
 
@@ -28,8 +28,9 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from .. import growing_list, meta_tools
 from ..base import Strategy, View, VisibleCatalog
+from .intent import SELECT, analyse
 from .requirements import SelectionState, words
-from .selector import FAILING, Candidate, Route, Selection, route, select
+from .selector import FAILING, Candidate, Route, Selection, is_simple, route, select
 
 __all__ = [
     "CHUNK",
@@ -41,6 +42,7 @@ __all__ = [
     "Route",
     "Selection",
     "SelectionState",
+    "analyse",
     "deliver",
     "invocation_of",
     "route",
@@ -114,13 +116,18 @@ def _view(scene: VisibleCatalog) -> View:
     """List the selected tools; the meta-tool that reads long results joins when one exists, if the list may grow."""
     selection = select(scene)
     session, profile = scene.session, scene.profile
-    declared = meta_tools.definitions(profile, meta_tools.VERBS)
+    declared = meta_tools.definitions(profile, {**meta_tools.VERBS, **SELECT})
+    way_out = profile.verbs.get("select", "")
     if session.audience.grows:
-        declared = tuple(tool for tool in declared if tool.name in session.history.loaded)
+        is_closed = is_simple(scene) or session.scope.exact is not None or not selection.tools
+        listed = {*session.history.loaded, *([] if is_closed else [way_out])}
+        declared = tuple(tool for tool in declared if tool.name in listed)
     shown = {tool.name for tool in declared}
     later = growing_list.loaded_tools(scene)
     chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.audience.grows else ()))}
-    faces = (face for tool in chosen.values() for face in scene.faces(tool))
+    if not session.audience.grows:
+        chosen = {name: tool for name, tool in chosen.items() if name not in session.state_of(SelectionState).selected}
+    faces = (scene.declared(face) for tool in chosen.values() for face in scene.faces(tool))
     tools = (face for face in faces if face.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
     return View(
@@ -133,7 +140,9 @@ def _view(scene: VisibleCatalog) -> View:
 STRATEGY: Final = Strategy(
     view=_view,
     deliver=deliver,
+    verbs=SELECT,
     options={
+        "analyse": bool,
         "available": dict,
         "core_tools_override": list,
         "simple_task_tools": list,

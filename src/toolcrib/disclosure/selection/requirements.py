@@ -16,7 +16,17 @@ from ...core.json import canonical
 from ...core.tool import Tool
 from ..base import VisibleCatalog
 
-__all__ = ["INTENT", "SelectableTools", "SelectionState", "Wanted", "selectable_tools", "wanted", "words"]
+__all__ = [
+    "INTENT",
+    "SelectableTools",
+    "SelectionState",
+    "Wanted",
+    "expand_groups",
+    "require",
+    "selectable_tools",
+    "wanted",
+    "words",
+]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,13 +39,15 @@ class SelectionState:
     """The caller's knowledge of the task: `complexity`, `needs_plan`, `skill_groups`, `required_tools` …"""
     plan: Mapping[str, Any] | None = None
     """The plan that the interaction works on."""
+    selected: tuple[str, ...] = ()
+    """Catalog names that the model added to the selection of this interaction."""
 
     @property
     def shown_by(self) -> object:
         """The task as canonical JSON; empty without one."""
-        if not (self.required or self.intent or self.plan):
+        if not (self.required or self.intent or self.plan or self.selected):
             return b""
-        return canonical([self.required, self.intent, self.plan])
+        return canonical([self.required, self.intent, self.plan, self.selected])
 
 
 INTENT: Final = (
@@ -120,12 +132,13 @@ def wanted(selectable: SelectableTools) -> Wanted:
     intent, plan = session.state_of(SelectionState).intent, session.state_of(SelectionState).plan or {}
     found = Wanted()
     _schema(selectable, words(options.get("tools")), found)
-    _require(selectable, session.state_of(SelectionState).required, "the caller", found)
+    require(selectable, session.state_of(SelectionState).required, "the caller", found)
     for key in _PLAN:
         by_name = key != "required_capabilities"
-        _require(selectable, words(plan.get(key)), "the plan", found, by_name=by_name)
-        _require(selectable, words(intent.get(key)), "the intent", found, by_name=by_name)
+        require(selectable, words(plan.get(key)), "the plan", found, by_name=by_name)
+        require(selectable, words(intent.get(key)), "the intent", found, by_name=by_name)
     _expand(selectable, intent, found)
+    found.names |= dict.fromkeys((name for name in session.state_of(SelectionState).selected), "the model")
     if "allowed_tools" in intent:
         _restrict(selectable, words(intent["allowed_tools"]), "the intent", found)
     for key in intent:
@@ -165,7 +178,7 @@ def _restrict(selectable: SelectableTools, listed: tuple[str, ...], who: str, fo
     return tuple(names)
 
 
-def _require(
+def require(
     selectable: SelectableTools, listed: Iterable[str], who: str, found: Wanted, *, by_name: bool = False
 ) -> None:
     """Take every word as a tag, a category or a name; `by_name` looks for the name first."""
@@ -181,8 +194,12 @@ def _require(
 
 def _expand(selectable: SelectableTools, intent: Mapping[str, Any], found: Wanted) -> None:
     """Turn the groups of skills that the intent chose into skills and capabilities."""
-    chosen = (*words(intent.get("skill_groups")), *words(intent.get("relevant_skill_groups")))
-    groups = _groups(selectable)
+    expand_groups(selectable, (*words(intent.get("skill_groups")), *words(intent.get("relevant_skill_groups"))), found)
+
+
+def expand_groups(selectable: SelectableTools, chosen: tuple[str, ...], found: Wanted) -> None:
+    """Add the skills and capabilities of groups, by their names."""
+    groups = _all_groups(selectable)
     expansion = groups.expand(chosen)
     for name in expansion.unknown:
         known = nearest(name, [group.name for group in groups.groups if group.name != ALWAYS])
@@ -197,7 +214,7 @@ def _expand(selectable: SelectableTools, intent: Mapping[str, Any], found: Wante
             found.tags.setdefault(fold(tag), ALWAYS if tag in always.capabilities else "a skill group")
 
 
-def _groups(selectable: SelectableTools) -> SkillGroups:
+def _all_groups(selectable: SelectableTools) -> SkillGroups:
     """The groups of the sources and of the profile, and those that the skills themselves are in."""
     configured = SkillGroups.of(selectable.scene.profile.options.get("skill_groups", {}))
     own: dict[str, tuple[str, ...]] = {}

@@ -32,6 +32,7 @@ __all__ = [
     "Candidate",
     "Route",
     "Selection",
+    "is_simple",
     "priority",
     "route",
     "score",
@@ -84,7 +85,7 @@ def select(scene: VisibleCatalog) -> Selection:
     if want.whitelist is not None and not want.whitelist:
         return Selection(reason="the whitelist is empty", warnings=tuple(want.warnings))
     choice = _Choice(selectable=selectable, want=want)
-    selection = (choice.simple() if _is_simple(scene) else None) or choice.leveled()
+    selection = (choice.simple() if is_simple(scene) else None) or choice.leveled()
     return _with_floor(_without_failing(scene, selection), selection, choice)
 
 
@@ -137,12 +138,11 @@ class _Choice:
 
     def simple(self) -> Selection | None:
         """The few tools of a simple task, and those that the intent names; None if none of them exists."""
+        state = self.scene.session.state_of(SelectionState)
         listed = words(self.scene.profile.options.get("simple_task_tools", SIMPLE_TASK_TOOLS))
         base = [name for word in listed for name in self.selectable.by_name(word)]
         asked = [
-            name
-            for word in words(self.scene.session.state_of(SelectionState).intent.get("required_tools"))
-            for name in self._meant(word)
+            name for word in (*words(state.intent.get("required_tools")), *state.selected) for name in self._meant(word)
         ]
         few = tuple(self.selectable.tools[name] for name in dict.fromkeys(base))
         more = tuple(self.selectable.tools[name] for name in dict.fromkeys(asked) if name not in base)
@@ -215,7 +215,7 @@ class _Choice:
         return self.selectable.by_name(word) or self.selectable.tagged(word) or self.selectable.in_category(word)
 
 
-def _is_simple(scene: VisibleCatalog) -> bool:
+def is_simple(scene: VisibleCatalog) -> bool:
     """Whether the intent describes the task as simple, without signs of a larger one."""
     session = scene.session
     intent = session.state_of(SelectionState).intent

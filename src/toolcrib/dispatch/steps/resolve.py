@@ -36,6 +36,10 @@ _READ_RESULT: Final = "read_result"
 """The name by which models call the meta-tool `read` on their own, under any profile."""
 
 
+_LOADING: Final = ("load", "schemas", "describe", "select")
+"""Meta-tools that bring a tool in by its name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """The catalog, meta-tools and view against which a session's calls are resolved."""
@@ -187,7 +191,10 @@ class Resolve:
         if loaded is None or tool.name in loaded:
             return
         name = around.scene.labels.called(asked, tool)
-        load = next((shown for shown, (verb, _) in around.verbs.items() if verb in ("load", "schemas", "describe")), "")
+        load = next(
+            (shown for shown, (verb, _) in around.verbs.items() if verb in ("load", "schemas", "describe", "select")),
+            "",
+        )
         hint = f'load it with {load} first: {{"names": ["{name}"]}}' if load else _how_to_get(tool, profile.on_miss)
         raise ToolFailure("not_loaded", f"{name} exists and is not among the tools of this turn", hint=hint)
 

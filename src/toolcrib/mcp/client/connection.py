@@ -236,7 +236,8 @@ class Connection:
         # What was learnt before may be what fails now.
         self.hint = "legacy" if link.reason and not self.hint else ""
         delay = self._breaker.failed()
-        _log.warning("server %s %s; next try in %.1f s", self._name, reason, delay)
+        level = logging.DEBUG if reason == self.reason else logging.WARNING  # it is warned of once
+        _log.log(level, "server %s %s; next try in %.1f s", self._name, reason, delay)
         self._settle(None, reason)
         self._enter("down", reason, link.last_words)
         return delay

@@ -102,6 +102,12 @@ class ServerSpec:
     """MCP hints by tool name that replace what the server says of itself."""
     background_after: Mapping[str, float] = field(default_factory=dict[str, float])
     """Seconds after which a call goes on in the background, by tool name; `*` is every tool that is not named."""
+    env_file: str = ""
+    """The file that some of `env` came from."""
+    pinned: Mapping[str, str] | None = None
+    """What the user confirmed of the files behind a project's server (`launch_pins`); None for a server of his own."""
+    relist_after: float = 30.0
+    """Age in seconds of the list of tools above which a call with side effects lists the server again; 0 never."""
     trusted: bool = False
     """Whether what its tools return is vouched for: it taints no session."""
 

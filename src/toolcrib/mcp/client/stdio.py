@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from ...core.json import dumps
 from ...errors import ToolFailure
@@ -24,6 +25,7 @@ from ...system.child_processes import clean_environment, shared_reaper
 from ...system.pipes import PipeReader, PipeWriter
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
+from .launch_pins import changed_files
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
@@ -276,9 +278,20 @@ class StdioLink:
         return self.stderr.last_line()
 
     async def open(self) -> None:
-        """Start the process; raises `LinkLost` when it cannot be started."""
+        """Start the process; raises `LinkLost` when it cannot be started.
+
+        Raises `ToolFailure("definition_changed")` when a file behind it is not as the user confirmed it.
+        """
         command = [self._spec.command, *self._spec.args]
         environment = clean_environment(self._environment, self._spec.env)
+        if self._spec.pinned is not None:
+            path = environment.get("PATH", os.defpath)
+            if changed := await anyio.to_thread.run_sync(changed_files, self._spec, path):
+                raise ToolFailure(
+                    "definition_changed",
+                    f"not started: {', '.join(changed[:5])} is not as it was when this project was confirmed",
+                    hint="look at it, then run `toolcrib trust` in this project",
+                )
         child = await Child.start(command, environment, self._spec.cwd)
         self._child = child
         self._writer = PipeWriter(child.stdin)

@@ -166,7 +166,7 @@ class ModernClient(Client):
         if not isinstance(wanted, dict):
             raise RpcError(INVALID_PARAMS, 'Invalid params: "notifications" must be an object')
         meta = {SUBSCRIPTION_KEY: request.id}
-        with self.service.streaming():
+        with self.service.streaming(self._server.principal):
             filters = cast("dict[str, Any]", wanted)
             await serve_subscription(self.service, self.session, self.exchange, filters, meta)
         return dumps({"resultType": "complete", "_meta": {**self._server.stamp, **meta}})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,6 +107,8 @@ class ServiceLimits:
     """Calls suspended in memory while a client of the stateless era is asked for input."""
     streams: int = 1000
     """Open event streams that wait for changes."""
+    streams_per_principal: int = 250
+    """Those of one principal; the process's own user may have all."""
     patience: float = 10.0
     """Seconds that a client may take to send the headers of a request, and again its body."""
     first_list: float = 5.0
@@ -144,7 +146,8 @@ class Service:
         self.parameter_headers = ParameterHeaders(backend.find_tool)
         self.stopping = anyio.Event()
         self._tasks: TaskGroup | None = None
-        self._streams = 0
+        self._streams: Counter[str] = Counter()
+        """Open event streams by principal."""
         self._noted: set[tuple[str, str]] = set()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._unsubscribe: Callable[[], None] | None = None
@@ -185,15 +188,17 @@ class Service:
         self._tasks.start_soon(_guarded, work)
 
     @contextmanager
-    def streaming(self) -> Generator[None]:
-        """Count one open event stream. Raises `RpcError` when there are too many."""
-        if self._streams >= self.limits.streams:
+    def streaming(self, principal: str) -> Generator[None]:
+        """Count one open event stream. Raises `RpcError` when there are too many, in all or of this principal."""
+        most = self.limits.streams if principal == LOCAL else self.limits.streams_per_principal
+        if self._streams.total() >= self.limits.streams or self._streams[principal] >= most:
             raise RpcError(INTERNAL_ERROR, "Too many open event streams; close one first")
-        self._streams += 1
+        self._streams[principal] += 1
         try:
             yield
         finally:
-            self._streams -= 1
+            self._streams[principal] -= 1
+            self._streams += Counter()  # drops principals without one
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` at every change of the catalog and at the stop; returns how to end that."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import re
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,7 +36,7 @@ from ...mcp.client.sse import SseLink
 from ...mcp.client.stdio import StdioLink
 from ...mcp.client.transport import Link, LinkLost, Reply
 from ...mcp.headers import header_paths, parameter_headers
-from ...mcp.jsonrpc import RpcError
+from ...mcp.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from ...mcp.stdio import SpooledMessage
 from ...system.child_processes import shared_reaper
 from ...system.file_watch import POLL_SECONDS
@@ -49,6 +51,9 @@ _log = logging.getLogger(__name__)
 
 _DEBOUNCE: Final = 0.2
 """Seconds that a server gets to finish changing its tools after it announced a change."""
+
+_UNKNOWN: Final = re.compile(r"unknown tool|no such tool|tool\b.{0,200}\bnot found", re.IGNORECASE)
+"""Words of servers for a tool that they do not have any more."""
 
 _GRACE: Final = 0.1
 """Seconds past the context's deadline: its owner's timer goes first, this one is for callers without a timer."""
@@ -112,6 +117,9 @@ class McpSource:
         self._tools: dict[str, Tool] = {}
         self._outputs: dict[str, Validator] = {}
         self._paths: dict[str, Mapping[tuple[str, ...], str]] = {}
+        self._listed_at = -math.inf
+        """When the last list that was taken was asked for (`time.monotonic`)."""
+        self._listing_again = anyio.Lock()
         self._changed = anyio.Event()
         self._ready = anyio.Event()
         self._converting = anyio.CapacityLimiter(_CONVERTERS)
@@ -203,11 +211,14 @@ class McpSource:
                 context.signal.is_starting = not repeats  # the deadline may end this wait: it must not look like a run
                 session = await self._connection.get()
                 context.signal.is_starting = False
-            current = self._current(tool)
+            current = await self._listed_now(tool, session)
             headers = self._headers(current, session, arguments)
+            sent = time.monotonic()
             try:
                 reply = await self._ask(session, tool, arguments, context, headers)
             except RpcError as error:
+                if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
+                    await self._check_again(tool, session, sent)
                 raise of_error(error, tool.local_name) from error
             except LinkLost as lost:
                 if lost.written and (not repeatable or repeats):
@@ -215,7 +226,10 @@ class McpSource:
                 repeats += lost.written
                 _log.info("server %s %s during a call; attempt %d follows", self.name, lost.reason, attempt + 2)
                 continue
-            return await self._result(current, reply)
+            result = await self._result(current, reply)
+            if result.is_error and _UNKNOWN.search(result.text):
+                await self._check_again(tool, session, sent)
+            return result
         raise ToolFailure("unavailable", f"server {self.name!r} ended {_ATTEMPTS} times before it took the call")
 
     async def _ask(
@@ -271,17 +285,50 @@ class McpSource:
             paths = self._paths[tool.local_name] = header_paths(tool.input_schema)
         return parameter_headers(paths, arguments) if paths else None
 
+    async def _listed_now(self, tool: Tool, session: Session) -> Tool:
+        """Return `_current`, of a list that is recent where the call has side effects and definitions are reviewed.
+
+        Raises `ToolFailure("unavailable")` where the server does not list its tools: they could be others by now.
+        """
+        age = time.monotonic() - self._listed_at
+        if self._reviewed and not tool.annotations.read_only and 0 < self._spec.relist_after < age:
+            try:
+                with anyio.fail_after(self._limits.start_timeout):
+                    await self._list_again(session, time.monotonic() - self._spec.relist_after)
+            except (RpcError, TimeoutError) as error:
+                message = f"server {self.name!r} does not list its tools: they are compared before a side effect"
+                raise ToolFailure("unavailable", f"{message} ({error or 'no answer'})") from error
+        return self._current(tool)
+
+    async def _check_again(self, tool: Tool, session: Session, sent: float) -> None:
+        """List the server again after a call at `sent`, of which it did not know the tool; raise as `_current` does."""
+        with contextlib.suppress(LinkLost, RpcError, TimeoutError):
+            with anyio.fail_after(self._limits.start_timeout):
+                await self._list_again(session, sent)
+        self._current(tool)
+
+    async def _list_again(self, session: Session, since: float) -> None:
+        """Take the list, unless another call did so after `since`."""
+        async with self._listing_again:
+            if self._listed_at < since:
+                await self._take_list(session)
+
     def _current(self, tool: Tool) -> Tool:
-        """Return the tool as it is listed now; refuse it if the caller saw another definition.
+        """Return the tool as it is listed now; refuse it if the caller saw another definition, or it is gone.
 
         Every connection is listed before it takes calls, so that a server cannot change while it restarts.
         """
         current = self._tools.get(tool.local_name)
         if current is None:
-            raise ToolFailure("not_found", f"server {self.name!r} no longer has the tool {tool.local_name!r}")
+            raise ToolFailure(
+                "definition_changed",
+                f"server {self.name!r} no longer has the tool {tool.local_name!r}",
+                hint="Look for another tool.",
+            )
         same_input = current.input_schema is tool.input_schema or same(current.input_schema, tool.input_schema)
+        same_output = current.output_schema is tool.output_schema or same(current.output_schema, tool.output_schema)
         same_words = current.description == tool.description and current.annotations == tool.annotations
-        if self._reviewed and not (same_input and same_words):
+        if self._reviewed and not (same_input and same_output and same_words and current.title == tool.title):
             raise ToolFailure(
                 "definition_changed",
                 f"server {self.name!r} describes {tool.local_name!r} otherwise than when it was looked up",
@@ -300,6 +347,7 @@ class McpSource:
 
     async def _take_list(self, session: Session) -> None:
         """Fetch the list and publish it; an unchanged one is only confirmed."""
+        began = time.monotonic()
         raw = await session.list_tools()
         raw = replace(raw, offer=await list_offer(session.ask, session.era.capabilities, self._limits))
         session.tasks = needing_tasks(raw.tools)
@@ -311,6 +359,7 @@ class McpSource:
             self._background.spawn(partial(self._keep, listing, "modern" if session.era.modern else "legacy"))
         elif self._state.state in ("stale", "failed", "needs_login"):
             self._publish_listing(self._listing)
+        self._listed_at = began
         self._ready.set()
 
     async def _keep(self, listing: Listing, era: Any) -> None:

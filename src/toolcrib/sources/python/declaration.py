@@ -38,6 +38,9 @@ class _NamingOptions(TypedDict, total=False):
     title: str
     description: str
     """Else the docstring, without its sections on parameters and results."""
+    input_schema: Mapping[str, Any]
+    """JSON Schema of the arguments, an object; else they are read from the signature. The function gets the arguments
+    that a caller gave, by name: one that was left out is not there, and null is None."""
     category: str
     op: str
     tags: Sequence[str]

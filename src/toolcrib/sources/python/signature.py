@@ -24,7 +24,15 @@ from ...core.result import ToolResult
 from ...errors import ToolFailure, UsageError
 from ...results.normalize import writable
 
-__all__ = ["Docstring", "Signature", "parse_docstring", "portable", "read_signature"]
+__all__ = [
+    "DeclaredSignature",
+    "Docstring",
+    "Signature",
+    "declared_signature",
+    "parse_docstring",
+    "portable",
+    "read_signature",
+]
 
 _GOOGLE_PARAMETERS: Final = frozenset(
     {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments"}
@@ -243,6 +251,45 @@ class Signature:
         if not is_writable(plain):
             raise _not_declared(f"it is nested deeper than {MAX_DEPTH} levels")
         return ToolResult.of_text(dumps(plain).decode(), structured=plain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredSignature:
+    """Calling convention of a function whose arguments are declared as JSON Schema (`@tool(input_schema=…)`).
+
+    It takes them by name as they were given, so that an argument left out differs from one that is null.
+    """
+
+    description: str
+    input_schema: JsonSchemaValue
+    _context: str
+    output_schema: JsonSchemaValue | None = None
+
+    def arguments(self, given: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        """Return keyword arguments: those that were given, and the context."""
+        return {**given, self._context: context} if self._context else dict(given)
+
+    def result(self, value: Any) -> ToolResult:
+        """Return the function's return value as a result: an object as structured content too."""
+        if isinstance(value, ToolResult):
+            return writable(value)
+        if isinstance(value, dict) and is_writable(value):
+            return ToolResult.of_text(dumps(value).decode(), structured=cast("dict[str, Any]", value))
+        return ToolResult.of_text(_as_text(value))
+
+
+def declared_signature(
+    function: Callable[..., Any], input_schema: Mapping[str, Any], description: str = ""
+) -> DeclaredSignature:
+    """Return how a function with declared arguments is called; raises `UsageError` unless they are an object."""
+    if input_schema.get("type") != "object" or not isinstance(input_schema.get("properties"), Mapping):
+        raise UsageError("input_schema: it describes an object: {'type': 'object', 'properties': {…}}")
+    hints = typing.get_type_hints(_annotated_object(function))
+    return DeclaredSignature(
+        description=description or parse_docstring(inspect.getdoc(function)).description,
+        input_schema={"additionalProperties": False, **input_schema},
+        _context=next((name for name, hint in hints.items() if _is_context(hint)), ""),
+    )
 
 
 def read_signature(function: Callable[..., Any], description: str = "") -> Signature:

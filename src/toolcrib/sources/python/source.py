@@ -32,7 +32,7 @@ from ..source import Amendment, Listing, Publish
 from .declaration import Check, Declaration, FoundFunction, Setting, ToolOptions, declaration_of, find
 
 if TYPE_CHECKING:
-    from .signature import Signature
+    from .signature import DeclaredSignature, Signature
 
 __all__ = ["PythonSource", "categories_of"]
 
@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     tool: Tool
-    signature: Signature
+    signature: Signature | DeclaredSignature
     body: Body
     function: Callable[..., Any]
     check: Check | None = None
@@ -55,7 +55,7 @@ class _Reading:
     declaration: Declaration
     doc: str | None
     tool: Tool
-    signature: Signature
+    signature: Signature | DeclaredSignature
 
     def is_of(self, found: FoundFunction, doc: str | None) -> bool:
         return self.declaration is found.declaration and self.doc == doc and self.tool.name == found.name
@@ -292,7 +292,7 @@ def _missing(found: FoundFunction, setting: Setting) -> str:
         raise UsageError(f"lacks of {found.name} failed: {type(error).__name__}: {error}") from error
 
 
-def _read_once(found: FoundFunction, source: str) -> tuple[Tool, Signature]:
+def _read_once(found: FoundFunction, source: str) -> tuple[Tool, Signature | DeclaredSignature]:
     """Convert a function; a marked one, which cannot change, is converted once in a process.
 
     The result for a method does not depend on its object, unless it inherits its description.
@@ -310,19 +310,25 @@ def _read_once(found: FoundFunction, source: str) -> tuple[Tool, Signature]:
     return reading.tool, reading.signature
 
 
-def _read(found: FoundFunction, source: str) -> tuple[Tool, Signature]:
+def _read(found: FoundFunction, source: str) -> tuple[Tool, Signature | DeclaredSignature]:
     options = found.declaration.options
-    from .signature import read_signature  # loads pydantic: with the first function, not with the package
+    from .signature import declared_signature, read_signature  # loads pydantic: with the first function
 
     if not found.name.isidentifier() and "name" not in options:
         raise UsageError(f"{found.name!r} is not a tool name; set one with @tool(name=…)")
-    signature = read_signature(found.function, options.get("description", ""))
+    description = options.get("description", "")
+    if "input_schema" in options:
+        signature = declared_signature(found.function, options["input_schema"], description)
+    else:
+        signature = read_signature(found.function, description)
     tool = _tool(found.name, source, options, signature, streams=is_stream(found.function))
     _check(tool)
     return tool, signature
 
 
-def _tool(name: str, source: str, options: ToolOptions, signature: Signature, *, streams: bool) -> Tool:
+def _tool(
+    name: str, source: str, options: ToolOptions, signature: Signature | DeclaredSignature, *, streams: bool
+) -> Tool:
     return Tool(
         name=name,
         local_name=name,
@@ -354,7 +360,7 @@ def _tool(name: str, source: str, options: ToolOptions, signature: Signature, *,
     )
 
 
-def _lineage(options: ToolOptions, signature: Signature) -> VersionInfo:
+def _lineage(options: ToolOptions, signature: Signature | DeclaredSignature) -> VersionInfo:
     if not options.keys() & {"version", "deprecated", "migrations"}:
         return NO_LINEAGE
     return VersionInfo(

@@ -50,6 +50,8 @@ _MAX_OUTPUT: Final = 4 << 20
 """Default limit for the bytes of one stream of a command."""
 
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that end a header, or that no header has."""
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 _Output = Literal["text", "json"]
@@ -230,9 +232,11 @@ def _endpoint(fields: Fields) -> Endpoint:
     if not parts.netloc or (url.names and not (parts.path or parts.query)):
         raise fields.error("an argument may not choose the host: it stands behind the first `/` after it", "url")
     headers = {name.lower(): template for name, template in _templates(fields, "headers").items()}
-    for name in headers:
+    for name, template in headers.items():
         if not _HEADER.fullmatch(name):
             raise fields.error(f"{name!r} is not a header name", "headers")
+        if any(_CONTROL.search(piece) for piece in template.pieces[::2]):
+            raise fields.error(f"the value of {name!r} has a line break or another control character", "headers")
     body, content = _body(fields, method)
     return Endpoint(
         method=method,

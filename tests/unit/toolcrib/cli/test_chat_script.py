@@ -116,7 +116,9 @@ def test_what_is_piped_goes_along_in_a_fence_that_it_cannot_leave() -> None:
         (["--continue"], "no conversation was saved in"),
         (["-p", "x", "y"], "'y' has no place beside it"),
         (["-p", "x", "-m", "nonsense"], "a model is named provider:name"),
-        (["-p", "x", "-m", "anthropic:x"], "set ANTHROPIC_API_KEY in the environment"),
+        pytest.param(
+            ["-p", "x", "-m", "anthropic:x"], "set ANTHROPIC_API_KEY in the environment", marks=pytest.mark.slow
+        ),
         (["-p", "x", "--mode", "fast"], "'fast'"),
     ],
     ids="json resume unknown continue words model key mode".split(),

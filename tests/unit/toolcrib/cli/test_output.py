@@ -1,10 +1,11 @@
 """Tables: one line a row for programs, nothing wider than the terminal for people."""
 
 import re
+import sys
 
 import pytest
 
-from toolcrib.cli.output import Column, table
+from toolcrib.cli.output import Column, note, out, table
 
 COLUMNS: tuple[Column, ...] = (("TIME", "<"), ("TOOL", "<"), ("MS", ">"), ("SESSION", "<"), ("ARGUMENTS", "<"))
 ROWS = [
@@ -58,3 +59,29 @@ def test_characters_that_take_two_places_count_twice(capsys: pytest.CaptureFixtu
 
     assert text.splitlines()[:2] == ["A     B", "日本  x"]
     assert max(map(len, text.splitlines()[2:])) <= 6 + (40 - 6) // 2
+
+
+def test_prose_fits_the_columns_with_a_tilde_for_the_home_and_content_stays_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    text = "  client: /home/somebody/.cursor/mcp.json has it, " + "instead of one-server, another-server " * 4
+
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    out(text)
+    note(text)
+    out(text, verbatim=True)
+    table((("FILE", "<"),), [("/home/somebody/config.yaml",)])
+    folded = capsys.readouterr()
+    monkeypatch.undo()
+    out(text)
+    whole = capsys.readouterr()
+
+    *prose, verbatim, _, row = folded.out.splitlines()
+    assert prose == folded.err.splitlines()
+    assert prose[0] == "  client: ~/.cursor/mcp.json has it,"
+    assert max(map(len, prose)) <= 40
+    assert " ".join(" ".join(prose).split()) == " ".join(text.replace("/home/somebody", "~").split())
+    assert (verbatim, row, whole.out) == (text, "~/config.yaml", f"{text}\n")

@@ -129,7 +129,7 @@ def test_a_screen_that_is_known_loads_no_configuration(user: User) -> None:
     )
 
     modules = set(json.loads(done.stdout.splitlines()[-1]))
-    heavy = {"anyio", "httpx2", "jsonschema_rs", "pydantic", "toolcrib.config.loading", "toolcrib.crib"}
+    heavy = {"anyio", "httpx2", "jsonschema_rs", "pydantic", "toolcrib.config.loader", "toolcrib.crib"}
     assert heavy & modules == set()
 
 

@@ -65,6 +65,12 @@ def test_a_profile_that_names_only_what_is_there_passes(owner: User) -> None:
     assert owner.reads("profile", "check", str(file)) == {"profile": "mine", "ok": True, "not_provided": {}}
 
 
+@pytest.mark.parametrize("name", ["adaptive", "flat", "selection"])
+def test_a_profile_of_ours_names_no_tool_that_is_not_there(user: User, name: str) -> None:
+    assert user.reads("profile", "check", name) == {"profile": name, "ok": True, "not_provided": {}}
+    assert name not in user.types("profile", "show", name).stderr
+
+
 def test_the_categories_of_a_gateway_are_the_groups_of_its_ops(owner: User) -> None:
     shipped = dict.fromkeys(("onto", "util", "cal"))
     mine = {"extends": "gateway", "name": "mine", "options": {"ops": {"calculate": "sums.number.calculate"}}}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolcrib.config import load
-from toolcrib.config.loading import servers_in
+from toolcrib.config.loader import servers_in
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.spec import OAuthSpec
 

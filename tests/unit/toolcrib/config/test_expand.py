@@ -9,7 +9,7 @@ import pytest
 from toolcrib.config import load
 from toolcrib.config.clients import Places, discover
 from toolcrib.config.directories import Directories
-from toolcrib.config.loading import specs_of
+from toolcrib.config.loader import specs_of
 from toolcrib.config.secrets import expand, read_secret, remove_secret, secret_names, write_secret
 from toolcrib.errors import ConfigError
 from toolcrib.mcp.auth.login_store import system_keyring

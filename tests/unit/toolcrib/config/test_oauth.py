@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.config.loading import servers_in, specs_of
+from toolcrib.config.loader import servers_in, specs_of
 from toolcrib.config.servers import Entry
 from toolcrib.net.oauth.spec import OAuthSpec
 

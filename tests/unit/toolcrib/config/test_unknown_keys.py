@@ -12,7 +12,7 @@ import yaml
 
 from toolcrib.config import load
 from toolcrib.config.keys import KEYS
-from toolcrib.config.loading import servers_in
+from toolcrib.config.loader import servers_in
 from toolcrib.disclosure.profiles import build
 from toolcrib.errors import ConfigError
 from toolcrib.workflows.spec import read_workflow

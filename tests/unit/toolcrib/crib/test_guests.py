@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.config.loading import bare, load_gateway
+from toolcrib.config.loader import bare, load_gateway
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool

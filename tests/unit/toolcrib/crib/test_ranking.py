@@ -7,7 +7,7 @@ import pytest
 from rig import eventually
 from toolcrib import Toolcrib
 from toolcrib.config.keys import check
-from toolcrib.config.loading import bare
+from toolcrib.config.loader import bare
 from toolcrib.disclosure.settings import RankingSettings
 from toolcrib.errors import ConfigError
 

@@ -63,7 +63,7 @@ def settings_in(folder: Path, engine: str = "process", **values: Any) -> Setting
     return Settings.of(directories, **{"builtins": False, "jobs": {"engine": engine}, **values})
 
 
-@pytest.fixture(params=["process", "durable"])
+@pytest.fixture(params=["process", pytest.param("durable", marks=pytest.mark.slow)])
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     values = {"rules": {"deny": ["ping(text=never)"]}}
     async with opened(settings_in(tmp_path, request.param, **values), request.param) as made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -118,3 +119,26 @@ async def test_a_tool_whose_check_fails_is_a_problem_of_its_own() -> None:
             crib.add(broken_lamp)
 
         assert "read_lamp" in crib.catalog
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "arguments", "extra"),
+    [("trafilatura", "web_fetch", {"url": "https://example.org"}, "web"), ("PIL", "observe_screen", {}, "screen")],
+)
+async def test_without_its_extra_a_built_in_tool_is_not_offered_and_a_call_names_it(
+    monkeypatch: pytest.MonkeyPatch, library: str, name: str, arguments: dict[str, Any], extra: str
+) -> None:
+    async def is_shown(call: bool) -> tuple[bool, ToolResult | None]:
+        settings = bare().with_values(mode="autonomous", builtins=("web", "screen"))
+        async with Toolcrib(settings, memory=True) as crib, crib.session(profile="flat") as session:
+            result = await session.call(name, arguments) if call else None
+            return name in {tool.name for tool in session.tools}, result
+
+    there, _ = await is_shown(call=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    shown, called = await is_shown(call=True)
+
+    assert (there, shown) == (True, False)
+    assert called is not None
+    assert called.error is not None
+    assert (called.error.code, called.error.details) == ("unavailable", {"needs": f"the extra `{extra}`"})

@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def test_what_an_integration_and_its_example_import_comes_with_its_extra(extra: 
     module = extra.replace("-", "_")
     files = (INTEGRATIONS / f"{module}.py", ROOT / "docs" / "examples" / f"with_{module}.py")
     installed = brought([*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]])
-    of = packages_distributions()
+    of = distributions()
 
     missing = [name for name in imported(files) if not installed & {plain(one) for one in of.get(name, ())}]
 
@@ -49,10 +50,19 @@ def brought(requirements: Sequence[str]) -> set[str]:
             continue
         found.add(name)
         try:
-            waiting += requires(name) or ()
+            waiting += requirements_of(name)
         except PackageNotFoundError:  # of another platform
             continue
     return found
+
+
+distributions = cache(packages_distributions)
+"""The distributions of each package: to read them all takes a second."""
+
+
+@cache
+def requirements_of(name: str) -> list[str]:
+    return requires(name) or []
 
 
 def plain(name: str) -> str:

@@ -100,6 +100,7 @@ def fields(high: int, low: int = 0) -> st.SearchStrategy[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("zone", "day"), CHANGES)
 @settings(max_examples=12, deadline=None)
 @given(minute=fields(59), hour=st.one_of(fields(23), fields(3)), dow=st.one_of(st.just("*"), fields(7)))

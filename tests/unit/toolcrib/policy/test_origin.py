@@ -83,8 +83,12 @@ def test_the_callers_own_words_are_quoted(result: ToolResult, arguments: Any) ->
         (shown({"result": ORDER}, "hello"), {"text": "hello"}),
         (shown({ORDER: "hello"}, "hello"), {"text": "hello"}),
         (shown({"result": "hello", "more": "hello"}, "hello"), {"text": "hello"}),
+        (shown({"result": {ORDER: "hello"}}, "hello"), {"text": "hello"}),
+        (shown({"result": ["hello"]}, "hello"), {"text": "hello"}),
+        (shown(["hello"], "hello"), {"text": "hello"}),
         (ToolResult.failed("tool_error", ORDER), {"text": "tool_error"}),
         (ToolResult(error=ToolError(code="tool_error", message="", details={"a": ORDER})), {}),
+        (ToolResult(content=({"type": "text", "text": "", "title": ORDER},)), {}),
         (ToolResult(content=({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},)), {}),
         (ToolResult(content=({"type": "resource", "resource": {"uri": "a:b", "text": ORDER}},)), {}),
     ],
@@ -148,7 +152,10 @@ def test_a_schema_with_room_for_text_makes_nothing_plain(schema: Any, structured
     assert judged(shown(structured), schema=schema) == "elsewhere"
 
 
-@pytest.mark.parametrize("text", [ORDER, f"{json.dumps(PLAIN)} {ORDER}", json.dumps([PLAIN, ORDER]), "{}"])
+TWICE = json.dumps(PLAIN).replace("{", f'{{"count": "{ORDER}", ', 1)
+
+
+@pytest.mark.parametrize("text", [ORDER, TWICE, f"{json.dumps(PLAIN)} {ORDER}", json.dumps([PLAIN, ORDER]), "{}"])
 def test_text_beside_plain_values_is_text(text: str) -> None:
     assert judged(shown(PLAIN, text), schema=ROW) == "elsewhere"
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.core.session import LOCAL
+from toolcrib.mcp.jsonrpc import RpcError
 from toolcrib.mcp.server.connection import Connection
-from toolcrib.mcp.server.service import Service
+from toolcrib.mcp.server.service import Service, ServiceLimits
 from unit.toolcrib.server.fake_backend import FakeBackend
 from unit.toolcrib.server.wire_client import CAPABLE, META, call, initialize
 
@@ -209,3 +212,21 @@ async def test_leaving_the_connection_cancels_what_runs(backend: FakeBackend) ->
             await backend.waiting.wait()
         assert backend.cancelled.is_set()
         line.close()
+
+
+async def test_streams_are_counted_by_principal_and_one_principal_cannot_take_them_all(backend: FakeBackend) -> None:
+    limits = ServiceLimits(streams=4, streams_per_principal=2)
+    service = Service(backend, profile="adaptive", mode="cautious", limits=limits)
+
+    def opens(stack: ExitStack, principal: str) -> bool:
+        try:
+            stack.enter_context(service.streaming(principal))
+        except RpcError:
+            return False
+        return True
+
+    with ExitStack() as stack:
+        assert [opens(stack, "mallory") for _ in range(3)] == [True, True, False]
+        assert [opens(stack, name) for name in ("ada", LOCAL, LOCAL)] == [True, True, False]
+    with ExitStack() as stack:
+        assert [opens(stack, LOCAL) for _ in range(5)] == [True] * 4 + [False]

@@ -1,10 +1,13 @@
 """Migrations: all or nothing, and a copy of what was there."""
 
 import sqlite3
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
+from toolcrib import store
+from toolcrib.store.database import packaged_migrations
 from toolcrib.store.sqlite import SqliteDatabase
 
 FIRST = "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied REAL NOT NULL);\nCREATE TABLE a (n);\n"
@@ -47,3 +50,9 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> No
 
     assert columns(path) == ["n"]
     migrate(path, {1: FIRST})
+
+
+def test_each_migration_of_the_package_has_a_number_of_its_own() -> None:
+    files = [entry for entry in resources.files(store).joinpath("migrations").iterdir() if entry.name.endswith(".sql")]
+
+    assert len(packaged_migrations()) == len(files)

@@ -14,6 +14,7 @@ from toolcrib.core.events import Problem
 from toolcrib.core.json import dumps
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.disclosure.base import estimate_tokens
+from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.handshake import Era
 from toolcrib.mcp.client.session import RawListing
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
@@ -154,6 +155,56 @@ async def test_a_change_that_nobody_announces_is_found_in_time(tmp_path: Path, j
         await peer.until(lambda one: any(tool.name == "late" for tool in one.tools))
 
         assert len(peer.listings) == 2
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("mode", ["changed", "gone"])
+async def test_a_definition_that_changed_in_silence_is_noticed_before_a_side_effect(
+    tmp_path: Path, journal: Journal, mode: str
+) -> None:
+    async with open_source(replace(scripted(journal.path), relist_after=1e-6), tmp_path) as peer:
+        seen = peer.tools["effect"]
+        await peer.call("effect", id=1)
+        await peer.call("become", mode=mode)
+        with pytest.raises(ToolFailure) as caught:
+            await peer.call_as(seen, id=1)
+
+    assert caught.value.code == "definition_changed"
+    assert [entry["name"] for entry in journal.of("call")] == ["effect", "become"]
+
+
+@pytest.mark.process
+async def test_reads_and_calls_of_a_recent_list_cost_no_other_list(tmp_path: Path, journal: Journal) -> None:
+    for seconds, tools in ((30.0, ("effect", "echo")), (0.0, ("effect", "echo")), (1e-6, ("echo", "echo"))):
+        async with open_source(replace(scripted(journal.path), relist_after=seconds), tmp_path) as peer:
+            await peer.call("become", mode="hang-list") if seconds != 1e-6 else None
+            for name in tools:
+                assert not (await peer.call(name, text="x", id=1)).is_error
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("mode", ["gone", "gone-text"])
+async def test_a_tool_that_the_server_does_not_know_any_more_has_changed(
+    tmp_path: Path, journal: Journal, mode: str
+) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        seen = peer.tools["effect"]
+        await peer.call("become", mode=mode)
+        with pytest.raises(ToolFailure) as caught:
+            await peer.call_as(seen, id=1)
+
+    assert (caught.value.code, "effect" in peer.tools) == ("definition_changed", False)
+
+
+@pytest.mark.process
+async def test_a_server_that_does_not_list_its_tools_runs_no_side_effect(tmp_path: Path, journal: Journal) -> None:
+    limits = McpLimits(start_timeout=0.5)
+    async with open_source(replace(scripted(journal.path), relist_after=1e-6), tmp_path, limits=limits) as peer:
+        await peer.call("become", mode="hang-list")
+        assert (await peer.failing("effect", id=1)).code == "unavailable"
+        assert not (await peer.call("echo", text="x")).is_error
+
+    assert [entry["name"] for entry in journal.of("call")] == ["become", "echo"]
 
 
 @pytest.mark.process

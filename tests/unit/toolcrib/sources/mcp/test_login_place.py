@@ -102,17 +102,19 @@ def test_what_is_no_login_of_ours_counts_as_none(text: str, tmp_path: Path) -> N
 
 async def test_one_at_a_time_holds_a_login_and_a_holder_that_ends_lets_it_go(tmp_path: Path) -> None:
     order: list[str] = []
-    first_holds = anyio.Event()
+    first_holds, second_holds = anyio.Event(), anyio.Event()
 
     async def first() -> None:
         async with FileLogins(tmp_path).held(KEY):
             first_holds.set()
-            await anyio.wait_all_tasks_blocked()
+            with anyio.move_on_after(0.1):
+                await second_holds.wait()
             order.append("first")
 
     async def second() -> None:
         await first_holds.wait()
         async with FileLogins(tmp_path).held(KEY):
+            second_holds.set()
             order.append("second")
 
     async with anyio.create_task_group() as group:

@@ -11,8 +11,9 @@ import pytest
 from peers import scripted
 from peers.journal import Journal
 from peers.opened import open_source
-from rig import PATIENCE
+from rig import PATIENCE, eventually
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
+from toolcrib.mcp.client.launch_pins import launch_pins
 from toolcrib.mcp.client.spec import McpLimits
 from toolcrib.sources.source import Listing
 
@@ -145,6 +146,23 @@ async def test_a_server_sees_nothing_of_our_environment_but_what_it_needs(tmp_pa
     assert "OUR_TOKEN" not in environment
 
 
+async def test_a_server_behind_which_a_file_changed_is_not_started_nor_started_again(
+    tmp_path: Path, journal: Journal
+) -> None:
+    spec = scripted(journal.path)
+    script = tmp_path / "data.txt"
+    script.write_text("one")
+    spec = replace(spec, args=(*spec.args, f"--unused={script}"))
+    pinned = replace(spec, pinned=launch_pins(spec, os.environ["PATH"]))
+    async with open_source(pinned, tmp_path) as peer:
+        script.write_text("two")
+        assert (await peer.failing("die")).code == "outcome_unknown"
+        await eventually(lambda: peer.source.state.state == "stale")
+        assert str(script) in peer.source.state.detail
+
+    assert len(journal.of("start")) == 1
+
+
 async def test_a_tool_that_changed_since_it_was_looked_up_is_not_called(tmp_path: Path, journal: Journal) -> None:
     async with open_source(scripted(journal.path), tmp_path) as peer:
         echo = peer.tools["echo"]
@@ -154,7 +172,7 @@ async def test_a_tool_that_changed_since_it_was_looked_up_is_not_called(tmp_path
         peer.publish(Listing(tools=(words, schema, absent)))
         codes = [(await peer.failing(name)).code for name in ("words", "schema", "absent")]
 
-        assert codes == ["definition_changed", "definition_changed", "not_found"]
+        assert codes == ["definition_changed"] * 3
         assert journal.of("call") == []
 
 

@@ -183,6 +183,13 @@ async def test_a_wrong_value_costs_its_entry_alone_and_is_named(tmp_path: Path, 
         ("{endpoint: {url: 'https://{a}/'}}", "bad.implementation.endpoint.url: an argument may not choose the host"),
         ("{endpoint: {url: 'https://a.{b}/'}}", "bad.implementation.endpoint.url: an argument may not choose the host"),
         ("{endpoint: {method: GRAB, url: 'https://a/'}}", "bad.implementation.endpoint.method: 'GRAB' is not one of"),
+        *(
+            (
+                f'{{endpoint: {{url: "https://a/", headers: {{x: "a{end}y: b"}}}}}}',
+                "bad.implementation.endpoint.headers: ",
+            )
+            for end in (r"\r\n", r"\n", r"\r", r"\0", r"\x1b", r"\x7f")
+        ),
         ("{mcp: {server: a}}", "bad.implementation.mcp.tool: is missing"),
     ],
 )

@@ -20,12 +20,12 @@ from ..core.session import Limits
 from ..core.settings import secret_texts
 from ..disclosure.settings import SEED_PROFILES
 from ..errors import ConfigError, ConfigErrors, UsageError
+from ..mcp.client.launch_pins import launch_pins
 from ..mcp.client.spec import ServerSpec
 from ..policy.modes import MODES, Mode, ModeSettings, resolve_modes
 from ..policy.settings import Identity, RuleSettings
 from ..policy.taint import Taint
 from . import files as disk
-from . import sources as openapi
 from .client_entries import notices, translate
 from .clients import CLIENT_FILES, inputs_of
 from .directories import PROJECT_FOLDER, Directories, Trust, here
@@ -34,12 +34,13 @@ from .profiles import chosen, environment_values, found_profiles
 from .secrets import kept_secrets, secret_values
 from .servers import Entry, file_line, read_entries, server_spec
 from .settings import Settings, telemetry_options, workspace_at, workspace_spec
-from .sources import placed, skills_spec
+from .sources import KEY, api_secrets, api_spec, configured_source, is_api, placed, skills_spec, source_entries
 from .validation import did_you_mean
 
 __all__ = [
     "bare",
     "config_files",
+    "confirm",
     "here",
     "load",
     "load_gateway",
@@ -127,10 +128,12 @@ def load(
     parts.append(keywords)
     entries = _last([used for part in parts for entry in part.entries if (used := entry.at(here))], problems)
     values["servers"], bad = specs_of(entries, environ)
+    if not named:
+        values["servers"] = _pinned(values["servers"], entries, directories, here)
     others = _last([entry for part in parts for entry in part.sources], problems, "a source")
     others = list(_unclaimed(others, values["servers"], problems))
-    values["openapi"], more = read_entries(filter(openapi.is_api, others), environ, openapi.api_spec)
-    made, most = read_entries(filterfalse(openapi.is_api, others), environ, openapi.configured_source)
+    values["openapi"], more = read_entries(filter(is_api, others), environ, api_spec)
+    made, most = read_entries(filterfalse(is_api, others), environ, configured_source)
     values["configured"] = tuple(made)
     around = _Surroundings(
         directories=directories,
@@ -193,10 +196,45 @@ def specs_of(
     return read_entries(entries, environ, server_spec)
 
 
+_OF_PROJECT: Final = ("config.yaml", "local.yaml")
+
+
+def _pinned(
+    specs: Iterable[ServerSpec], entries: Iterable[Entry], directories: Directories, cwd: Path
+) -> list[ServerSpec]:
+    """Return the servers, those of the project with what the user confirmed of the files behind them."""
+    _, *project = config_files(directories, cwd)
+    places = {entry.name: path for entry in entries for path in project if entry.file.startswith(f"{path}:")}
+    trust = Trust(directories)
+    return [
+        replace(spec, pinned=trust.pins(places[spec.name], spec.name)) if spec.name in places else spec
+        for spec in specs
+    ]
+
+
+def confirm(
+    directories: Directories, files: Sequence[tuple[Path, bytes]], environ: Mapping[str, str], *, anew: bool = False
+) -> None:
+    """Remember that the user has agreed to these files of a project, and to the files behind their new servers.
+
+    `anew`: to the files behind all of their servers, as they are now.
+    """
+    trust = Trust(directories)
+    pins: dict[tuple[Path, str], Mapping[str, str]] = {}
+    for path, _ in files:
+        if path.parent.name == PROJECT_FOLDER and path.name in _OF_PROJECT:
+            part = _read(path, str(path.parent.parent), environ)
+            specs, _ = specs_of(part.entries, environ)
+            for spec in specs:
+                known = None if anew else trust.pins(path, spec.name)
+                pins[path, spec.name] = known or launch_pins(spec, environ.get("PATH", os.defpath))
+    trust.confirm(files, pins)
+
+
 def config_files(directories: Directories, cwd: Path) -> list[Path]:
     """Return the files that are looked for, lowest precedence first, whether they exist or not."""
     root = project_root(cwd, directories.home)
-    project = [root / PROJECT_FOLDER / name for name in ("config.yaml", "local.yaml")] if root else []
+    project = [root / PROJECT_FOLDER / name for name in _OF_PROJECT] if root else []
     return [directories.config / "config.yaml", *project]
 
 
@@ -294,7 +332,7 @@ def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str
 
     Raises `ConfigErrors` with all of its errors, in the order of the file.
     """
-    own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, openapi.KEY)}
+    own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, KEY)}
     errors: list[ConfigError] = []
 
     def tried(read: Callable[[], _Result], default: _Result) -> _Result:
@@ -306,7 +344,7 @@ def _part_of(root: Node, path: Path | None, base: str, environ: Mapping[str, str
 
     values = tried(lambda: check(own, environ, lambda steps: file_line(path, root.line_of(steps))), {})
     entries = tried(lambda: tuple(_entries(root, path, base)), ())
-    sources = tried(lambda: openapi.source_entries(root, path, str(path.parent) if path else base), ())
+    sources = tried(lambda: source_entries(root, path, str(path.parent) if path else base), ())
     if errors:
         raise ConfigErrors.of(sorted(errors, key=lambda error: int(error.file.rpartition(":")[2] or 0)))
     secrets = kept_secrets([own, *(entry.value for entry in (*entries, *sources))], environ)
@@ -461,7 +499,7 @@ def _settings(values: dict[str, Any], surroundings: _Surroundings) -> Settings:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
         masked += secret_texts(spec.oauth)
     for api in values["openapi"]:
-        masked += openapi.api_secrets(api)
+        masked += api_secrets(api)
     if "store" in values:
         masked += values["store"].secrets()
     if "plugins" in values:

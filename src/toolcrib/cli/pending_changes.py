@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from ..config import Settings
-from ..config.loading import here
+from ..config.loader import here
 from ..core.session import LOCAL
 from ..crib.storage import has_store, open_store
 from ..crib.workspaces import FileChanges, PendingFile, Shadows, guard_of
@@ -94,7 +94,7 @@ def show_diff(
     if as_json:
         emit_json(texts)
     else:
-        out(escape("".join(texts).rstrip("\n"), lines=True))
+        out(escape("".join(texts).rstrip("\n"), lines=True), verbatim=True)
 
 
 @pending.command("accept")
@@ -276,7 +276,7 @@ def diff(task: _shadow_Task, workspace: _Workspace = None, config: ConfigFiles =
     if as_json:
         emit_json([text])
     else:
-        out(escape(text.rstrip("\n"), lines=True) or "nothing was changed")
+        out(escape(text.rstrip("\n"), lines=True) or "nothing was changed", verbatim=True)
 
 
 @shadow.command("merge")

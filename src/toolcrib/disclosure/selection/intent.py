@@ -1,0 +1,121 @@
+"""What a task needs, found before its interaction begins: the intent stage of seed 004, by our own ranking.
+
+No model is asked. The tools that the ranking finds for the words of the task are required; how much of a task it is
+shows in its length, in its steps and in what its best tool does. A task for which nothing is found is of medium
+complexity, and nothing is narrowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...catalog.ranking.terms import Hit
+from ...core.result import ToolResult
+from ..base import Verb, VerbContext, VisibleCatalog, answer, as_object
+from .requirements import SelectionState, Wanted, expand_groups, require, selectable_tools, wanted, words
+from .selector import select, unavailable
+
+__all__ = ["SELECT", "analyse"]
+
+_FOUND: Final = 5
+"""Tools that a task in words brings in at most."""
+_LEAST: Final = 0.5
+"""Share of the best tool's score that another one needs to be required, too."""
+_SIMPLE: Final = 25
+"""Words of a task up to which one step is simple."""
+_COMPLEX: Final = 120
+_GREETING: Final = 3
+"""Words of a task for which no tool is found, up to which it needs none."""
+_SELECTED: Final = 12
+"""Tools that one call of the meta-tool adds at most."""
+_WORDS: Final = re.compile(r"\w+")
+_STEPS: Final = re.compile(
+    r"^\s*(?:[-*•]|\d+[.)])\s|\b(?:then|after(?:wards| that)|finally|next|first|second|third)\b|;",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Beginnings of a further step: list items, words of order, semicolons."""
+_FOLLOWS: Final = re.compile(
+    r"\s*(?:and|also|now|again|it|that|this|these|those|the same|continue|go on|yes|no|ok)\b", re.IGNORECASE
+)
+_FEW: Final = 8
+"""Words of a request that can only be understood by what was said before it."""
+
+
+def analyse(scene: VisibleCatalog, task: str, *, follows: bool = False) -> Mapping[str, Any]:
+    """Return the intent of a task in words; `follows` says that a conversation goes before it."""
+    steps, length = len(_STEPS.findall(task)), len(_WORDS.findall(task))
+    is_follow_up = follows and length <= _FEW and _FOLLOWS.match(task) is not None
+    required = _required(scene, task)
+    best = scene.find(required[0]) if required else None
+    is_small = best.kind == "read" if best is not None else length <= _GREETING
+    complexity = "simple" if is_small and length <= _SIMPLE and not steps else "medium"
+    if length > _COMPLEX or steps > 2:
+        complexity = "complex"
+    intent: dict[str, Any] = {"complexity": complexity, "is_follow_up": is_follow_up}
+    return {**intent, "needs_plan": complexity != "simple", "required_tools": required}
+
+
+def _required(scene: VisibleCatalog, task: str) -> list[str]:
+    """Return the names of the tools that fit the words of a task, best first; the core is there without them."""
+    selectable = selectable_tools(scene)
+    hits: list[Hit] = scene.catalog.search(
+        task, _FOUND, allowed=lambda name: name in selectable.tools, boost=scene.boost
+    )
+    best = max((hit.score for hit in hits), default=0.0)
+    fitting = (selectable.tools[hit.name] for hit in hits if hit.exact or hit.score >= _LEAST * best)
+    return [scene.labels.name(tool) for tool in fitting if not unavailable(scene, tool)]
+
+
+async def _select(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
+    """Add tools to the selection of this interaction."""
+    state = scene.session.state_of(SelectionState)
+    selectable, limit = selectable_tools(scene), wanted(selectable_tools(scene)).whitelist
+    found = Wanted()
+    task = str(arguments.get("task") or "")
+    by_words = _required(scene, task) if task else []
+    require(selectable, (*words(arguments.get("names")), *by_words), "the call", found, by_name=True)
+    require(selectable, words(arguments.get("capabilities")), "the call", found)
+    expand_groups(selectable, words(arguments.get("skill_groups")), found)
+    names = dict.fromkeys((*found.names, *(name for tag in found.tags for name in selectable.tagged(tag))))
+    added: list[str] = []
+    before = set(select(scene).names)
+    for name in names:
+        tool = selectable.tools[name]
+        if why := unavailable(scene, tool):
+            found.warnings.append(f"{scene.labels.name(tool)} is left out: {why}")
+        elif limit is not None and name not in limit:
+            found.warnings.append(f"{scene.labels.name(tool)} is left out: the whitelist does not name it")
+        elif name not in before and len(added) < _SELECTED:
+            added.append(name)
+    if scene.session.scope.exact is not None:
+        added, found.warnings = [], ["the tools of this interaction are an exact set"]
+    state.selected = (*state.selected, *added)
+    there = [name for name in names if name in before or name in added]
+    reason = f"they fit {task!r}" if by_words else "they were asked for" if there else "nothing here fits"
+    shown: dict[str, Any] = {
+        "names": [scene.labels.name(selectable.tools[name]) for name in there],
+        "added": [scene.labels.name(selectable.tools[name]) for name in added],
+        "reason": reason[:200],
+        "warnings": found.warnings,
+    }
+    return answer(shown)
+
+
+_LIST: Final = {"type": "array", "items": {"type": "string"}}
+
+SELECT: Final[Mapping[str, Verb]] = {
+    "select": Verb(
+        description="Get tools for this task that are not listed: say what you want to do, or name them.",
+        input_schema=as_object(
+            [],
+            task={"type": "string", "description": "What the tools are for, in a few words."},
+            names={**_LIST, "description": "Names of tools or skills."},
+            capabilities={**_LIST, "description": "Capability tags or categories."},
+            skill_groups={**_LIST, "description": "Groups of skills."},
+        ),
+        run=_select,
+        loads=True,
+    )
+}

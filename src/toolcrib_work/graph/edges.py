@@ -1,0 +1,288 @@
+"""Edges: one row a relation in canonical direction, between entities of one project, without cycles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toolcrib.plugin import Row, Rows
+
+from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
+from .nodes import get_node, invalid, node_kind
+
+__all__ = [
+    "End",
+    "Linked",
+    "attach",
+    "canonical",
+    "connection_edge",
+    "contained_in",
+    "detach_all",
+    "edges_of",
+    "link",
+    "parent_edges",
+    "project_edges",
+    "unlink",
+    "version_of",
+]
+
+_CONTAINS: Final = (*(containment(kind) for kind in PARENTS), CONTEXT_DOCUMENT, "contains")
+_MARKS: Final = ", ".join("?" * len(_CONTAINS))
+_SYMMETRIC: Final = ("relates_to",)
+_WAITS: Final = ("depends_on", "blocks")
+
+_AFTER: Final = (
+    "WITH RECURSIVE later(id) AS ("
+    "SELECT dst_id FROM {edges} AS a WHERE src_id = ? AND rel = 'depends_on' UNION "
+    "SELECT src_id FROM {edges} AS b WHERE dst_id = ? AND rel = 'blocks' UNION "
+    "SELECT CASE e.rel WHEN 'depends_on' THEN e.dst_id ELSE e.src_id END FROM later AS l JOIN {edges} AS e"
+    " ON (e.rel = 'depends_on' AND e.src_id = l.id) OR (e.rel = 'blocks' AND e.dst_id = l.id)"
+    ") SELECT id FROM later WHERE id = ? LIMIT 1"
+)
+"""Whether the first entity waits for the last, over any number of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of an edge."""
+
+    kind: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """Outcome of a link."""
+
+    edge: Row
+    is_new: bool
+    removed: tuple[str, ...] = field(default=())
+    """Ids of redundant edges that went."""
+
+
+def canonical(src: End, rel: str, dst: End, path: str = "") -> tuple[End, str, End]:
+    """Return an edge in canonical direction.
+
+    Deprecated names are turned round, `contains` becomes the relation of its kinds, and an edge that only fits the
+    other way is turned. Raises `ToolFailure` for an unknown relation, and for kinds that it does not connect.
+    """
+    at = f"{path}." if path else ""
+    for end, name in ((src, "src_kind"), (dst, "dst_kind")):
+        node_kind(end.kind, f"{at}{name}")
+    if rel in DEPRECATED:
+        rel, is_turned = DEPRECATED[rel]
+        src, dst = (dst, src) if is_turned else (src, dst)
+    if rel not in RELATIONS:
+        known = ", ".join((*RELATIONS, *DEPRECATED))
+        raise invalid(f"{at}rel", f"{rel!r} is not a relation", keyword="enum", hint=f"relations: {known}")
+    if rel == "contains" or rel.startswith("has_"):
+        for parent, child in ((src, dst), (dst, src)):
+            if rel in ("contains", containment(child.kind)) and parent.kind in PARENTS.get(child.kind, ()):
+                return parent, containment(child.kind), child
+    sources, targets = RELATIONS[rel]
+    if src.kind in sources and dst.kind in targets:
+        return src, rel, dst
+    if dst.kind in sources and src.kind in targets:
+        return dst, rel, src
+    raise invalid(
+        f"{at}rel",
+        f"{rel} does not go from a {src.kind} to a {dst.kind}",
+        hint=f"{rel} goes from {', '.join(sources)} to {', '.join(targets)}",
+    )
+
+
+def link(
+    rows: Rows,
+    project_id: str,
+    ends: tuple[End, str, End],
+    props: Mapping[str, Any] | None = None,
+    *,
+    path: str = "",
+    paths: tuple[str, str] = ("src_id", "dst_id"),
+) -> Linked:
+    """Add an edge; an existing one is returned as it is.
+
+    `paths` name the arguments of the two ends as they were given, `path` is the place before them.
+    """
+    src, rel, dst = canonical(*ends, path)
+    at = f"{path}." if path else ""
+    for end, name in ((ends[0], paths[0]), (ends[2], paths[1])):
+        get_node(rows, KINDS[end.kind], end.id, project_id, f"{at}{name}")
+    if src.id == dst.id:
+        raise invalid(f"{at}{paths[1]}", "an entity has no edge to itself")
+    known = _find(rows, src, rel, dst)
+    if known is not None:
+        return Linked(edge=known, is_new=False)
+    _check_cycle(rows, src, rel, dst, f"{at}{paths[1]}")
+    if rel not in _CONTAINS:
+        return Linked(edge=_insert(rows, project_id, src, rel, dst, props), is_new=True)
+    return _contain(rows, project_id, (src, rel, dst), props, f"{at}{paths[0]}")
+
+
+def _contain(
+    rows: Rows, project_id: str, ends: tuple[End, str, End], props: Mapping[str, Any] | None, path: str
+) -> Linked:
+    """Add a containment; a nearer parent makes the project's own link redundant."""
+    src, rel, dst = ends
+    others = parent_edges(rows, dst.id)
+    if src.kind == "project" and rel != CONTEXT_DOCUMENT and others:
+        return Linked(edge=others[0], is_new=False)
+    count = f"SELECT count(*) AS n FROM {{edges}} AS e WHERE src_id = ? AND rel IN ({_MARKS})"
+    if rows.select(count, (src.id, *_CONTAINS))[0]["n"] >= MAX_CHILDREN:
+        raise invalid(path, f"{src.kind} {src.id} contains {MAX_CHILDREN:,} entities, the maximum", keyword="maxItems")
+    removed = [edge["id"] for edge in others if edge["src_kind"] == "project" and edge["rel"] == rel]
+    for id in removed:
+        rows.delete("edges", id)
+    return Linked(edge=_insert(rows, project_id, src, rel, dst, props), is_new=True, removed=tuple(removed))
+
+
+def unlink(rows: Rows, edge_id: str) -> tuple[Row, Row | None]:
+    """Remove an edge; an entity that loses its last parent becomes the project's, where a project may contain it.
+
+    Return the removed edge, and the one in its place.
+    """
+    edge = rows.delete("edges", edge_id)
+    if edge["rel"] not in _CONTAINS or edge["rel"] == CONTEXT_DOCUMENT:
+        return edge, None
+    return edge, _fall_back(rows, edge["project_id"], End(edge["dst_kind"], edge["dst_id"]), edge["src_id"])
+
+
+def attach(
+    rows: Rows, project_id: str, child: End, parents: Sequence[tuple[End, str]], *, path: str = ""
+) -> list[Linked]:
+    """Link a new entity to its parents, each with the path of its argument; without any to the project.
+
+    Raises `ToolFailure` for an entity that a project does not contain, without a parent.
+    """
+    allowed = PARENTS[child.kind]
+    made: list[Linked] = []
+    for parent, at in parents:
+        node_kind(parent.kind, at)
+        if parent.kind not in allowed:
+            message = f"a {parent.kind} does not contain a {child.kind}"
+            raise invalid(at, message, hint=f"parents of a {child.kind}, the nearest first: {', '.join(allowed)}")
+        rel = containment(child.kind)
+        made.append(_link_parent(rows, project_id, parent, rel, child, at))
+    if not parents:
+        if "project" not in allowed:
+            message = f"a {child.kind} needs a parent: {', '.join(allowed)}"
+            raise invalid(path or "parent", message, keyword="required", hint="relate it to one")
+        project = End("project", project_id)
+        made.append(_link_parent(rows, project_id, project, containment(child.kind), child, path or "project_id"))
+    return made
+
+
+def _link_parent(rows: Rows, project_id: str, parent: End, rel: str, child: End, path: str) -> Linked:
+    get_node(rows, KINDS[parent.kind], parent.id, project_id, path)
+    known = _find(rows, parent, rel, child)
+    return Linked(edge=known, is_new=False) if known else _contain(rows, project_id, (parent, rel, child), None, path)
+
+
+def connection_edge(entity: End, connection: Mapping[str, Any], path: str) -> tuple[End, str, End]:
+    """Return the edge of an entry of `connections`: kind, id, intent and rel of the other entity.
+
+    Containment means that the other contains this entity, or this one the other, as their kinds allow.
+    """
+    other = End(str(connection.get("kind", "")), str(connection.get("id", "")))
+    node_kind(other.kind, f"{path}.kind")
+    rel = connection.get("rel")
+    intent = connection.get("intent") or ("containment" if rel is None and contained_in(entity, other) else "semantic")
+    if intent == "containment":
+        return canonical(other, rel or "contains", entity, path)
+    rel = rel or "relates_to"
+    if rel not in SEMANTIC and rel not in DEPRECATED:
+        return canonical(other, rel, entity, path)
+    return canonical(entity, rel, other, path)
+
+
+def contained_in(entity: End, other: End) -> bool:
+    """Whether one of two kinds may contain the other."""
+    return other.kind in PARENTS.get(entity.kind, ()) or entity.kind in PARENTS.get(other.kind, ())
+
+
+def detach_all(rows: Rows, entity: End, project_id: str) -> int:
+    """Remove all edges of an entity that goes; what it contained falls back to the project. Return their number."""
+    edges = edges_of(rows, entity.id)
+    for edge in edges:
+        rows.delete("edges", edge["id"])
+    for edge in edges:
+        if edge["src_id"] == entity.id and edge["rel"] in _CONTAINS:
+            _fall_back(rows, project_id, End(edge["dst_kind"], edge["dst_id"]), entity.id)
+    return len(edges)
+
+
+def _fall_back(rows: Rows, project_id: str, child: End, lost: str) -> Row | None:
+    if lost == project_id or "project" not in PARENTS.get(child.kind, ()) or parent_edges(rows, child.id):
+        return None
+    return _insert(rows, project_id, End("project", project_id), containment(child.kind), child, None)
+
+
+def edges_of(rows: Rows, id: str, direction: str = "both") -> list[Row]:
+    """Return the edges of an entity, oldest first: `outgoing`, `incoming` or `both`."""
+    ends = {"outgoing": ("src_id",), "incoming": ("dst_id",)}.get(direction, ("src_id", "dst_id"))
+    sql = " UNION ".join(f"SELECT * FROM {{edges}} AS {end} WHERE {end} = ?" for end in ends)
+    return rows.select(f"SELECT * FROM ({sql}) AS found ORDER BY created_at, id", (id,) * len(ends))
+
+
+def parent_edges(rows: Rows, id: str) -> list[Row]:
+    """Return the edges by which an entity is contained."""
+    sql = f"SELECT * FROM {{edges}} AS e WHERE dst_id = ? AND rel IN ({_MARKS}) ORDER BY created_at, id"
+    return [edge for edge in rows.select(sql, (id, *_CONTAINS)) if edge["rel"] != CONTEXT_DOCUMENT]
+
+
+def project_edges(rows: Rows, project_id: str) -> list[Row]:
+    """Return all edges of a project, oldest first."""
+    return rows.select("SELECT * FROM {edges} AS e WHERE project_id = ? ORDER BY created_at, id", (project_id,))
+
+
+def version_of(edges: Iterable[Mapping[str, Any]]) -> str:
+    """Return a digest of a project's edges: another one after each change of them."""
+    ids = sorted(edge["id"] for edge in edges)
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+
+
+def _find(rows: Rows, src: End, rel: str, dst: End) -> Row | None:
+    sql = "SELECT * FROM {edges} AS e WHERE src_id = ? AND rel = ? AND dst_id = ?"
+    found = rows.select(sql, (src.id, rel, dst.id))
+    if not found and rel in _SYMMETRIC:
+        found = rows.select(sql, (dst.id, rel, src.id))
+    return found[0] if found else None
+
+
+def _insert(rows: Rows, project_id: str, src: End, rel: str, dst: End, props: Mapping[str, Any] | None) -> Row:
+    return rows.insert(
+        "edges",
+        {
+            "project_id": project_id,
+            "src_kind": src.kind,
+            "src_id": src.id,
+            "rel": rel,
+            "dst_kind": dst.kind,
+            "dst_id": dst.id,
+            "props": dict(props or {}),
+        },
+    )
+
+
+def _check_cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> None:
+    """Raise `ToolFailure` where an edge would close a cycle of containment or of dependencies."""
+    if rel in _WAITS:
+        waiting, needed = (src, dst) if rel == "depends_on" else (dst, src)
+        is_cycle = bool(rows.select(_AFTER, (needed.id, needed.id, waiting.id)))
+    elif rel in _CONTAINS:
+        is_cycle = dst.id in _ancestors(rows, src.id)
+    else:
+        return
+    if is_cycle:
+        raise invalid(path, f"{rel} from {src.kind} {src.id} to {dst.kind} {dst.id} would close a cycle")
+
+
+def _ancestors(rows: Rows, id: str) -> set[str]:
+    found: set[str] = set()
+    above = [id]
+    while above:
+        found.update(above)
+        above = [edge["src_id"] for one in above for edge in parent_edges(rows, one) if edge["src_id"] not in found]
+    return found

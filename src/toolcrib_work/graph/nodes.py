@@ -1,0 +1,256 @@
+"""Entities of the graph: checks of what is written, rows as results, changes and deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from typing import Any, Final, cast
+
+from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
+
+from .model import DONE, KINDS, VERSION_HISTORY, Kind
+
+__all__ = [
+    "brief",
+    "check_fields",
+    "date_of",
+    "edge_view",
+    "get_node",
+    "insert_node",
+    "invalid",
+    "label_of",
+    "node_kind",
+    "operation",
+    "publish",
+    "remove_node",
+    "update_node",
+    "view",
+]
+
+_SNIPPET: Final = 200
+_HIDDEN: Final = ("deleted_at", "revision")
+
+
+def invalid(path: str, message: str, *, keyword: str = "invalid", hint: str = "") -> ToolFailure:
+    """Return the refusal of one argument, with its path."""
+    error = FieldError(path=path, keyword=keyword, message=message)
+    return ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
+
+
+def date_of(seconds: float) -> str:
+    """Return a time of seconds since 1970 in ISO 8601, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def node_kind(name: str, path: str) -> Kind:
+    """Return a kind. Raises `ToolFailure` for an unknown name."""
+    found = KINDS.get(name)
+    if found is None:
+        raise invalid(path, f"{name!r} is not a kind of entity; kinds are {', '.join(KINDS)}", keyword="enum")
+    return found
+
+
+def check_fields(kind: Kind, fields: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Return the fields as they are stored: dates in ISO 8601, no blanks around a title.
+
+    Raises `ToolFailure` with every error and its path.
+    """
+    before = f"{path}." if path else ""
+    errors = [
+        FieldError(path=f"{before}{one.path}", keyword=one.keyword, message=one.message, expected=one.expected)
+        for one in kind.validator.check(dict(fields))
+    ]
+    checked = dict(fields)
+    for name in kind.times:
+        if isinstance(checked.get(name), str):
+            try:
+                checked[name] = _iso(checked[name])
+            except ValueError:
+                message = f"{checked[name]!r} is not an ISO 8601 date or time (example: 2026-11-30T09:00:00Z)"
+                errors.append(FieldError(path=f"{before}{name}", keyword="format", message=message))
+    if errors:
+        raise ToolFailure(
+            "invalid_arguments",
+            "; ".join(str(error) for error in errors[:10]),
+            details={"field_errors": [error.to_json() for error in errors]},
+        )
+    if isinstance(checked.get(kind.label), str):
+        checked[kind.label] = checked[kind.label].strip()
+    return checked
+
+
+def insert_node(
+    rows: Rows, kind: Kind, project_id: str, fields: Mapping[str, Any], *, path: str = "", id: str = ""
+) -> Row:
+    """Add an entity with its defaults. Its edges and its place in a tree are for others to add."""
+    missing = [name for name in kind.required if fields.get(name) is None]
+    given = {name: value for name, value in fields.items() if name not in missing}
+    checked = {**kind.defaults, **check_fields(kind, given, path)}
+    if missing:
+        at = f"{path}." if path else ""
+        raise invalid(f"{at}{missing[0]}", f"{missing[0]} is required for a {kind.name}", keyword="required")
+    values: dict[str, Any] = {
+        **checked,
+        "project_id": project_id,
+        "props": checked.get("props") or {},
+        "state_key": checked.get("state_key") or (kind.states[0] if kind.states else None),
+        "type_key": checked.get("type_key") or kind.default_type or None,
+    }
+    if kind.name == "document":
+        values["version"] = 1
+    if kind.name == "project":
+        values["doc_structure"] = {"version": 0, "root": []}
+    _complete(kind, values, {}, rows.now)
+    _check_order(kind, values, path)
+    return rows.insert(kind.plural, values, id=id)
+
+
+def update_node(rows: Rows, kind: Kind, id: str, fields: Mapping[str, Any], *, strategy: str = "replace") -> Row:
+    """Change fields of an entity; `append` adds to its texts and props. Raises `ToolFailure` without any field."""
+    if not fields:
+        names = ", ".join(kind.schema["properties"])
+        raise invalid(
+            "", "nothing to change: give at least one field", keyword="minProperties", hint=f"fields: {names}"
+        )
+    before = rows.get(kind.plural, id, "editor")
+    changes = dict(fields)
+    if strategy == "append":
+        changes = {name: _appended(kind, name, before[name], value) for name, value in changes.items()}
+    changes = check_fields(kind, changes)
+    if changes.get("props", {}) is None:
+        changes["props"] = {}
+    if missing := [name for name in kind.required if name in changes and changes[name] is None]:
+        raise invalid(missing[0], f"a {kind.name} has a {missing[0]}: it cannot be null", keyword="type")
+    for name, default in (("state_key", kind.states[:1]), ("type_key", (kind.default_type,))):
+        if name in changes and changes[name] is None:
+            changes[name] = default[0] if default else None
+    after = {**before, **changes}
+    _complete(kind, after, before, rows.now)
+    _check_order(kind, after, "")
+    if "completed_at" in before and after["completed_at"] != before["completed_at"]:
+        changes["completed_at"] = after["completed_at"]
+    if kind.name == "document" and any(name in changes for name in ("title", "description", "content")):
+        _keep_version(rows, before)
+        changes["version"] = before["version"] + 1
+    return rows.update(kind.plural, id, changes)
+
+
+def remove_node(rows: Rows, kind: Kind, id: str) -> Row:
+    """Mark an entity as deleted; its edges and its place in a tree are for others to remove."""
+    return rows.delete(kind.plural, id)
+
+
+def get_node(rows: Rows, kind: Kind, id: str, project_id: str, path: str) -> Row:
+    """Return an entity of a project. Raises `ToolFailure` for an unknown id, and for one of another project."""
+    found = rows.get(kind.plural, id)
+    if found["project_id"] != project_id:
+        raise invalid(path, f"{kind.name} {id} belongs to another project")
+    return found
+
+
+def label_of(kind: Kind, row: Mapping[str, Any]) -> str:
+    """Return the title, name or text of an entity."""
+    return str(row[kind.label] or "")
+
+
+def view(kind: Kind, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entity as a result, in full."""
+    shown = {name: value for name, value in row.items() if name not in _HIDDEN}
+    if kind.name == "project":
+        shown.pop("project_id")
+    if not kind.states:
+        shown.pop("state_key", None)
+    if not kind.types:
+        shown.pop("type_key", None)
+    if "is_public" in shown:
+        shown["is_public"] = bool(shown["is_public"])
+    for name in ("created_at", "updated_at"):
+        shown[name] = date_of(shown[name])
+    return shown
+
+
+def brief(kind: Kind, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entity as a line of a list: its label, keys and dates, and the beginning of its description."""
+    names = ("id", "project_id", kind.label, "state_key", "type_key", "priority", "impact", *kind.times)
+    shown = {name: row[name] for name in names if row.get(name) is not None}
+    if kind.name == "project":
+        shown.pop("project_id", None)
+    text = " ".join(str(row.get("description") or "").split())
+    if text:
+        shown["description"] = text if len(text) <= _SNIPPET else f"{text[: _SNIPPET - 1]}…"
+    shown["updated_at"] = date_of(row["updated_at"])
+    return shown
+
+
+def edge_view(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an edge as a result."""
+    names = ("id", "project_id", "src_kind", "src_id", "rel", "dst_kind", "dst_id", "props")
+    return {**{name: row[name] for name in names}, "created_at": date_of(row["created_at"])}
+
+
+def publish(rows: Rows, op: str, project_id: str, kind: str, id: str, **more: Any) -> None:
+    """Record the event of an operation, with its entity and action."""
+    rows.publish(op, project_id, operation(op, kind=kind, id=id, **more))
+
+
+def operation(op: str, **more: Any) -> dict[str, Any]:
+    """Return the payload of an operation's event."""
+    _, *entity, action = op.split(".")
+    return {"op": op, "entity": ".".join(entity), "action": action, **more}
+
+
+def _keep_version(rows: Rows, document: Row) -> None:
+    """Keep the state of a document before a change, in the place of the oldest one."""
+    number = document["version"]
+    id = f"{document['id']}.{number % VERSION_HISTORY}"
+    values = {
+        "document_id": document["id"],
+        "number": number,
+        **{name: document[name] for name in ("title", "description", "content")},
+    }
+    if rows.find("versions", id) is None:
+        rows.insert("versions", {**values, "project_id": document["project_id"]}, id=id)
+    else:
+        rows.update("versions", id, values)
+
+
+def _appended(kind: Kind, name: str, old: Any, new: Any) -> Any:
+    if name == "props" and isinstance(new, dict):
+        return cast("dict[str, Any]", {**(old or {}), **new})
+    if name in kind.text and isinstance(new, str) and old:
+        return f"{old.rstrip()}\n\n{new}"
+    return new
+
+
+def _complete(kind: Kind, after: dict[str, Any], before: Mapping[str, Any], now: float) -> None:
+    """Set `completed_at` where the entity enters its state of completion, and clear it where it leaves."""
+    done = DONE.get(kind.name)
+    if done is None:
+        return
+    if after["state_key"] != done:
+        after["completed_at"] = None
+    elif before.get("state_key") != done or not before.get("completed_at"):
+        after["completed_at"] = date_of(now)
+
+
+_SPANS: Final[Iterable[tuple[str, str]]] = (("start_at", "due_at"), ("start_at", "end_at"))
+
+
+def _check_order(kind: Kind, row: Mapping[str, Any], path: str) -> None:
+    for first, last in _SPANS:
+        start, end = row.get(first), row.get(last)
+        if isinstance(start, str) and isinstance(end, str) and _moment(end) < _moment(start):
+            raise invalid(f"{path}.{last}" if path else last, f"{last} {end} is before {first} {start}")
+
+
+def _iso(text: str) -> str:
+    text = text.strip()
+    if len(text) == len("2026-11-30"):
+        return date.fromisoformat(text).isoformat()
+    moment = datetime.fromisoformat(text)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,108 @@
+"""How an operation becomes a tool: its arguments as JSON Schema, its transaction, its event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
+
+from toolcrib.plugin import Context, Rows, SharedStorage, tool
+
+from .model import SCHEMA, Kind
+from .nodes import operation
+
+__all__ = [
+    "CATEGORY",
+    "ID",
+    "Operation",
+    "changes_of",
+    "fields_of",
+    "limit",
+    "listed",
+    "note",
+    "operation_tool",
+    "storage_of",
+]
+
+CATEGORY: Final = "onto"
+
+T = TypeVar("T")
+
+Operation = Callable[..., Any]
+"""An async function of a context and the given arguments."""
+
+
+def ID(noun: str, more: str = "") -> dict[str, Any]:
+    """Return the schema of an id argument."""
+    return {"type": "string", "minLength": 1, "maxLength": 100, "description": f"Id of the {noun}{more}"}
+
+
+def limit(default: int) -> dict[str, Any]:
+    """Return the schema of a limit; more than 50 are never returned."""
+    return {"type": "integer", "minimum": 1, "maximum": 50, "default": default}
+
+
+def fields_of(kind: Kind, *names: str) -> dict[str, Any]:
+    """Return the schemas of a kind's fields, keys and props; all without names."""
+    properties = kind.schema["properties"]
+    return {name: properties[name] for name in names or properties}
+
+
+def changes_of(given: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """Return the fields among the arguments of an update."""
+    return {name: value for name, value in given.items() if name not in others}
+
+
+def operation_tool(
+    op: str,
+    name: str,
+    kind: Literal["read", "write", "destructive"],
+    properties: Mapping[str, Any],
+    required: Sequence[str] = (),
+    *,
+    description: str = "",
+    **options: Any,
+) -> Callable[[Operation], Operation]:
+    """Return the decorator that makes a function the tool of an operation; it is described by its docstring."""
+    schema = {"type": "object", "properties": dict(properties), "required": list(required)}
+
+    def mark(function: Operation) -> Operation:
+        function.__doc__ = description or function.__doc__
+        return tool(
+            op=op,
+            name=name,
+            category=CATEGORY,
+            kind=kind,
+            open_world=False,
+            input_schema=schema,
+            tags=["ontology"],
+            **options,
+        )(function)
+
+    return mark
+
+
+def storage_of(ctx: Context) -> SharedStorage:
+    """Return the tables of the graph for the caller."""
+    return ctx.storage(SCHEMA)
+
+
+def note(ctx: Context, op: str, project_id: str = "", **more: Any) -> None:
+    """Record the event of an operation that only reads."""
+    storage_of(ctx).note(op, project_id, operation(op, **more))
+
+
+def listed(
+    rows: Rows, kind: Kind, wanted: Mapping[str, Any], most: int, *, ids: Sequence[str] | None = None
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the newest rows of a kind with these values, and how many there are."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    conditions = [f"{name} = ?" for name in given]
+    values = [*given.values()]
+    if ids is not None:
+        conditions.append(f"id IN ({', '.join('?' * len(ids))})" if ids else "id IS NULL")
+        values += ids
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    table = f"{{{kind.plural}}} AS one{where}"
+    total = rows.select(f"SELECT count(*) AS n FROM {table}", values)[0]["n"]
+    sql = f"SELECT * FROM {table} ORDER BY updated_at DESC, id LIMIT ?"
+    return rows.select(sql, [*values, most]), int(total)

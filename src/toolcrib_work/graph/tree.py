@@ -1,0 +1,139 @@
+"""Document tree of a project: `{version, root: [{id, title, order, children}]}`, kept with its last states.
+
+A folder is a document with children. A document outside of the tree is unlinked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypedDict
+
+from toolcrib.plugin import Row, Rows
+
+from .model import MAX_CHILDREN, TREE_HISTORY
+from .nodes import invalid
+
+__all__ = ["MAX_DEPTH", "Node", "add_to_tree", "move_in_tree", "path_to", "remove_from_tree", "rename_in_tree", "walk"]
+
+MAX_DEPTH: Final = 30
+"""Levels of a tree."""
+
+
+class Node(TypedDict):
+    """One document in the tree."""
+
+    id: str
+    title: str
+    order: int
+    children: list[Node]
+
+
+def walk(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Yield all nodes, parents first."""
+    for node in nodes:
+        yield node
+        yield from walk(node["children"])
+
+
+def path_to(nodes: Sequence[Node], id: str) -> list[Node]:
+    """Return the nodes from the root to a document; empty for one that is not in the tree."""
+    for node in nodes:
+        if node["id"] == id:
+            return [node]
+        if below := path_to(node["children"], id):
+            return [node, *below]
+    return []
+
+
+def add_to_tree(
+    rows: Rows, project: Row, document: Row, parent_id: str | None, position: int | None, *, path: str = ""
+) -> dict[str, Any]:
+    """Add a document below a parent, or at the root; return the new structure."""
+    root = _copy(project["doc_structure"])
+    node = Node(id=document["id"], title=document["title"], order=0, children=[])
+    _place(root, node, parent_id, position, path)
+    return _save(rows, project, root)
+
+
+def move_in_tree(
+    rows: Rows, project: Row, document: Row, parent_id: str | None, position: int, *, path: str = "new_parent_id"
+) -> dict[str, Any]:
+    """Move a document with all below it; one that is unlinked comes into the tree. Return the new structure."""
+    root = _copy(project["doc_structure"])
+    found = _take(root, document["id"])
+    node = found or Node(id=document["id"], title=document["title"], order=0, children=[])
+    if parent_id is not None and any(one["id"] == parent_id for one in walk([node])):
+        raise invalid(path, "a document is not moved below itself")
+    _place(root, node, parent_id, position, path)
+    return _save(rows, project, root)
+
+
+def remove_from_tree(rows: Rows, project: Row, id: str) -> None:
+    """Take a document out; the documents below it are unlinked."""
+    root = _copy(project["doc_structure"])
+    if _take(root, id) is not None:
+        _save(rows, project, root)
+
+
+def rename_in_tree(rows: Rows, project: Row, id: str, title: str) -> None:
+    """Write a document's new title into the tree."""
+    root = _copy(project["doc_structure"])
+    found = path_to(root, id)
+    if found and found[-1]["title"] != title:
+        found[-1]["title"] = title
+        _save(rows, project, root)
+
+
+def _copy(structure: Mapping[str, Any]) -> list[Node]:
+    def copied(nodes: Sequence[Node]) -> list[Node]:
+        return [
+            Node(id=node["id"], title=node["title"], order=node["order"], children=copied(node["children"]))
+            for node in nodes
+        ]
+
+    return copied(structure["root"])
+
+
+def _take(nodes: list[Node], id: str) -> Node | None:
+    for number, node in enumerate(nodes):
+        if node["id"] == id:
+            return nodes.pop(number)
+        if found := _take(node["children"], id):
+            return found
+    return None
+
+
+def _place(root: list[Node], node: Node, parent_id: str | None, position: int | None, path: str) -> None:
+    siblings, depth = root, 0
+    if parent_id is not None:
+        found = path_to(root, parent_id)
+        if not found:
+            raise invalid(path, f"document {parent_id} is not in the tree of this project")
+        siblings, depth = found[-1]["children"], len(found)
+    if len(siblings) >= MAX_CHILDREN:
+        raise invalid(path, f"a place in the tree holds {MAX_CHILDREN:,} documents at most", keyword="maxItems")
+    if depth + _depth(node) > MAX_DEPTH:
+        raise invalid(path, f"the tree is at most {MAX_DEPTH} levels deep", keyword="maxDepth")
+    siblings.insert(len(siblings) if position is None else max(0, min(position, len(siblings))), node)
+
+
+def _depth(node: Node) -> int:
+    return 1 + max(map(_depth, node["children"]), default=0)
+
+
+def _save(rows: Rows, project: Row, root: list[Node]) -> dict[str, Any]:
+    """Store the structure as the next version, and the one before in the history."""
+    before = project["doc_structure"]
+    for nodes in (root, *(node["children"] for node in walk(root))):
+        for order, node in enumerate(nodes):
+            node["order"] = order
+    id = f"{project['id']}.{before['version'] % TREE_HISTORY}"
+    values = {"version": before["version"], "structure": before["root"]}
+    if rows.find("trees", id) is None:
+        rows.insert("trees", {**values, "project_id": project["id"]}, id=id)
+    else:
+        rows.update("trees", id, values)
+    after = {"version": before["version"] + 1, "root": root}
+    rows.update("projects", project["id"], {"doc_structure": after}, expected={"doc_structure": before})
+    project["doc_structure"] = after
+    return after

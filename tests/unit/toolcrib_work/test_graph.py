@@ -1,0 +1,664 @@
+"""The graph: what is created is read, links are canonical, what is not valid changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolcrib import Toolcrib
+from toolcrib.plugin import Row, Rows
+from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SCHEMA
+from unit.toolcrib_work.people import Person, person
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+WHOLE: dict[str, Any] = {
+    "project": {"name": "Launch", "type_key": "project.business.launch", "props": {"facets": {"scale": "small"}}},
+    "entities": [
+        {"temp_id": "g", "kind": "goal", "name": "Customers", "target_date": "2026-12-31"},
+        {"temp_id": "m", "kind": "milestone", "title": "Beta"},
+        {"temp_id": "p", "kind": "plan", "name": "Campaign"},
+        {"temp_id": "t", "kind": "task", "title": "Write the page", "priority": 1},
+        {"temp_id": "d", "kind": "document", "title": "Brief", "content": "Copper pipes"},
+        {"temp_id": "r", "kind": "risk", "title": "Late printer", "impact": "high", "probability": 0.2},
+        {"temp_id": "q", "kind": "requirement", "text": "Loads in a second"},
+        {"temp_id": "n", "kind": "metric", "name": "Visits", "points": [{"at": "2026-11-01", "value": 3}]},
+        {"temp_id": "s", "kind": "source", "title": "Survey", "url": "https://example.org"},
+    ],
+    "relationships": [
+        ["g", "m"],
+        [{"temp_id": "m", "kind": "milestone"}, {"temp_id": "p", "kind": "plan"}],
+        {"from": "t", "to": {"temp_id": "p"}, "rel": "belongs_to_plan"},
+        {"from": "r", "to": "t", "rel": "threatens"},
+        {"from": "t", "to": "r", "intent": "semantic"},
+    ],
+    "context_document": {"title": "Context", "content": "# Why"},
+}
+
+
+async def whole(ada: Person) -> tuple[str, dict[str, str]]:
+    made = await ada.ok("onto.project.create", **WHOLE)
+    return made["project_id"], made["entities"]
+
+
+async def test_a_project_is_created_whole_with_every_kind_its_edges_and_its_documents(ada: Person) -> None:
+    made = await ada.ok("onto.project.create", **WHOLE)
+    project_id, ids = made["project_id"], made["entities"]
+    found = await ada.ok("onto.project.get", project_id=project_id)
+    graph = await ada.ok("onto.project.graph.get", project_id=project_id)
+
+    assert made["context_shift"] == {"new_context": "project", "entity_id": project_id, "entity_name": "Launch"}
+    assert {key: n for key, n in made["counts"].items() if key != "edges"} == {
+        **dict.fromkeys(["goals", "milestones", "plans", "tasks", "risks", "requirements", "metrics", "sources"], 1),
+        "documents": 2,
+    }
+    assert (found["project"]["state_key"], found["project"]["props"]) == ("planning", {"facets": {"scale": "small"}})
+    assert found["context_document"]["content"] == "# Why"
+    assert [task["title"] for task in found["tasks"]] == ["Write the page"]
+    edges = {(edge["src_id"], edge["rel"], edge["dst_id"]) for edge in graph["graph"]["edges"]}
+    assert edges == {
+        (project_id, "has_goal", ids["g"]),
+        (ids["g"], "has_milestone", ids["m"]),
+        (ids["m"], "has_plan", ids["p"]),
+        (ids["p"], "has_task", ids["t"]),
+        (ids["r"], "threatens", ids["t"]),
+        (ids["t"], "relates_to", ids["r"]),
+        (project_id, "has_risk", ids["r"]),
+        (project_id, "has_requirement", ids["q"]),
+        (project_id, "has_metric", ids["n"]),
+        (project_id, "has_source", ids["s"]),
+        (project_id, "has_document", ids["d"]),
+        (project_id, "has_document", found["context_document"]["id"]),
+        (project_id, "has_context_document", found["context_document"]["id"]),
+    }
+    assert graph["metadata"]["node_count"] == 10
+    assert made["counts"]["edges"] == graph["metadata"]["edge_count"] == len(edges)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"project": {"name": "x", "type_key": "project.nonsense.x"}}, "project.type_key"),
+        ({"project": {"name": " ", "type_key": "project.business.x"}}, "project.name"),
+        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x" * 501}]}, "entities[0].title"),
+        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "colour": "red"}]}, "entities[0].colour"),
+        ({"entities": [{"temp_id": "t", "kind": "task"}]}, "entities[0].title"),
+        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "state_key": "open"}]}, "entities[0].state_key"),
+        ({"entities": [{"temp_id": "m", "kind": "milestone", "title": "alone"}]}, "entities[0]"),
+        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "due_at": "soon"}]}, "entities[0].due_at"),
+        ({"entities": [{"temp_id": "t", "kind": "task", "title": "x"}] * 2}, "entities[1].temp_id"),
+        ({"relationships": [["a", "b"]]}, "relationships[0][0]"),
+        ({"relationships": [{"from": "a", "to": "b"}]}, "relationships[0].from"),
+    ],
+)
+async def test_a_project_with_one_wrong_part_is_not_created(ada: Person, change: dict[str, Any], path: str) -> None:
+    plain: dict[str, Any] = {"project": WHOLE["project"], "entities": [], "relationships": []}
+    code, paths = await ada.refused("onto.project.create", **{**plain, **change})
+
+    assert (code, paths[0]) == ("VALIDATION_ERROR", path)
+    assert (await ada.ok("onto.project.list"))["total"] == 0
+
+
+async def test_with_clarifications_nothing_is_created_and_they_come_back(ada: Person) -> None:
+    asked = [{"key": "when", "question": "When is it?", "required": True, "choices": ["May", "June"]}]
+    told = await ada.ok("onto.project.create", **WHOLE, clarifications=asked)
+
+    assert (told["project_id"], told["counts"], told["clarifications"]) == (None, {}, asked)
+    assert (await ada.ok("onto.project.list"))["total"] == 0
+
+
+@pytest.mark.parametrize("kind", ["goal", "plan", "task", "document"])
+async def test_an_entity_is_created_listed_read_changed_and_deleted(ada: Person, kind: str) -> None:
+    project_id = await ada.project()
+    label = KINDS[kind].label
+    id = await ada.made(kind, project_id, "First")
+    listed = await ada.ok(f"onto.{kind}.list", project_id=project_id)
+    changed = await ada.ok(f"onto.{kind}.update", **{f"{kind}_id": id, label: "Second", "description": "now"})
+    got = await ada.ok(f"onto.{kind}.get", **{f"{kind}_id": id})
+    cleared = await ada.ok(f"onto.{kind}.update", **{f"{kind}_id": id, "description": None})
+    deleted = await ada.ok(f"onto.{kind}.delete", **{f"{kind}_id": id})
+
+    assert ([one[label] for one in listed[f"{kind}s"]], listed["total"]) == (["First"], 1)
+    assert (changed[kind][label], changed[kind]["description"], changed[kind]["props"]) == ("Second", "now", {})
+    assert got[kind] == changed[kind]
+    assert [(link["rel"], link["id"]) for link in got["links"]] == [(f"has_{kind}", project_id)]
+    assert cleared[kind]["description"] is None
+    assert deleted["deleted"] == id
+    assert await ada.refused(f"onto.{kind}.get", **{f"{kind}_id": id}) == ("NOT_FOUND", [])
+    assert await ada.refused(f"onto.{kind}.update", **{f"{kind}_id": id, label: "x"}) == ("NOT_FOUND", [])
+    assert (await ada.ok(f"onto.{kind}.list", project_id=project_id))["total"] == 0
+    assert await ada.edges(project_id) == set()
+
+
+async def test_milestones_risks_requirements_and_projects_are_read_and_changed(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    for kind, id, change in (
+        ("milestone", ids["m"], {"state_key": "completed"}),
+        ("risk", ids["r"], {"owner": "Ann", "mitigation_strategy": "Two printers"}),
+        ("requirement", ids["q"], {"text": "Loads at once", "priority": 1}),
+        ("project", project_id, {"next_step_short": "Ship", "is_public": True}),
+    ):
+        changed = (await ada.ok(f"onto.{kind}.update", **{f"{kind}_id": id}, **change))[kind]
+        got = (await ada.ok(f"onto.{kind}.get", **{f"{kind}_id": id}))[kind]
+        assert {name: got[name] for name in change} == change
+        assert got == changed
+        listed = await ada.ok(f"onto.{kind}.list")
+        assert [one["id"] for one in listed[f"{kind}s"]] == [id]
+    assert (await ada.ok("onto.milestone.get", milestone_id=ids["m"]))["milestone"]["completed_at"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind.states], ids=lambda kind: kind.name)
+async def test_an_entity_may_be_in_each_state_of_its_kind_and_in_no_other(ada: Person, kind: Any) -> None:
+    project_id, ids = await whole(ada)
+    id = {"project": project_id, **{one["kind"]: ids[one["temp_id"]] for one in WHOLE["entities"]}}[kind.name]
+    before = (await ada.ok(f"onto.{kind.name}.get", **{f"{kind.name}_id": id}))[kind.name]["state_key"]
+    states: list[str] = []
+    for state in kind.states:
+        told = await ada.ok(f"onto.{kind.name}.update", **{f"{kind.name}_id": id, "state_key": state})
+        states.append(told[kind.name]["state_key"])
+
+    assert before == kind.states[0]
+    assert states == list(kind.states)
+    code = await ada.refused(f"onto.{kind.name}.update", **{f"{kind.name}_id": id, "state_key": "unheard_of"})
+    assert code == ("VALIDATION_ERROR", ["state_key"])
+
+
+async def test_done_sets_the_time_of_completion_and_leaving_it_clears_it(ada: Person) -> None:
+    project_id = await ada.project()
+    id = await ada.made("task", project_id, "x")
+    done = (await ada.ok("onto.task.update", task_id=id, state_key="done"))["task"]["completed_at"]
+    still = (await ada.ok("onto.task.update", task_id=id, title="y"))["task"]["completed_at"]
+    again = (await ada.ok("onto.task.update", task_id=id, state_key="todo"))["task"]["completed_at"]
+
+    assert done is not None
+    assert (still, again) == (done, None)
+
+
+async def test_a_task_belongs_to_its_nearest_parent_and_to_the_project_without_one(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    in_plan = await ada.made("task", project_id, "a", plan_id=ids["p"], goal_id=ids["g"])
+    in_goal = await ada.made("task", project_id, "b", goal_id=ids["g"], supporting_milestone_id=ids["m"])
+    alone = await ada.made("task", project_id, "c")
+    twice = await ada.made(
+        "task",
+        project_id,
+        "d",
+        parent={"kind": "plan", "id": ids["p"], "is_primary": True},
+        parents=[{"kind": "milestone", "id": ids["m"]}],
+        connections=[
+            {"kind": "task", "id": alone, "rel": "depends_on"},
+            {"kind": "document", "id": ids["d"]},
+            {"kind": "risk", "id": ids["r"]},
+        ],
+    )
+
+    assert await ada.edges(in_plan) == {(ids["p"], "has_task", in_plan), (in_plan, "supports_goal", ids["g"])}
+    assert await ada.edges(in_goal) == {(ids["g"], "has_task", in_goal), (in_goal, "targets_milestone", ids["m"])}
+    assert await ada.edges(alone) == {(project_id, "has_task", alone), (twice, "depends_on", alone)}
+    assert await ada.edges(twice) == {
+        (ids["p"], "has_task", twice),
+        (ids["m"], "has_task", twice),
+        (twice, "depends_on", alone),
+        (twice, "relates_to", ids["d"]),
+        (twice, "has_risk", ids["r"]),
+    }
+
+
+# Edges
+
+
+@pytest.mark.parametrize("old", DEPRECATED)
+async def test_a_deprecated_relation_is_turned_round(ada: Person, old: str) -> None:
+    _, ids = await whole(ada)
+    pairs = {
+        "belongs_to_plan": ("t", "p"),
+        "part_of": ("t", "p"),
+        "referenced_by": ("d", "t"),
+        "mitigated_by": ("r", "t"),
+        "achieved_by": ("g", "t"),
+        "supports": ("t", "g"),
+    }
+    kinds = {one["temp_id"]: one["kind"] for one in WHOLE["entities"]}
+    src, dst = pairs[old]
+    ends = {"src_kind": kinds[src], "src_id": ids[src], "dst_kind": kinds[dst], "dst_id": ids[dst]}
+    edge = (await ada.ok("onto.edge.link", **ends, rel=old))["edge"]
+
+    rel, is_turned = DEPRECATED[old]
+    assert edge["rel"] == ("has_task" if rel == "contains" else rel)
+    assert (edge["src_id"], edge["dst_id"]) == ((ids[dst], ids[src]) if is_turned else (ids[src], ids[dst]))
+
+
+async def test_every_relation_links_the_kinds_that_it_names_once_and_refuses_others(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    by_kind = {"project": project_id, **{one["kind"]: ids[one["temp_id"]] for one in WHOLE["entities"]}}
+    other = {
+        "task": await ada.made("task", project_id, "other"),
+        "document": await ada.made("document", project_id, "other"),
+    }
+    for rel, (sources, targets) in RELATIONS.items():
+        src, dst = next((s, d) for s in sources for d in targets if s != d or s in other)
+        dst_id = other[dst] if src == dst else by_kind[dst]
+        ends = {"src_kind": src, "src_id": by_kind[src], "dst_kind": dst, "dst_id": dst_id, "rel": rel}
+        if rel == "blocks":  # what it depends on is what blocks it
+            ends |= {"src_id": dst_id, "dst_id": by_kind[src]}
+        await ada.ok("onto.edge.link", **ends)
+        again = await ada.ok("onto.edge.link", **ends)
+        assert again["created"] is False, rel
+    wrong = {"src_kind": "goal", "src_id": ids["g"], "dst_kind": "risk", "dst_id": ids["r"]}
+    assert await ada.refused("onto.edge.link", **wrong, rel="mitigates") == ("VALIDATION_ERROR", ["rel"])
+    assert await ada.refused("onto.edge.link", **wrong, rel="unheard_of") == ("VALIDATION_ERROR", ["rel"])
+
+
+async def test_a_nearer_parent_removes_the_projects_link_and_losing_it_brings_that_back(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    task = await ada.made("task", project_id, "x")
+    ends = {"src_kind": "plan", "src_id": ids["p"], "dst_kind": "task", "dst_id": task}
+    linked = await ada.ok("onto.edge.link", **ends, rel="has_task")
+    inside = await ada.edges(task)
+    back = await ada.ok(
+        "onto.edge.link", src_kind="project", src_id=project_id, dst_kind="task", dst_id=task, rel="has_task"
+    )
+    still = await ada.edges(task)
+    unlinked = await ada.ok("onto.edge.unlink", edge_id=linked["edge"]["id"])
+
+    assert (linked["created"], len(linked["removed"])) == (True, 1)
+    assert inside == still == {(ids["p"], "has_task", task)}
+    assert back["created"] is False
+    assert unlinked["project_link"]["src_id"] == project_id
+    assert await ada.edges(task) == {(project_id, "has_task", task)}
+    assert await ada.refused("onto.edge.unlink", edge_id=linked["edge"]["id"]) == ("NOT_FOUND", [])
+
+
+@pytest.mark.parametrize("last", ["depends_on", "blocks"])
+async def test_a_cycle_of_three_is_refused(ada: Person, last: str) -> None:
+    project_id = await ada.project()
+    a, b, c = [await ada.made("task", project_id, name) for name in "abc"]
+
+    def ends(src: str, dst: str) -> dict[str, str]:
+        return {"src_kind": "task", "src_id": src, "dst_kind": "task", "dst_id": dst}
+
+    await ada.ok("onto.edge.link", **ends(a, b), rel="depends_on")
+    await ada.ok("onto.edge.link", **ends(c, b), rel="blocks")
+    closing = ends(c, a) if last == "depends_on" else ends(a, c)
+    before = await ada.edges(a)
+
+    assert await ada.refused("onto.edge.link", **closing, rel=last) == ("VALIDATION_ERROR", ["dst_id"])
+    assert await ada.refused("onto.edge.link", **ends(a, a), rel="relates_to") == ("VALIDATION_ERROR", ["dst_id"])
+    assert await ada.edges(a) == before
+
+
+async def test_a_parent_of_another_project_is_refused_and_an_unknown_one_is_not_found(ada: Person) -> None:
+    _, ids = await whole(ada)
+    other = await ada.project("Other")
+    plain = {"project_id": other, "title": "x"}
+
+    assert await ada.refused("onto.task.create", **plain, plan_id=ids["p"]) == ("VALIDATION_ERROR", ["plan_id"])
+    parent = {"kind": "goal", "id": ids["g"]}
+    assert await ada.refused("onto.task.create", **plain, parent=parent) == ("VALIDATION_ERROR", ["parent.id"])
+    assert await ada.refused("onto.task.create", **plain, parents=[parent]) == ("VALIDATION_ERROR", ["parents[0].id"])
+    assert await ada.refused("onto.task.create", **plain, plan_id=NOBODY) == ("NOT_FOUND", [])
+    wrong = {"kind": "document", "id": ids["d"]}
+    assert await ada.refused("onto.task.create", **plain, parent=wrong) == ("VALIDATION_ERROR", ["parent.id"])
+    far = [{"kind": "task", "id": ids["t"], "rel": "depends_on"}]
+    assert await ada.refused("onto.task.create", **plain, connections=far) == (
+        "VALIDATION_ERROR",
+        ["connections[0].id"],
+    )
+    assert (await ada.ok("onto.task.list", project_id=other))["total"] == 0
+    assert "event" not in PARENTS
+
+
+async def test_deleting_a_plan_leaves_its_tasks_to_the_project(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    await ada.ok("onto.plan.delete", plan_id=ids["p"])
+
+    assert (project_id, "has_task", ids["t"]) in await ada.edges(ids["t"])
+    linked = await ada.ok("onto.entity.links.get", entity_id=ids["m"], entity_kind="milestone")
+    assert linked["counts"] == {"goal": 1}
+
+
+async def test_links_are_counted_by_kind_and_filtered(ada: Person) -> None:
+    _, ids = await whole(ada)
+    linked = await ada.ok("onto.entity.links.get", entity_id=ids["t"], entity_kind="task", filter_kind="plan")
+    outgoing = await ada.ok("onto.entity.relationships.get", entity_id=ids["t"], direction="outgoing")
+    incoming = await ada.ok("onto.entity.relationships.get", entity_id=ids["t"], direction="incoming")
+
+    assert linked["counts"] == {"plan": 1, "risk": 2}
+    assert [(one["rel"], one["direction"], one["label"]) for one in linked["entities"]] == [
+        ("has_task", "incoming", "Campaign")
+    ]
+    assert [edge["rel"] for edge in outgoing["relationships"]] == ["relates_to"]
+    assert {edge["rel"] for edge in incoming["relationships"]} == {"has_task", "threatens"}
+    assert await ada.refused("onto.entity.relationships.get", entity_id=NOBODY) == ("NOT_FOUND", [])
+
+
+# Documents
+
+
+async def test_documents_have_a_tree_paths_and_places(ada: Person) -> None:
+    project_id = await ada.project()
+    folder = await ada.made("document", project_id, "Folder")
+    inner = await ada.made("document", project_id, "Inner", parent_id=folder)
+    first = await ada.made("document", project_id, "First", position=0)
+    path = await ada.ok("onto.document.path.get", document_id=inner)
+    moved = await ada.ok(
+        "onto.document.tree.move", project_id=project_id, document_id=first, new_parent_id=inner, new_position=5
+    )
+    under_itself = {"project_id": project_id, "document_id": folder, "new_parent_id": first}
+    await ada.ok("onto.document.update", document_id=inner, title="Renamed")
+    tree = await ada.ok("onto.document.tree.get", project_id=project_id, include_content=True)
+
+    assert path["path"] == [{"id": folder, "title": "Folder"}, {"id": inner, "title": "Inner"}]
+    assert moved["structure"]["version"] == 4
+    assert tree["structure"]["root"] == [
+        {
+            "id": folder,
+            "title": "Folder",
+            "order": 0,
+            "children": [
+                {
+                    "id": inner,
+                    "title": "Renamed",
+                    "order": 0,
+                    "children": [{"id": first, "title": "First", "order": 0, "children": []}],
+                }
+            ],
+        }
+    ]
+    assert set(tree["documents"]) == {folder, inner, first}
+    assert await ada.refused("onto.document.tree.move", **under_itself) == ("VALIDATION_ERROR", ["new_parent_id"])
+
+
+async def test_a_deleted_folder_unlinks_what_is_below_it_and_a_move_brings_it_back(ada: Person) -> None:
+    project_id = await ada.project()
+    folder = await ada.made("document", project_id, "Folder")
+    inner = await ada.made("document", project_id, "Inner", parent_id=folder)
+    await ada.ok("onto.document.delete", document_id=folder)
+    tree = await ada.ok("onto.document.tree.get", project_id=project_id)
+    path = await ada.ok("onto.document.path.get", document_id=inner)
+    back = await ada.ok("onto.document.tree.move", project_id=project_id, document_id=inner, new_parent_id=None)
+
+    assert (tree["structure"]["root"], tree["unlinked"]) == ([], [{"id": inner, "title": "Inner"}])
+    assert path["path"] == []
+    assert [node["id"] for node in back["structure"]["root"]] == [inner]
+
+
+@pytest.mark.parametrize("word", ["content", "body", "markdown", "text", "body_markdown"])
+async def test_a_document_takes_its_title_from_the_first_heading_and_its_text_under_any_usual_name(
+    ada: Person, word: str
+) -> None:
+    project_id = await ada.project()
+    told = await ada.ok("onto.document.create", **{"project_id": project_id, word: "intro\n\n## The plan ##\nmore"})
+
+    assert (told["document"]["title"], told["document"]["content"]) == ("The plan", "intro\n\n## The plan ##\nmore")
+    assert told["document"]["version"] == 1
+    missing = await ada.refused("onto.document.create", project_id=project_id, content="no heading")
+    assert missing == ("VALIDATION_ERROR", ["title"])
+
+
+async def test_fifty_states_of_a_tree_and_of_a_document_are_kept(crib: Toolcrib, ada: Person) -> None:
+    project_id = await ada.project()
+    id = await ada.made("document", project_id, "v1")
+    other = await ada.made("document", project_id, "other")
+    for number in range(2, 56):
+        await ada.ok("onto.document.update", document_id=id, content=f"v{number}")
+        await ada.ok("onto.document.tree.move", project_id=project_id, document_id=other, new_position=number % 2)
+
+    async def kept(table: str, by: str) -> list[Row]:
+        def work(rows: Rows) -> list[Row]:
+            return rows.select(f"SELECT * FROM {{{table}}} AS one ORDER BY {by}")
+
+        return await crib.store.shared.read(SCHEMA, "ada", lambda value: value, work, long=False)
+
+    versions, trees = await kept("versions", "number"), await kept("trees", "version")
+
+    assert (await ada.ok("onto.document.get", document_id=id))["document"]["version"] == 55
+    assert [(row["number"], row["content"]) for row in versions] == [(n, f"v{n}") for n in range(5, 55)]
+    assert [row["version"] for row in trees] == list(range(6, 56))
+
+
+async def test_documents_of_a_task_are_made_or_attached(ada: Person) -> None:
+    _, ids = await whole(ada)
+    made = await ada.ok("onto.task.docs.create_or_attach", task_id=ids["t"], title="Pad", role="scratch_pad")
+    attached = await ada.ok("onto.task.docs.create_or_attach", task_id=ids["t"], document_id=ids["d"])
+    again = await ada.ok("onto.task.docs.create_or_attach", task_id=ids["t"], document_id=ids["d"], role="brief")
+    listed = await ada.ok("onto.task.docs.list", task_id=ids["t"])
+
+    assert (made["edge"]["rel"], made["edge"]["props"]) == ("task_has_document", {"role": "scratch_pad"})
+    assert again["edge"]["id"] == attached["edge"]["id"]
+    assert [(one["document"]["title"], one["edge"]["props"]) for one in listed["documents"]] == [
+        ("Pad", {"role": "scratch_pad"}),
+        ("Brief", {"role": "brief"}),
+    ]
+    assert listed["scratch_pad"]["id"] == made["document"]["id"]
+    nothing = await ada.refused("onto.task.docs.create_or_attach", task_id=ids["t"])
+    assert nothing == ("VALIDATION_ERROR", ["title"])
+
+
+# Updates
+
+
+async def test_append_adds_to_texts_and_props_and_replace_replaces_them(ada: Person) -> None:
+    project_id = await ada.project()
+    id = await ada.made("task", project_id, "x", description="one", props={"a": 1, "b": 2})
+    appended = await ada.ok(
+        "onto.task.update", task_id=id, description="two", props={"b": 3}, title="y", update_strategy="append"
+    )
+    replaced = await ada.ok("onto.task.update", task_id=id, description="three", props={"c": 1})
+
+    task = appended["task"]
+    assert (task["title"], task["description"], task["props"]) == ("y", "one\n\ntwo", {"a": 1, "b": 3})
+    assert (replaced["task"]["description"], replaced["task"]["props"]) == ("three", {"c": 1})
+
+
+async def test_a_merge_without_a_model_and_an_update_without_fields_are_refused(ada: Person) -> None:
+    project_id = await ada.project()
+    id = await ada.made("task", project_id, "x", description="one")
+
+    merge = await ada.refused("onto.task.update", task_id=id, description="two", update_strategy="merge_llm")
+    assert merge == ("VALIDATION_ERROR", ["update_strategy"])
+    assert (await ada.refused("onto.task.update", task_id=id))[0] == "VALIDATION_ERROR"
+    assert await ada.refused("onto.task.update", task_id=id, title=None) == ("VALIDATION_ERROR", ["title"])
+    dates = {"start_at": "2026-12-02", "due_at": "2026-12-01T10:00:00+02:00"}
+    assert await ada.refused("onto.task.update", task_id=id, **dates) == ("VALIDATION_ERROR", ["due_at"])
+    props = await ada.refused("onto.task.update", task_id=id, props={"facets": {"colour": "red"}})
+    assert props[0] == "VALIDATION_ERROR"
+    assert (await ada.ok("onto.task.get", task_id=id))["task"]["description"] == "one"
+
+
+# Reorganization
+
+
+async def test_a_dry_run_shows_the_changes_that_the_run_makes(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    nodes: list[dict[str, Any]] = [
+        {"id": ids["t"], "kind": "task", "connections": [{"kind": "goal", "id": ids["g"]}]},
+        {"id": ids["p"], "kind": "plan", "connections": []},
+    ]
+    before = await ada.ok("onto.project.graph.get", project_id=project_id)
+    dry = await ada.ok("onto.project.graph.reorganize", project_id=project_id, nodes=nodes, options={"dry_run": True})
+    between = await ada.ok("onto.project.graph.get", project_id=project_id)
+    done = await ada.ok("onto.project.graph.reorganize", project_id=project_id, nodes=nodes)
+
+    def shape(told: dict[str, Any]) -> dict[str, list[tuple[str, str, str]]]:
+        return {
+            name: sorted((edge["src_id"], edge["rel"], edge["dst_id"]) for edge in edges)
+            for name, edges in told["changes"].items()
+        }
+
+    assert (dry["dry_run"], done["dry_run"], dry["node_count"]) == (True, False, 2)
+    assert between["graph"]["edges"] == before["graph"]["edges"]
+    assert (
+        shape(dry)
+        == shape(done)
+        == {
+            "edges_to_create": sorted([(ids["g"], "has_task", ids["t"]), (project_id, "has_plan", ids["p"])]),
+            "edges_to_delete": sorted([(ids["p"], "has_task", ids["t"]), (ids["m"], "has_plan", ids["p"])]),
+            "edges_to_update": [],
+        }
+    )
+    assert done["counts"] == {"create": 2, "delete": 2, "update": 0}
+
+
+async def test_who_was_slower_gets_a_conflict_and_changes_nothing(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    seen = (await ada.ok("onto.project.graph.get", project_id=project_id))["metadata"]["version"]
+    await ada.made("task", project_id, "faster")
+    nodes: list[dict[str, Any]] = [{"id": ids["t"], "kind": "task", "connections": []}]
+    before = await ada.edges(ids["t"])
+    code, _ = await ada.refused(
+        "onto.project.graph.reorganize", project_id=project_id, nodes=nodes, options={"version": seen}
+    )
+
+    assert code == "CONFLICT"
+    assert await ada.edges(ids["t"]) == before
+
+
+async def test_a_reorganization_keeps_to_the_rules_of_parents(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    goal = {"kind": "goal", "id": ids["g"]}
+    op = "onto.project.graph.reorganize"
+
+    def nodes(kind: str, id: str, *connections: Any, **more: Any) -> dict[str, Any]:
+        return {"project_id": project_id, "nodes": [{"id": id, "kind": kind, "connections": list(connections), **more}]}
+
+    at = ("VALIDATION_ERROR", ["nodes[0].connections"])
+    assert await ada.refused(op, **nodes("task", ids["t"], goal, mode="merge")) == at
+    assert await ada.refused(op, **nodes("milestone", ids["m"])) == at
+    assert await ada.refused(op, **nodes("task", ids["t"], allow_project_fallback=False)) == at
+    both = await ada.ok(op, **nodes("task", ids["t"], goal, mode="merge", allow_multi_parent=True))
+    assert both["counts"] == {"create": 1, "delete": 0, "update": 0}
+    props = {"kind": "risk", "id": ids["r"], "intent": "semantic", "props": {"why": "late"}}
+    kept = await ada.ok(op, **nodes("task", ids["t"], props, semantic_mode="preserve"))
+    assert kept["counts"] == {"create": 1, "delete": 2, "update": 0}
+    noted = await ada.ok(op, **nodes("task", ids["t"], props, mode="merge", semantic_mode="merge"))
+    assert noted["counts"] == {"create": 0, "delete": 0, "update": 1}
+
+
+async def test_inferred_edges_go_with_replace_auto_alone(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    task = await ada.made("task", project_id, "x", plan_id=ids["p"], goal_id=ids["g"])
+    node = {"id": task, "kind": "task", "connections": [{"kind": "plan", "id": ids["p"]}]}
+
+    async def changed(mode: str) -> Any:
+        given = {"project_id": project_id, "nodes": [node], "options": {"semantic_mode": mode}}
+        return (await ada.ok("onto.project.graph.reorganize", **given))["counts"]
+
+    assert await changed("merge") == {"create": 0, "delete": 0, "update": 0}
+    assert await changed("replace_auto") == {"create": 0, "delete": 1, "update": 0}
+
+
+# Search and lists
+
+
+async def test_a_search_goes_over_all_kinds_with_a_snippet_and_finds_nothing_that_was_deleted(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    found = await ada.ok("onto.search", query="copper")
+    typed = await ada.ok("onto.search", query="printer copper", types=["risk", "requirement"])
+    tasks = await ada.ok("onto.task.search", search="page", project_id=project_id)
+    done = await ada.ok("onto.task.search", search="page", state_key="done")
+    await ada.ok("onto.document.delete", document_id=ids["d"])
+    gone = await ada.ok("onto.search", query="copper")
+
+    (hit,) = found["results"]
+    assert {name: hit[name] for name in ("type", "id", "project_id", "title", "snippet")} == {
+        "type": "document",
+        "id": ids["d"],
+        "project_id": project_id,
+        "title": "Brief",
+        "snippet": "Copper pipes",
+    }
+    assert [one["type"] for one in typed["results"]] == ["risk"]
+    assert [(one["title"], one["project_name"]) for one in tasks["tasks"]] == [("Write the page", "Launch")]
+    assert (done["tasks"], gone["results"]) == ([], [])
+
+
+async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
+    project_id = await ada.project()
+    for number in range(25):
+        await ada.made("task", project_id, f"t{number}", state_key="done" if number % 2 else "todo")
+    all_tasks = await ada.ok("onto.task.list", project_id=project_id)
+    done = await ada.ok("onto.task.list", project_id=project_id, state_key="done", limit=3)
+
+    assert ([one["title"] for one in all_tasks["tasks"]][:2], len(all_tasks["tasks"])) == (["t24", "t23"], 20)
+    assert all_tasks["total"] == 25
+    assert ([one["title"] for one in done["tasks"]], done["total"]) == (["t23", "t21", "t19"], 12)
+    assert (await ada.refused("onto.task.list", limit=51))[1] == ["limit"]
+
+
+async def test_fields_are_described_from_the_model(ada: Person) -> None:
+    told = await ada.ok("util.schema.field_info", entity_type="ontology_task", field_name="state_key")
+    every = await ada.ok("util.schema.field_info", entity_type="ontology_goal")
+
+    assert told["fields"] == {
+        "state_key": {
+            "type": "string",
+            "enum": ["todo", "in_progress", "blocked", "done"],
+            "required": False,
+            "default": "todo",
+        }
+    }
+    assert set(every["fields"]) == set(KINDS["goal"].schema["properties"])
+    assert await ada.refused("util.schema.field_info", entity_type="ontology_whale") == ("NOT_FOUND", [])
+    assert await ada.refused("util.schema.field_info", entity_type="ontology_task", field_name="x") == ("NOT_FOUND", [])
+
+
+async def test_the_context_of_a_session_names_the_project(crib: Toolcrib, ada: Person) -> None:
+    project_id = await ada.project()
+    inside = person(crib, "ada", {"project_id": project_id})
+    inside.session.state.defaults = {"project_id": project_id}
+    made = await inside.ok("onto.task.create", title="x")
+
+    assert made["task"]["project_id"] == project_id
+
+
+async def test_every_operation_has_an_event_with_its_entity_and_action(crib: Toolcrib, ada: Person) -> None:
+    project_id = await ada.project()
+    id = await ada.made("task", project_id, "x")
+    await ada.ok("onto.task.list", project_id=project_id)
+    await ada.refused("onto.task.update", task_id=id, title="")
+    await crib.store.flush()
+    events = await crib.store.shared.events("ada", project_id=project_id, types=(), limit=10)
+
+    assert [(one.type, one.payload["entity"], one.payload["action"]) for one in events] == [
+        ("onto.task.list", "task", "list"),
+        ("onto.task.create", "task", "create"),
+        ("onto.project.create", "project", "create"),
+    ]
+    assert (events[1].payload["id"], events[1].payload["title"]) == (id, "x")
+    assert await crib.store.shared.events("eve", project_id="", types=(), limit=10) == []
+
+
+async def test_entities_of_a_new_project_may_be_named_by_title_or_name(ada: Person) -> None:
+    entities = [{"temp_id": "t", "kind": "task", "name": "A"}, {"temp_id": "g", "kind": "goal", "title": "B"}]
+    project_id = await ada.project(entities=entities)
+    found = await ada.ok("onto.project.get", project_id=project_id)
+
+    assert ([one["title"] for one in found["tasks"]], [one["name"] for one in found["goals"]]) == (["A"], ["B"])
+
+
+@pytest.mark.slow
+async def test_the_last_child_that_fits_is_taken_and_the_next_one_is_refused(crib: Toolcrib, ada: Person) -> None:
+    project_id = await ada.project()
+    goal = await ada.made("goal", project_id, "full")
+
+    def fill(rows: Rows) -> None:
+        ends: dict[str, Any] = {"src_kind": "goal", "src_id": goal, "rel": "has_task", "dst_kind": "task", "props": {}}
+        for number in range(MAX_CHILDREN - 1):
+            rows.insert("edges", {"project_id": project_id, **ends, "dst_id": f"t{number}"})
+
+    await crib.store.shared.write(SCHEMA, "ada", lambda value: value, fill)
+    await ada.made("task", project_id, "the last", goal_id=goal)
+    refused = await ada.refused("onto.task.create", project_id=project_id, title="one more", goal_id=goal)
+
+    assert refused == ("VALIDATION_ERROR", ["goal_id"])
+    assert [one["title"] for one in (await ada.ok("onto.task.list", project_id=project_id))["tasks"]] == ["the last"]
+
+
+async def test_a_title_of_a_megabyte_is_refused_with_its_path_and_nothing_is_written(ada: Person) -> None:
+    project_id = await ada.project()
+    refused = await ada.refused("onto.task.create", project_id=project_id, title="x" * 1_000_000)
+
+    assert refused == ("VALIDATION_ERROR", ["title"])
+    assert (await ada.ok("onto.task.list", project_id=project_id))["total"] == 0
