@@ -9,17 +9,19 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from ..config.loader import load_gateway
-from ..config.settings import Settings
-from ..daemon.rendezvous import Hello, Meeting, Order, private_directory
-from ..daemon.shim import Shim
+from ..config.directories import here
+from ..daemon.rendezvous import Found, Hello, Meeting, Order
+from ..daemon.shim import Shim, start_unread
 from ..errors import UsageError
 from ..server.pipes import take_stdio
 from .serve_options import IDLE_SECONDS, desk_overrides
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
 
 __all__ = ["Manners", "join", "shim_of"]
 
@@ -57,13 +59,18 @@ def join(
     `ConfigError` for a broken configuration.
     """
     overrides = desk_overrides(overrides) if desk else overrides
-    settings = load_gateway(files, overrides)
-    try:
-        shim = shim_of(settings, files, overrides, Manners(idle_seconds, log_level, "desk" if desk else "mcp"))
-    except UsageError as error:
-        _say(f"there is no place for a local daemon ({error}): serving in this process")
-        _serve_here(settings, log_level, desk=desk)
-        return 0
+    manners = Manners(idle_seconds, log_level, "desk" if desk else "mcp")
+    shim = None if _has_daemons() else _started_shim(files, overrides, manners)
+    if shim is None:
+        from ..config.loader import load_gateway  # where the first daemon starts, it alone reads the configuration
+
+        settings = load_gateway(files, overrides)
+        try:
+            shim = shim_of(settings, files, overrides, manners)
+        except UsageError as error:
+            _say(f"there is no place for a local daemon ({error}): serving in this process")
+            _serve_here(settings, log_level, desk=desk)
+            return 0
     if sys.stdin.isatty():
         _say(_AT_TERMINAL)
     signal.signal(signal.SIGTERM, _end)
@@ -81,27 +88,52 @@ def _end(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)  # the signal is on its way
 
 
+def _has_daemons() -> bool:
+    """Return whether a daemon of this user may listen: one of this configuration, or of another."""
+    return any(here().directories.runtime.glob("*.sock"))
+
+
+def _started_shim(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim | None:
+    """Start a daemon that reads the configuration, and return what joins it; None when it cannot serve."""
+    order = _order(files, overrides, manners)
+    found = start_unread(order)
+    if found is None:
+        return None
+    meeting = Meeting(directory=Path(found.directory), key=found.key)
+    order = replace(order, directory=found.directory, key=found.key, log=found.log)
+    return _shim(meeting, order, manners, found)
+
+
 def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim:
     """Return what joins the daemon of `settings`. Raises `UsageError` where there is no place for one."""
     meeting = Meeting.of(settings)
-    logs = private_directory(settings.directories.state)
-    order = Order(
-        directory=str(meeting.directory),
-        key=meeting.key,
+    found = Found.of(settings, meeting)
+    order = replace(_order(files, overrides, manners), directory=found.directory, key=found.key, log=found.log)
+    return _shim(meeting, order, manners, found)
+
+
+def _order(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Order:
+    """Return an order without a place."""
+    return Order(
+        directory="",
+        key="",
         files=tuple(files),
         overrides=overrides,
         project=str(manners.project or Path.cwd()),
         idle_seconds=manners.idle_seconds,
-        log=str(logs / f"daemon-{meeting.name}.log"),
+        log="",
         log_level=manners.log_level,
         lock=-1,
         report=-1,
     )
+
+
+def _shim(meeting: Meeting, order: Order, manners: Manners, found: Found) -> Shim:
     hello = Hello(
-        key=meeting.key,
-        version=version("toolcrib"),
-        profile=settings.disclosure.profile,
-        mode=settings.policy.mode,
+        key=found.key,
+        version=found.version,
+        profile=found.profile,
+        mode=found.mode,
         cwd=order.project,
         pid=os.getpid(),
         way=manners.way,

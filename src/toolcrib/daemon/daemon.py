@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -38,7 +39,16 @@ from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
 from .control import WAYS, DaemonClient, DaemonServer, DaemonStatus, Way
-from .rendezvous import GREETING_BYTES, Hello, Meeting, Order, Welcome, is_same_user
+from .rendezvous import (
+    GREETING_BYTES,
+    Found,
+    Hello,
+    Meeting,
+    Order,
+    Welcome,
+    is_same_user,
+    open_log,
+)
 
 __all__ = ["GREETING_SECONDS", "LocalServer", "Serve", "main", "summary"]
 
@@ -328,13 +338,32 @@ async def _stop_on_signal(stop: Callable[[str], None]) -> None:
 
 def _run(order: Order, say: Callable[[bytes], None]) -> None:
     settings = load_gateway(order.files, order.overrides, cwd=order.project)
+    meeting, ready = Meeting.of(settings), b"ready"
+    if not order.key:
+        order, ready = _found(order, settings, meeting)
+        if order.lock < 0:  # another daemon lives, or starts
+            say(ready)
+            return
     log_to(DaemonLog(order.log), order.log_level, Redactor(settings.secrets).text)
     os.chdir(settings.directories.home)
-    if Meeting.of(settings).key != order.key:
+    if meeting.key != order.key:
         raise UsageError("the configuration changed while the daemon was starting: start again")
     _log.info("serving %d servers", len(settings.sources.servers))
-    anyio.run(_serve, order, settings, lambda: say(b"ready"), backend_options={"use_uvloop": True})
+    anyio.run(_serve, order, settings, lambda: say(ready), backend_options={"use_uvloop": True})
     _log.info("ended")
+
+
+def _found(order: Order, settings: Settings, meeting: Meeting) -> tuple[Order, bytes]:
+    """Return the order with its place, log and lock, negative where another daemon has it, and the shim's report."""
+    found = Found.of(settings, meeting)
+    lock = meeting.lock()
+    if lock is not None:
+        output = open_log(found.log)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+    place = replace(order, directory=found.directory, key=found.key, log=found.log, lock=-1 if lock is None else lock)
+    return place, found.encode()
 
 
 def main() -> None:
@@ -343,7 +372,8 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.set_inheritable(order.lock, False)
+    if order.lock >= 0:
+        os.set_inheritable(order.lock, False)
     os.set_inheritable(order.report, False)
 
     reporting = os.fdopen(order.report, "wb", buffering=0)
@@ -356,11 +386,11 @@ def main() -> None:
         _run(order, say)
     except ToolcribError as error:
         _log.error("cannot serve: %s", error)
-        say(str(error).encode())
+        say(str(error).encode() if order.key else b"")
         sys.exit(2)
     except Exception as error:  # noqa: BLE001 - the outermost edge: no caller will see it
         _log.exception("the daemon failed")
-        say(f"{type(error).__name__}: {error}; look into {order.log}".encode())
+        say(f"{type(error).__name__}: {error}; look into {order.log}".encode() if order.key else b"")
         sys.exit(CODES["internal"].exit)
 
 

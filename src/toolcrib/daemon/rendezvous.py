@@ -22,20 +22,24 @@ import stat
 import struct
 import sys
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from ..config.settings import Settings
 from ..errors import UsageError
+
+if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where the daemon does
+    from ..config.settings import Settings
 
 __all__ = [
     "GREETING_BYTES",
+    "Found",
     "Hello",
     "Meeting",
     "Order",
     "Welcome",
     "is_same_user",
+    "open_log",
     "private_directory",
     "receive_line",
 ]
@@ -107,6 +111,7 @@ class Order:
     """
 
     directory: str
+    """Empty, as `key` and `log`, when the shim has not read the configuration: the daemon finds them, and its lock."""
     key: str
     files: tuple[str, ...]
     overrides: Mapping[str, Any]
@@ -120,7 +125,8 @@ class Order:
     lock: int
     """File descriptor of the lock that the daemon keeps."""
     report: int
-    """File descriptor on which the daemon writes `ready`, or the reason of its failure."""
+    """File descriptor on which the daemon writes `ready`, or the reason of its failure; to a shim without a key, its
+    `Found`, or nothing."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
@@ -132,6 +138,42 @@ class Order:
         value = _object(line)
         value["files"] = tuple(value["files"])
         return cls(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a shim needs of the configuration to join its daemon."""
+
+    directory: str
+    key: str
+    log: str
+    version: str
+    profile: str
+    mode: str
+
+    @classmethod
+    def of(cls, settings: Settings, meeting: Meeting) -> Self:
+        """Raises `UsageError` without a directory for the log that only this user can access."""
+        from importlib.metadata import version  # the shim, which a client waits for, does not need it
+
+        return cls(
+            directory=str(meeting.directory),
+            key=meeting.key,
+            log=str(private_directory(settings.directories.state) / f"daemon-{meeting.name}.log"),
+            version=version("toolcrib"),
+            profile=settings.disclosure.profile,
+            mode=settings.policy.mode,
+        )
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return _line(asdict(self))
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Read what `encode` wrote; raises `ValueError` for anything else."""
+        value = _object(line)
+        return cls(**{field.name: _text(value, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +241,11 @@ class Meeting:
             return
         with contextlib.chdir(self.directory):
             yield self.socket.name
+
+
+def open_log(path: str) -> int:
+    """Return a descriptor for the end of a log."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
 
 def private_directory(path: Path) -> Path:

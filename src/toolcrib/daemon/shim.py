@@ -21,9 +21,9 @@ from typing import Final, NoReturn
 
 from ..errors import CODES, UsageError
 from ..server.pipes import relay
-from .rendezvous import Hello, Meeting, Order, Welcome, receive_line
+from .rendezvous import Found, Hello, Meeting, Order, Welcome, open_log, receive_line
 
-__all__ = ["JOIN_SECONDS", "Shim"]
+__all__ = ["JOIN_SECONDS", "Shim", "start_unread"]
 
 JOIN_SECONDS: Final = 20.0
 """Maximum seconds from a daemon's start to its first greeting; several on a busy machine."""
@@ -97,20 +97,7 @@ class Shim:
 
     def _start(self, lock: int) -> None:
         """Start a daemon that owns `lock`, and wait until it listens."""
-        report, reporter = os.pipe()
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            _become_daemon(reader, (lock, reporter), self.order.log)
-        os.close(reporter)
-        os.close(reader)
-        try:
-            os.waitpid(child, 0)
-            with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as pipe:
-                pipe.write(replace(self.order, lock=lock, report=reporter).encode())
-            answer = _read_all(report, JOIN_SECONDS)
-        finally:
-            os.close(report)
+        answer = _spawn(replace(self.order, lock=lock))
         if answer != b"ready":
             reason = answer.decode(errors="replace").strip() or f"it ended at once; look into {self.order.log}"
             raise UsageError(f"the local daemon cannot serve: {reason}")
@@ -121,6 +108,36 @@ class Shim:
             return 0
         self.say(f"the local daemon has ended, and this session with it; start it again, or look into {self.order.log}")
         return _LOST
+
+
+def start_unread(order: Order) -> Found | None:
+    """Start a daemon that reads the configuration itself; return what it found there.
+
+    An `order` without a key. The daemon listens when this returns, or leaves its place to another one that does. None
+    when it cannot serve: the configuration is broken, or there is no place for a daemon.
+    """
+    try:
+        return Found.decode(_spawn(order))
+    except ValueError:
+        return None
+
+
+def _spawn(order: Order) -> bytes:
+    """Start a daemon's process with its order; return its report."""
+    report, reporter = os.pipe()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _become_daemon(reader, (reporter, *([order.lock] if order.lock >= 0 else ())), order.log)
+    os.close(reporter)
+    os.close(reader)
+    try:
+        os.waitpid(child, 0)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as pipe:
+            pipe.write(replace(order, report=reporter).encode())
+        return _read_all(report, JOIN_SECONDS)
+    finally:
+        os.close(report)
 
 
 def _client_speaks(source: int, link: socket.socket) -> bool:
@@ -153,7 +170,7 @@ def _become_daemon(order: int, keep: tuple[int, ...], log: str) -> NoReturn:
         os.setsid()
         if os.fork():
             os._exit(0)
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        output = open_log(log) if log else os.open(os.devnull, os.O_WRONLY)
         os.dup2(order, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
