@@ -450,7 +450,7 @@ def servers_elsewhere(client: Client, file: Path, places: Places) -> Mapping[Pat
     """
     if client.name != "claude-code" or file != client.user_file(places):
         return {}
-    projects = _mapping_at(_config_data(client, file), ("projects",)) if file.is_file() else {}
+    projects: Mapping[str, Any] = _mapping_at(_config_data(client, file), ("projects",)) if file.is_file() else {}
     found = {Path(path): tuple(_mapping_at(value, ("mcpServers",))) for path, value in projects.items()}
     shared = client.project_file(places)
     found[places.project] = (

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import orjson
 
@@ -299,7 +299,10 @@ def namesakes(places: Places) -> list[str]:
         done = connection_of(state, file)
         for name, entry in there:
             known = done.entry if done is not None else None
-            is_ours = entry == known if file != own else isinstance(entry, Mapping) and is_gateway(entry)
+            if file != own:
+                is_ours = entry == known
+            else:
+                is_ours = isinstance(entry, Mapping) and is_gateway(cast("Mapping[str, Any]", entry))
             if f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)}__".startswith(f"{NAME}__") and not is_ours:
                 found.append(f"{name} ({file})")
     return found
