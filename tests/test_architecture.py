@@ -45,7 +45,6 @@ JSON_READERS = {
             "src/toolcrib/cli/output.py",
             "src/toolcrib/config/connections.py",
             "src/toolcrib/config/directories.py",
-            "src/toolcrib/disclosure/brief.py",
             "src/toolcrib/disclosure/meta_tools.py",
             "src/toolcrib/jobs/dbos_queue.py",
             "src/toolcrib/results/artifacts.py",

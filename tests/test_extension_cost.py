@@ -128,7 +128,7 @@ from ..core.events import SourceState
 from ..core.result import ToolResult
 from ..core.settings import Count, Section, Text, setting
 from ..core.tool import Annotations, Tool
-from .source import ConfiguredSource, SourceKind
+from .configuration import ConfiguredSource, SourceKind
 from .source import Listing
 
 

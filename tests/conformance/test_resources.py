@@ -23,8 +23,8 @@ TOOLS = ["list_resources", "read_resource", "list_prompts", "get_prompt"]
 
 
 @asynccontextmanager
-async def mounted(*names: str, accept: bool = True) -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib() as crib:
+async def mounted(*names: str, accept: bool = True, trusted: bool = False) -> AsyncGenerator[Toolcrib]:
+    async with Toolcrib(untrusted={"trusted": names if trusted else ()}) as crib:
         await crib.mount({"mcpServers": dict.fromkeys(names, SERVER)}, accept=accept)
         await crib.tools.wait_ready(PATIENCE)
         yield crib

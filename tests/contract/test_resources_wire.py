@@ -57,7 +57,7 @@ async def test_a_client_is_told_of_a_resource_that_it_watches_and_of_no_other(
     watching: Callable[[Site], AbstractAsyncContextManager[Told]],
 ) -> None:
     async with (
-        mounted("one") as crib,
+        mounted("one", trusted=True) as crib,
         serving(CribBackend(crib), HttpOptions(profile="flat", mode="autonomous")) as site,
         watching(site) as told,
         anyio.create_task_group() as tasks,
@@ -82,7 +82,7 @@ async def test_a_client_is_told_of_a_resource_that_it_watches_and_of_no_other(
 @pytest.mark.process
 async def test_a_client_that_watches_no_longer_is_told_no_more() -> None:
     async with (
-        mounted("one") as crib,
+        mounted("one", trusted=True) as crib,
         serving(CribBackend(crib), HttpOptions(profile="flat", mode="autonomous")) as site,
     ):
         headers = await site.open()

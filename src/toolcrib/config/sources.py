@@ -19,11 +19,11 @@ from pydantic import AfterValidator, BeforeValidator
 from ..core.document_tree import Member, Node
 from ..core.settings import Flag, Scalar, expected, secret_texts
 from ..errors import ConfigError, ConfigErrors
+from ..sources.configuration import ConfiguredSource
 from ..sources.openapi.spec import ApiSettings, OpenApiSpec, url_parts
 from ..sources.settings import KINDS, CatalogSpec, PluginSettings, SkillsSpec
 from ..sources.skill_folder import skill_file
 from ..sources.skills.skill_scan import SkillRoot, find_folders, manifest_of, project_roots, user_roots
-from ..sources.source import ConfiguredSource
 from . import files
 from .directories import PROJECT_FOLDER
 from .keys import CatalogEntry, SkillSettings

@@ -24,9 +24,9 @@ from ..core.settings import (
 )
 from ..mcp.client.spec import ServerSpec
 from . import kinds
+from .configuration import ConfiguredSource, SourceKind
 from .openapi.spec import OpenApiSpec
 from .skills.skill_scan import SkillRoot
-from .source import ConfiguredSource, SourceKind
 
 __all__ = [
     "KINDS",

@@ -13,8 +13,6 @@ The contract that every kind passes (`tests/contract/`):
 A source may also have `describe(tool, arguments) -> str | None`: what a call would send, for a dry run, without
 secrets. And `check(tool, arguments, context)`: raises the `ToolFailure` of a call that would fail whatever a person
 answers. It changes nothing, and runs before an approver is asked.
-
-A configuration names sources under `sources.KIND.NAME`: `SourceKind` describes a kind, `ConfiguredSource` is an entry.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
@@ -32,19 +29,16 @@ from ..core.context import Context
 from ..core.events import Problem, SourceState
 from ..core.result import ToolResult
 from ..core.server_features import NO_FEATURES, ServerFeatures
-from ..core.settings import Section
 from ..core.tool import Tool
 from ..errors import ToolFailure
 
 __all__ = [
     "Amendment",
-    "ConfiguredSource",
     "Listing",
     "MountedSource",
     "MountedSources",
     "Publish",
     "Source",
-    "SourceKind",
     "is_starting",
     "still_starting",
     "unavailable",
@@ -249,24 +243,3 @@ def still_starting(source: str) -> ToolFailure:
 def unavailable(state: SourceState) -> ToolFailure:
     """Return the failure of a call of a tool whose source is down."""
     return ToolFailure("unavailable", state.outage, hint=state.hint, details={"down": [state.source]})
-
-
-class ConfiguredSource(Section):
-    """One entry of `sources.KIND.NAME` of a configuration: the source that it makes, not made yet."""
-
-    kind: str
-    name: str
-    settings: Section
-    """The keys of the entry."""
-    folder: Path
-    """The folder that its relative paths count from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceKind:
-    """A kind of source whose entries stand under `sources.KIND.NAME` of a configuration; `sources.kinds` lists them."""
-
-    settings: type[Section]
-    """The keys of one entry."""
-    make: Callable[[ConfiguredSource], Source]
-    """Returns the source of an entry, not opened. Raises `UsageError` for one that cannot be made."""

@@ -107,8 +107,8 @@ class Kind:
         if self.states:
             properties["state_key"] = {"type": "string", "enum": list(self.states)}
         if self.types:
-            known = self.default_type or self.type_example
-            properties["type_key"] = {"type": "string", "pattern": self.types, "maxLength": 200, "examples": [known]}
+            known = {"examples": [self.type_example]} if self.type_example else {}
+            properties["type_key"] = {"type": "string", "pattern": self.types, "maxLength": 200, **known}
         return {"type": "object", "properties": properties, "additionalProperties": False}
 
     @cached_property

@@ -179,7 +179,7 @@ def test_where_toolcrib_asks_in_the_place_of_the_client_the_guard_is_on(
     user.has(".config/toolcrib/config.yaml", config)
     (tmp_path / "run").write_text("no place for a socket")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    monkeypatch.setattr("toolcrib.cli.serve_stdio.private_directory", _no_directory)
+    monkeypatch.setattr("toolcrib.daemon.rendezvous.private_directory", _no_directory)
 
     result = user.types("hook", "claude", "--seconds", "1", stdin=event("touch a"))
 

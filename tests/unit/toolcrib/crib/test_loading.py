@@ -130,6 +130,7 @@ async def test_an_mcp_tool_behind_an_entry_is_a_call_of_its_own(tmp_path: Path) 
         async with crib.session(mode="autonomous") as session:
             # Both write the same path: neither waits for the other's turn.
             result = await session.call("keep", {"path": "a"})
+        async with crib.session(mode="autonomous") as session:
             missing = await session.call("nowhere", {})
         async with crib.session(mode="cautious") as session:
             denied = await session.call("keep", {"path": "b"})

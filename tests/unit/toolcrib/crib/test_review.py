@@ -48,7 +48,11 @@ async def crib_at(
     """A crib that remembers, in front of one server whose description is in the file `words`."""
     (home / "server.py").write_text(SERVER)
     settings = bare().with_values(
-        directories=Directories.of({"HOME": str(home)}), mode="autonomous", guard=guard, lock=lock
+        directories=Directories.of({"HOME": str(home)}),
+        mode="autonomous",
+        guard=guard,
+        lock=lock,
+        untrusted={"ask": guard},
     )
     args = [str(home / "server.py"), str(home / "words"), *([argument] if argument else [])]
     config: dict[str, Any] = {"mcpServers": {"s": {"command": sys.executable, "args": args}}}
