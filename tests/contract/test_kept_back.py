@@ -254,7 +254,12 @@ async def _by_rest(api: Api, *, accept: bool = True, mode: str = "autonomous", *
             await site.client.post(f"{tools}/{REGISTERED}/accept", json={"hash": made["hash"]}, headers=admin)
         begun = await site.post(initialize(), Authorization="Bearer shop-token")
         session = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
-        for name, given in ((REGISTERED, {}), ("tidy", {}), ("call_tool", {"name": REGISTERED, "arguments": {}})):
+        ways: list[tuple[str, dict[str, Any]]] = [
+            (REGISTERED, {}),
+            ("tidy", {}),
+            ("call_tool", {"name": REGISTERED, "arguments": {}}),
+        ]
+        for name, given in ways:
             await site.post(call(name, given), Authorization="Bearer shop-token", **session)
     return len(api.received)
 

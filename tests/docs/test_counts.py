@@ -63,7 +63,7 @@ def steps() -> list[str]:
 
 
 def _word(step: ast.expr) -> str:
-    name = ast.unparse(step.func if isinstance(step, ast.Call) else step).removeprefix("parts.")
+    name = ast.unparse(step.func if isinstance(step, ast.Call) else step).rpartition(".")[2]
     return next(word.lower() for word in re.findall("[A-Z]?[a-z]+", name) if word not in ("Check", "Note"))
 
 
