@@ -24,7 +24,8 @@
       large: true                             # with two hundred more tools around
 
 An argument, and what a file or a record is left with, may be `{like: PATTERN}`, whatever the case of its letters; a
-scripted model sends `say`, or what `from`, a pattern with one group, finds in what it heard last.
+scripted model sends `say`, or what `from`, a pattern with one group, finds in what it heard last, or else in the newest
+result of the case that has it.
 
 The groups are files, and a category of tools may have one of its own. When a scripted model is lost: in `adaptive` the
 search did not find the tool among its first five, so say in `find` what a user of such a tool would look for; in

@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import yaml
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
@@ -71,6 +71,8 @@ class Player:
     session: Session
     play: Callable[[Player, Turn, Heard], Play]
     _turns: list[Turn] = field(init=False)
+    read: list[str] = field(default_factory=list[str])
+    """What the calls of the case returned so far, those of earlier turns too."""
     _now: Play | None = None
     _calls: int = 0
 
@@ -163,6 +165,7 @@ def done_well(player: Player, turn: Turn, heard: Heard) -> Play:
                     heard = yield from reach(player, call.tool, call.find or PHRASES.get(call.tool, turn.ask), heard)
             heard = yield Calling(calls=[_way(player, call, last, heard) for call in step])
             said.extend(heard.returns)
+            player.read.extend(heard.returns)
         if not turn.calls and turn.find:
             yield from _look(player, turn.find, heard)
     except Lost as lost:
@@ -170,26 +173,31 @@ def done_well(player: Player, turn: Turn, heard: Heard) -> Play:
     yield Saying(text="\n".join(said) or "That cannot be done with what I have.")
 
 
-def sent(wanted: Wanted, heard: Heard) -> dict[str, Any]:
-    """Return the arguments of a call as a model sends them that has just heard `heard`."""
-    return {key: _value(wanted.tool, key, value, heard) for key, value in wanted.arguments.items()}
+def sent(wanted: Wanted, heard: Heard, read: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the arguments of a call as a model sends them that has just heard `heard`, and has `read` before."""
+    texts = (heard.text, *reversed(read))
+    return {key: _value(f"{wanted.tool}: no {key}", value, texts) for key, value in wanted.arguments.items()}
 
 
-def _value(tool: str, key: str, value: Any, heard: Heard) -> Any:
+def _value(lacks: str, value: Any, texts: Sequence[str]) -> Any:
+    """Return a value as it is sent; what is copied comes from the first of the texts that has it."""
+    if isinstance(value, list):
+        return [_value(lacks, one, texts) for one in cast("list[Any]", value)]
     if not is_like(value):
-        return value
+        given = cast("dict[str, Any]", value)
+        return {key: _value(lacks, one, texts) for key, one in given.items()} if isinstance(value, dict) else value
     if "from" not in value:
         return value["say"]
-    found = re.search(value["from"], heard.text)
-    if found is None:
-        raise Lost(f"{tool}: no {key} in {heard.text[:300]!r}")
-    return found[1]
+    for text in texts:
+        if found := re.search(value["from"], text):
+            return found[1]
+    raise Lost(f"{lacks} in {texts[0][:300]!r}")
 
 
 def _way(player: Player, call: Wanted, last: Heard, heard: Heard) -> tuple[str, dict[str, Any]]:
     """Return the call by which a model of this profile makes it; with what it read before it looked for the tool."""
     name = player.shown(call.tool)
-    arguments = player.said(name, call.tool, sent(call, last))
+    arguments = player.said(name, call.tool, sent(call, last, player.read))
     if name not in heard.tools and player.verbs.get("exec") in heard.tools:
         return player.verbs["exec"], {"op": player.op(call.tool), "args": arguments}
     if name not in heard.tools and player.verbs.get("call") in heard.tools:
