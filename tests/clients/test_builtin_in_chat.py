@@ -94,7 +94,18 @@ async def _chat(home: Path, profile: str, origin: str, told: Mapping[str, Any]) 
     """Hold one chat, and return what it printed."""
     config = home / "toolcrib.yaml"
     config.write_text(json.dumps(told))
-    words = ["chat", "-p", "go", "--json", "--mode", "autonomous", "--profile", profile, "--config", str(config)]
+    words = [
+        "chat",
+        "-p",
+        "Call the API shop for its page",
+        "--json",
+        "--mode",
+        "autonomous",
+        "--profile",
+        profile,
+        "--config",
+        str(config),
+    ]
     command = [TOOLCRIB, *words, "--model", f"local:scripted@{origin}/v1"]
     environ = {**Home(folder=home).environ, "OPENAI_API_KEY": "none", "GIT_CONFIG_GLOBAL": os.devnull}
     with anyio.fail_after(PATIENCE):

@@ -75,7 +75,12 @@ class Taint(Section):
         return trust == "untrusted" or "private" in tool.traits or _means(self.private, tool)
 
     def note(self, tool: Tool, trust: Trust, session: SessionState, text: str) -> None:
-        """Record in `session` that a result of `tool`, with the text `text` and that trust, reached it."""
+        """Record in `session` that a result of `tool`, with the text `text` and that trust, reached it.
+
+        For an MCP client, the result of a call with side effects is a receipt, which taints only where its tool or
+        source was declared untrusted: a gateway would otherwise hold every second call of a server that declares
+        nothing. The library, the agent and jobs make no difference.
+        """
         if not session.taint.private_read_by and ("private" in tool.traits or _means(self.private, tool)):
             session.taint.private_read_by = tool.name
         if trust != "untrusted":
@@ -85,7 +90,9 @@ class Taint(Section):
             session.taint.links[link] = None
         while len(session.taint.links) > _KEPT:
             del session.taint.links[next(iter(session.taint.links))]
-        self.stain(tool, session)
+        is_receipt = session.audience.is_client and tool.kind != "read"
+        if not is_receipt or self.origin_of(tool).name == "declared":
+            self.stain(tool, session)
 
     def stain(self, tool: Tool, session: SessionState) -> None:
         """Call `session` tainted by `tool`. Answers that were to hold for the session were given without knowing."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from toolcrib.core.permission import Decision, Effect
-from toolcrib.core.session import SessionApprovals, SessionState
+from toolcrib.core.session import Audience, SessionApprovals, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy, approved_as
 from toolcrib.policy.rules import Rules, parse_rules
@@ -99,6 +99,20 @@ def test_results_of_this_process_and_of_what_the_operator_trusts_taint_nothing(s
 @pytest.mark.parametrize("origin", ["mcp", "openapi", "rest", "a kind of tomorrow"])
 def test_every_other_result_taints_whatever_the_server_declares(origin: str, annotations: Annotations) -> None:
     assert tainted(source=tool("t", annotations, origin)).taint.source == "mail__t"
+
+
+def test_a_receipt_of_a_side_effect_taints_no_client_unless_its_tool_was_declared_untrusted() -> None:
+    def taints(source: Tool, taint: Taint) -> bool:
+        session = SessionState(key="k", mode="autonomous", audience=Audience(is_client=True))
+        taint.note(source, taint.trust_of(source), session, "sent")
+        return bool(session.taint.source)
+
+    sent, read = tool("send", WRITE), tool("read", READ)
+    assert [taints(sent, Taint()), taints(sent, Taint(untrusted=("mail",))), taints(read, Taint())] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_tool_that_is_declared_untrusted_taints_with_whatever_it_returns() -> None:
