@@ -589,7 +589,8 @@ def prove(subject: Subject, size: str, page: str, *, repeats: int, profile: str 
         path = Path(folder)
         (path / "project").mkdir()
         kept = {name: value for name, value in node_env().items() if not name.startswith(_PRIVATE)}
-        home = Home(path=path, env={**kept, "HOME": str(path)}, model=model)
+        # OpenCode takes its folder, which servers get as their root, from PWD and not from the process.
+        home = Home(path=path, env={**kept, "HOME": str(path), "PWD": str(path / "project")}, model=model)
         prepare(path / "project" / "space")
         catalog = SIZES[size](path, page)
         try:
