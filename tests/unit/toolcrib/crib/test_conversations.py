@@ -45,7 +45,13 @@ async def page(arguments: Mapping[str, Any], context: Context) -> ToolResult:
     return ToolResult.of_text("a page")
 
 
-PAGE = Tool(name="page", local_name="page", source="web", origin="mcp", annotations=Annotations())
+PAGE = Tool(
+    name="page",
+    local_name="page",
+    source="web",
+    origin="mcp",
+    annotations=Annotations(read_only=True, destructive=False),
+)
 
 
 @pytest.fixture
