@@ -25,7 +25,7 @@ from toolcrib.mcp.server.calls import read_call, result_body
 from toolcrib.mcp.server.modern import read_envelope
 
 ROUNDS, CALLS = 10, 1000
-SPEC = ServerSpec(name="echo", transport="stdio", command=("echo",))
+SPEC = ServerSpec(name="echo", transport="stdio", command="echo")
 
 
 def ours(*, modern: bool) -> None:
