@@ -199,12 +199,23 @@ def disconnect(
         chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "disconnect")
         for client in dict.fromkeys(client for client, _ in chosen):
             beside = client_files(client, places, project=project)
+            beside += [] if project else [file for file in _settings_elsewhere(client, places) if file not in beside]
             chosen += [
                 (client, file)
                 for file in beside
                 if connection_of(state, file) is not None or (client.name == _CLAUDE and has_hook(file))
             ]
     _each(chosen, one)
+
+
+def _settings_elsewhere(client: Client, places: Places) -> list[Path]:
+    """Return the settings of projects that changed with the client's own file, not by a `connect --project`."""
+    state, found = places.directories.state, list[Path]()
+    for file in (Path(done.file) for done in connections(state) if done.client == client.name):
+        if is_settings_file(client.name, file):
+            shared = client.project_file(replace(places, project=file.parent.parent))
+            found += [file] if shared is None or connection_of(state, shared) is None else []
+    return found
 
 
 def _remove_mode(own: Path, mode: str, places: Places) -> None:
@@ -328,6 +339,12 @@ class _Way:
         """Return our configuration file that gets servers and rules. Raises `UsageError` for an unconfirmed one."""
         return own_file(places.directories, places.project, project=self.shared)
 
+    def of_entry(self, entry: Mapping[str, Any]) -> _Way:
+        """Return the way in which the client is connected already, by our entry there."""
+        words = _words(entry)
+        profile = words[words.index("--profile") + 1] if "--profile" in words[:-1] else self.profile
+        return replace(self, profile=profile, guard="--guard" not in words, desk="--desk" in words)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
@@ -395,7 +412,7 @@ def _connect(
     if is_more:
         _check_connected(client, file, there, way, named_profile=named_profile, movable=movable, state=state)
         program.refresh(there[NAME])
-        way = replace(way, guard="--guard" not in _words(there[NAME]))
+        way = way.of_entry(there[NAME])
     own = way.own_file(places)
     path = NAME if way.shared else program.path
     names = _move(client, movable, own, places, dry_run=program.dry_run)
@@ -428,13 +445,18 @@ def _connect(
         permissions=carried.extras,
     )
     listed = _listed_before(settings, names)
-    verbs = (*META_TOOLS, *([READS] if carried.allows_all else [])) if has_call_tool else ()
+    behind = {*names.values(), *(() if is_more else read_servers(own))}
+    is_unasked = not way.guard and behind <= {*carried.wholly}
+    verbs = _Verbs(
+        allow=(*META_TOOLS, *([READS] if is_unasked and not is_more else [])) if has_call_tool else (),
+        ask=(READS,) if is_more and not is_unasked else (),
+    )
     elsewhere = servers_elsewhere(client, file, places)
     kept = {server.name for server in found if server not in movable}.union(*elsewhere.values())
     if way.replace and (others_with := [folder for folder in elsewhere if folder != places.project]):
         note(f"{client.title} keeps the servers of {', '.join(map(str, others_with))}: connect it again in that folder")
     if program.dry_run:
-        others = _rewritten_settings(client, places, names, way, listed, allow=verbs, kept=kept)
+        others = _rewritten_settings(client, places, names, way, listed, verbs=verbs, kept=kept)
         return replace(change, rewritten=tuple(file for file, _, _ in others))
     name = mode_of(client, project=way.project) if carried.mode else ""
     if name:
@@ -457,7 +479,7 @@ def _connect(
         also=rename,
         state=state,
     )
-    others = _rewritten_settings(client, places, names, way, listed, allow=verbs, kept=kept)
+    others = _rewritten_settings(client, places, names, way, listed, verbs=verbs, kept=kept)
     for settings_file, text, off in others:
         rewrite(client.name, settings_file, lambda _, text=text: text, moved=off, names=names, state=state)
     return replace(change, rewritten=tuple(settings_file for settings_file, _, _ in others))
@@ -542,8 +564,8 @@ class _CarriedOver:
     """Keys of our entry in the client."""
     notes: tuple[str, ...]
     """What is not as it was, one sentence each."""
-    allows_all: bool
-    """Whether the client's settings allowed every tool of every server behind us."""
+    wholly: Collection[str]
+    """Our names of the moved servers, if the client's settings allowed every tool of them and asked and denied none."""
 
 
 def _carry_over(
@@ -587,9 +609,18 @@ def _carry_over(
                 f"it asks about tools of {', '.join(listed)}, which it trusted: one switch of its entry is for all "
                 "servers behind Toolcrib, and not all of them were trusted"
             )
-    wholly = {names.get(one.server) for one in permissions if (one.effect, one.tool) == ("allow", "*")}
-    allows_all = not way.guard and behind <= wholly and all(one.effect == "allow" for one in permissions)
-    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes), allows_all=allows_all)
+    wholly = {names[one.server] for one in permissions if one.tool == "*"}
+    if any(one.effect != "allow" for one in permissions):
+        wholly = set[str]()
+    return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes), wholly=wholly)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verbs:
+    """Our meta-tools that the client's settings allow from now on, and those that they allow no longer."""
+
+    allow: Sequence[str] = ()
+    ask: Sequence[str] = ()
 
 
 def _listed_before(settings: Settings, names: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
@@ -607,23 +638,32 @@ def _rewritten_settings(
     way: _Way,
     listed: Mapping[str, Sequence[str]],
     *,
-    allow: Sequence[str],
+    verbs: _Verbs,
     kept: Collection[str],
 ) -> list[tuple[Path, str, Sequence[str]]]:
     """Return the settings files that change, their new text, and the servers of the project that it switches off.
 
-    Permissions of moved servers get their new names, of those in `kept` beside the old ones. `allow`: our meta-tools
-    that ask here are allowed there; of a project in the local file, not in the one that git tracks.
+    Permissions of moved servers get their new names, of those in `kept` beside the old ones. Our meta-tools that ask
+    here (`verbs`) are allowed there; of a project in the local file, not in the one that git tracks.
     """
     settings = client_files(client, places, project=way.project)
     personal = settings[1:] if way.project else settings[:1]
     off = _behind_us(client, places) if way.replace and not way.project else []
     changed: list[tuple[Path, str, Sequence[str]]] = []
     for file in settings:
-        before, adds = _text_of(file), allow if file in personal else ()
+        before, of_file = _text_of(file), verbs if file in personal else _Verbs()
         after = before
-        if before or adds:
-            after = rename_settings(client, before, names, listed=listed, allow=adds, kept=kept, file=str(file))
+        if before or of_file.allow:
+            after = rename_settings(
+                client,
+                before,
+                names,
+                listed=listed,
+                allow=of_file.allow,
+                ask=of_file.ask,
+                kept=kept,
+                file=str(file),
+            )
         switched = off if file == settings[-1] else []
         after = switch_off(after, switched, str(file)) if switched else after
         changed += [(file, after, switched)] if after != before else []
