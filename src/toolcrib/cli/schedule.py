@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from textwrap import fill
 from typing import Annotated, Any, Final, cast
 
 import typer
@@ -46,7 +45,6 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("PRINCIPAL", "<"),
     ("WHAT", "<"),
 )
-_WIDTH: Final = 80
 _PREFIX: Final = "sched_"
 _SHORTEST: Final = 4
 """Digits of an id that are taken for the whole, when only one schedule begins so."""
@@ -84,7 +82,7 @@ def list_schedules(
     else:
         note("no schedules")
     if warning:
-        note(fill(warning, _WIDTH))
+        note(warning)
 
 
 def print_schedules(schedules: Iterable[Schedule], *, width: int | None = None) -> None:
@@ -132,7 +130,7 @@ def add_schedule(
         note("an equal schedule is active already; no second one was added")
     _print(made, as_json=as_json)
     if warning:
-        note(fill(warning, _WIDTH))
+        note(warning)
 
 
 @schedule.command("show")
@@ -148,25 +146,25 @@ def show_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) 
 @schedule.command("pause")
 def pause_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Let a schedule fire no more until it is resumed."""
-    _print(_with(config, id, lambda desk, one: desk.pause(one.id, None)), as_json=as_json)
+    _print(_with(config, id, lambda scheduler, one: scheduler.pause(one.id, None)), as_json=as_json)
 
 
 @schedule.command("resume")
 def resume_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Let a paused schedule fire again."""
-    _print(_with(config, id, lambda desk, one: desk.resume(one.id, None)), as_json=as_json)
+    _print(_with(config, id, lambda scheduler, one: scheduler.resume(one.id, None)), as_json=as_json)
 
 
 @schedule.command("cancel")
 def cancel_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """End a schedule. A run that goes on is a job: `toolcrib jobs cancel`."""
-    _print(_with(config, id, lambda desk, one: desk.cancel(one.id, None)), as_json=as_json)
+    _print(_with(config, id, lambda scheduler, one: scheduler.cancel(one.id, None)), as_json=as_json)
 
 
 @schedule.command("run")
 def run_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Fire a schedule now, beside its times, in a process that fires schedules."""
-    _print(_with(config, id, lambda desk, one: desk.run_now(one.id, None)), as_json=as_json)
+    _print(_with(config, id, lambda scheduler, one: scheduler.run_now(one.id, None)), as_json=as_json)
 
 
 @asynccontextmanager
@@ -176,7 +174,7 @@ async def _scheduler(settings: Settings) -> AsyncGenerator[Scheduler]:
 
 
 def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
-    """Find the schedule, act on it and return it as it is then. Tells when nothing would fire it."""
+    """Find the schedule, act on it and return it as it is then; print a warning if no process would fire it."""
 
     async def found(settings: Settings) -> tuple[Schedule, str]:
         if not has_store(settings):
@@ -188,7 +186,7 @@ def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
 
     done, warning = run(lambda: found(settings_of(config)))
     if warning:
-        note(fill(warning, _WIDTH))
+        note(warning)
     return done
 
 
