@@ -66,6 +66,8 @@ _CONNECTIONS: Final = {
         "additionalProperties": False,
     },
 }
+_CONTENT_NAMES: Final = ("body", "markdown", "body_markdown", "text")
+"""Usual names of a document's content."""
 _POSITION: Final = {"type": "integer", "minimum": 0, "maximum": 10_000, "description": "Place among its siblings"}
 
 
@@ -210,7 +212,10 @@ def new_document(
 ) -> Row:
     """Create a document in the project and its tree; a title that is missing is the first heading of the content."""
     kind = KINDS["document"]
-    fields = {name: value for name, value in given.items() if name in kind.schema["properties"]}
+    fields = {name: value for name, value in given.items() if name not in ("project_id", "parent_id", "position")}
+    for name in _CONTENT_NAMES:
+        if name in fields and "content" not in fields:
+            fields["content"] = fields.pop(name)
     if not str(fields.get("title") or "").strip():
         fields["title"] = heading_of(str(fields.get("content") or "")) or None
     row = insert_node(rows, kind, project_id, fields, path=path)
@@ -272,6 +277,10 @@ async def create_task_document(
 ) -> dict[str, Any]:
     """Attach a document to a task: the one with document_id, or a new one."""
     kind = KINDS["document"]
+    if document_id is not None and fields:
+        name = next(iter(fields))
+        hint = "leave document_id out to create a document; onto.document.update changes one"
+        raise invalid(name, f"{name} is for a new document, not for one that is attached", hint=hint)
 
     def work(rows: Rows) -> dict[str, Any]:
         task = rows.get("tasks", task_id, "editor")

@@ -188,7 +188,7 @@ def _create(
             raise invalid(f"{path}.temp_id", f"{temp_id!r} is the temp_id of another entity")
         fields = _labelled(kind, {name: value for name, value in one.items() if name not in ("temp_id", "kind")})
         if kind.name == "document":
-            row = new_document(rows, project_id, fields, path=path)
+            row = new_document(rows, project_id, fields, path=path, parent_path=f"{path}.parent_id")
         else:
             row = insert_node(rows, kind, project_id, fields, path=path)
         ends[temp_id] = End(kind.name, row["id"])
@@ -212,7 +212,8 @@ def _create(
 
 def _labelled(kind: Kind, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with the name of an entity under the word of its kind: title, name or text."""
-    others = [name for name in ("title", "name", "text") if name in fields and name not in kind.fields]
+    labels = ("title", "name") if kind.name == "document" else ("title", "name", "text")  # its text is its content
+    others = [name for name in labels if name in fields and name not in kind.fields]
     if kind.label in fields or len(others) != 1:
         return fields
     return {kind.label if name in others else name: value for name, value in fields.items()}
