@@ -179,7 +179,7 @@ async def test_exec_fills_arguments_from_the_schema_and_the_context_and_takes_a_
     crib: Toolcrib, folder: Path
 ) -> None:
     project = {"name": "Pier", "type_key": "project.technical.pier"}
-    given = {"project": project, "entities": [], "relationships": []}
+    given: dict[str, Any] = {"project": project, "entities": [], "relationships": []}
     made = await told(of(crib, "gateway", folder), "tool_exec", {"op": "onto.project.create", "args": given})
     context = {"project_id": made["result"]["project_id"]}
     session = of(crib, "gateway", folder, key="inside", context=context)

@@ -333,11 +333,12 @@ def _updater(name: str, *fields: str) -> Operation:
     async def run(ctx: Context, **given: Any) -> dict[str, Any]:
         id, how = given[key], given.get("update_strategy", "replace")
         changes = changes_of(given, key, *_STRATEGY)
+        revision = None
         if how == "merge_llm":
-            changes = await _merged(ctx, kind, id, changes, given.get("merge_instructions", ""))
+            changes, revision = await _merged(ctx, kind, id, changes, given.get("merge_instructions", ""))
 
         def work(rows: Rows) -> Row:
-            row = update_node(rows, kind, id, changes, strategy=how)
+            row = update_node(rows, kind, id, changes, strategy=how, revision=revision)
             if name == "document":
                 rename_in_tree(rows, rows.get("projects", row["project_id"]), id, row["title"])
             publish(rows, op, row["project_id"], name, id, fields=sorted(changes))
@@ -349,8 +350,10 @@ def _updater(name: str, *fields: str) -> Operation:
     return run
 
 
-async def _merged(ctx: Context, kind: Kind, id: str, changes: Mapping[str, Any], instructions: str) -> dict[str, Any]:
-    """Return the changes with texts that the client's model has merged with the present ones."""
+async def _merged(
+    ctx: Context, kind: Kind, id: str, changes: Mapping[str, Any], instructions: str
+) -> tuple[dict[str, Any], int]:
+    """Return the changes with texts that the client's model has merged with the present ones, and their revision."""
     if ctx.peer is None or "sampling" not in ctx.peer.capabilities:
         raise invalid(
             "update_strategy",
@@ -362,7 +365,7 @@ async def _merged(ctx: Context, kind: Kind, id: str, changes: Mapping[str, Any],
     for name, new in changes.items():
         if name in kind.text and isinstance(new, str) and before[name]:
             merged[name] = await _merge(ctx, before[name], new, instructions)
-    return merged
+    return merged, before["revision"]
 
 
 async def _merge(ctx: Context, old: str, new: str, instructions: str) -> str:

@@ -108,8 +108,19 @@ def insert_node(
     return rows.insert(kind.plural, values, id=id)
 
 
-def update_node(rows: Rows, kind: Kind, id: str, fields: Mapping[str, Any], *, strategy: str = "replace") -> Row:
-    """Change fields of an entity; `append` adds to its texts and props. Raises `ToolFailure` without any field."""
+def update_node(
+    rows: Rows,
+    kind: Kind,
+    id: str,
+    fields: Mapping[str, Any],
+    *,
+    strategy: str = "replace",
+    revision: int | None = None,
+) -> Row:
+    """Change fields of an entity; `append` adds to its texts and props.
+
+    Raises `ToolFailure`: without any field, and for an entity that has another `revision` by now.
+    """
     if not fields:
         names = ", ".join(kind.schema["properties"])
         raise invalid(
@@ -135,7 +146,7 @@ def update_node(rows: Rows, kind: Kind, id: str, fields: Mapping[str, Any], *, s
     if kind.name == "document" and any(name in changes for name in ("title", "description", "content")):
         _keep_version(rows, before)
         changes["version"] = before["version"] + 1
-    return rows.update(kind.plural, id, changes)
+    return rows.update(kind.plural, id, changes, revision=revision)
 
 
 def remove_node(rows: Rows, kind: Kind, id: str) -> Row:

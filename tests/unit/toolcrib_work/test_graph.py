@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.plugin import Row, Rows
+from toolcrib.testing import RecordingPeer
 from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SCHEMA
 from unit.toolcrib_work.people import Person, person
 
@@ -483,6 +485,29 @@ async def test_a_merge_without_a_model_and_an_update_without_fields_are_refused(
     props = await ada.refused("onto.task.update", task_id=id, props={"facets": {"colour": "red"}})
     assert props[0] == "VALIDATION_ERROR"
     assert (await ada.ok("onto.task.get", task_id=id))["task"]["description"] == "one"
+
+
+async def test_a_merge_does_not_overwrite_what_was_changed_while_the_model_thought(ada: Person) -> None:
+    id = await ada.made("task", await ada.project(), "x", description="one")
+    merge = {"task_id": id, "description": "two", "update_strategy": "merge_llm"}
+
+    class Slow(RecordingPeer):
+        async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            if "one" in str(params) and not self.requests:
+                await ada.ok("onto.task.update", task_id=id, description="changed meanwhile")
+            return await super().request(method, params)
+
+    peer = Slow({"sampling/createMessage": {"content": {"type": "text", "text": "Both."}}})
+
+    async def merged() -> Any:
+        asked = {"op": "onto.task.update", "args": merge}
+        return (await ada.session.call("tool_exec", asked, peer=peer)).structured_content
+
+    late, again = await merged(), await merged()
+
+    assert (late["ok"], late["error"]["code"]) == (False, "CONFLICT")
+    assert (again["result"]["task"]["description"], len(peer.requests)) == ("Both.", 2)
+    assert "changed meanwhile" in str(peer.requests[1])
 
 
 async def test_a_task_that_starts_at_an_hour_may_be_due_on_the_same_day(ada: Person) -> None:
