@@ -51,7 +51,9 @@ async def test_every_tool_is_called_in_a_case_and_every_case_names_tools_that_th
     called = {name for case in CASES.values() for name in called_in(case)}
 
     assert {case.id: case.tools - there for case in CASES.values() if case.tools - there} == {}
-    assert there - departments - called - {DELEGATE} == set(), "a new tool comes with its cases (docs/how-to/evaluate.md)"
+    assert there - departments - called - {DELEGATE} == set(), (
+        "a new tool comes with its cases (docs/how-to/evaluate.md)"
+    )
     assert {case.id for case in CASES.values() if not case.large and called_in(case) & departments} == set()
     assert world.crib.problems == ()
 

@@ -208,11 +208,17 @@ def heading_of(content: str) -> str:
 
 
 def new_document(
-    rows: Rows, project_id: str, given: Mapping[str, Any], *, path: str = "", parent_path: str = "parent_id"
+    rows: Rows,
+    project_id: str,
+    given: Mapping[str, Any],
+    *,
+    parent_id: str | None = None,
+    position: int | None = None,
+    path: str = "",
 ) -> Row:
     """Create a document in the project and its tree; a title that is missing is the first heading of the content."""
     kind = KINDS["document"]
-    fields = {name: value for name, value in given.items() if name not in ("project_id", "parent_id", "position")}
+    fields = dict(given)
     for name in _CONTENT_NAMES:
         if name in fields and "content" not in fields:
             fields["content"] = fields.pop(name)
@@ -221,7 +227,7 @@ def new_document(
     row = insert_node(rows, kind, project_id, fields, path=path)
     attach(rows, project_id, End("document", row["id"]), ())
     project = rows.get("projects", project_id)
-    add_to_tree(rows, project, row, given.get("parent_id"), given.get("position"), path=parent_path)
+    add_to_tree(rows, project, row, parent_id, position, path="parent_id")
     return row
 
 
@@ -243,15 +249,17 @@ def new_document(
         {"project_id": "<project_id>", "title": "Brief", "description": "What we launch", "content": "# Brief\n…"},
     ],
 )
-async def create_onto_document(ctx: Context, **given: Any) -> dict[str, Any]:
+async def create_onto_document(
+    ctx: Context, project_id: str, parent_id: str | None = None, position: int | None = None, **fields: Any
+) -> dict[str, Any]:
     """Create a document in a project, at a place in its tree.
 
     Without a title, the first heading of the content is the title.
     """
 
     def work(rows: Rows) -> Row:
-        rows.require(given["project_id"])
-        row = new_document(rows, given["project_id"], given)
+        rows.require(project_id)
+        row = new_document(rows, project_id, fields, parent_id=parent_id, position=position)
         publish(rows, "onto.document.create", row["project_id"], "document", row["id"], title=row["title"])
         return row
 

@@ -188,7 +188,7 @@ def _create(
             raise invalid(f"{path}.temp_id", f"{temp_id!r} is the temp_id of another entity")
         fields = _labelled(kind, {name: value for name, value in one.items() if name not in ("temp_id", "kind")})
         if kind.name == "document":
-            row = new_document(rows, project_id, fields, path=path, parent_path=f"{path}.parent_id")
+            row = new_document(rows, project_id, fields, path=path)
         else:
             row = insert_node(rows, kind, project_id, fields, path=path)
         ends[temp_id] = End(kind.name, row["id"])

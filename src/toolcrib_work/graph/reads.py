@@ -347,8 +347,7 @@ async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any
         nodes: dict[str, list[dict[str, Any]]] = {}
         for kind in KINDS.values():
             if kind.name != "project":
-                columns = kind.table.columns
-                named = ", ".join(name for name in _NODE if name == "id" or name in columns)
+                named = ", ".join(name for name in _NODE if name == "id" or name in kind.table.columns)
                 sql = f"SELECT {named} FROM {{{kind.plural}}} AS one WHERE project_id = ? ORDER BY created_at, id"
                 found = rows.select(sql, (project_id,))
                 nodes[kind.plural] = [{k: v for k, v in row.items() if v is not None} for row in found]

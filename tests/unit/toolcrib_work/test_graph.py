@@ -86,7 +86,7 @@ async def test_a_project_is_created_whole_with_every_kind_its_edges_and_its_docu
         ({"entities": [{"temp_id": "t", "kind": "task", "title": "x" * 501}]}, "entities[0].title"),
         ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "colour": "red"}]}, "entities[0].colour"),
         ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "colour": "red"}]}, "entities[0].colour"),
-        ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "parent_id": "y"}]}, "entities[0].parent_id"),
+        ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "position": "y"}]}, "entities[0].position"),
         ({"entities": [{"temp_id": "t", "kind": "task"}]}, "entities[0].title"),
         ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "state_key": "open"}]}, "entities[0].state_key"),
         ({"entities": [{"temp_id": "m", "kind": "milestone", "title": "alone"}]}, "entities[0]"),
