@@ -54,7 +54,7 @@ _HITS: Final = 500
 
 
 def _keys(kind: Kind, *names: str) -> dict[str, Any]:
-    return {"project_id": _PROJECT, **fields_of(kind, *names)}
+    return {"project_id": _PROJECT, **(fields_of(kind, *names) if names else {})}
 
 
 def _counted(kind: Kind, shown: Sequence[Any], total: int) -> str:
