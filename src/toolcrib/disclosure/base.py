@@ -27,7 +27,7 @@ from ..results.artifacts import Artifacts
 from ..results.excerpts import PLAIN_FIT, Fit
 from ..sources.source import MountedSource, MountedSources
 from .aliases import Labels, Rename
-from .brief import in_brief
+from .signatures import in_brief
 
 __all__ = [
     "READS",
