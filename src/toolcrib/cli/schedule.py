@@ -20,7 +20,7 @@ from ..errors import ToolFailure, UsageError
 from ..jobs.scheduler import ACTIONS, Scheduler
 from ..jobs.triggers import local_zone, trigger_of
 from .actions import action_group
-from .options import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, find_by_id, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
 
 __all__ = [
@@ -46,8 +46,6 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("WHAT", "<"),
 )
 _PREFIX: Final = "sched_"
-_SHORTEST: Final = 4
-"""Digits of an id that are taken for the whole, when only one schedule begins so."""
 
 schedule = action_group(
     "List the schedules: calls that are made later. Add one, show, pause, resume, run or cancel it.\n\n"
@@ -192,13 +190,10 @@ def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
 
 def _found(schedules: list[Schedule], id: str) -> Schedule:
     """Return the schedule whose id begins like this. Raises `ToolFailure("not_found")`, `UsageError` for several."""
-    wanted = id if id.startswith(_PREFIX) else f"{_PREFIX}{id}"
-    close = [one for one in schedules if one.id.startswith(wanted)]
-    if len(wanted) < len(_PREFIX) + _SHORTEST or not close:
+    found = find_by_id(schedules, id, _PREFIX)
+    if found is None:
         raise _no_such(id)
-    if len(close) > 1:
-        raise UsageError(f"{len(close)} schedules begin with {id!r}: give more of the id")
-    return close[0]
+    return found
 
 
 def _no_such(id: str) -> ToolFailure:
