@@ -186,28 +186,6 @@ def named(text: str) -> ToolBody:
     return body
 
 
-async def test_results_are_one_to_one_with_the_calls_whatever_becomes_of_each(crib: Toolcrib, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("A")
-    session = flat(crib, tmp_path, mode="cautious", approver=RecordingApprover("no"))
-    calls: list[tuple[str, Any]] = [
-        ("read_file", {"path": "a.txt"}),
-        ("no_such_tool", {}),
-        ("write_file", {"path": "b.txt", "content": "B"}),
-        ("read_file", "{broken"),
-        ("read_file", {"path": "missing.txt"}),
-        ("list_directory", {}),
-    ]
-    results = await session.call_many(calls)
-    assert [(result.text.splitlines()[0][:40], result.is_error) for result in results] == [
-        ("A", False),
-        ("Unknown tool: no_such_tool", True),
-        ("Tool call denied by user.", True),
-        ("the arguments are not valid JSON: expect", True),
-        ("there is no file missing.txt", True),
-        ("a.txt", False),
-    ]
-
-
 async def test_all_calls_of_a_turn_run_at_the_same_time() -> None:
     together = 12  # as many as the seed allows in one turn
     arrived: list[int] = []

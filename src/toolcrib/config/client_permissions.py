@@ -97,7 +97,7 @@ class Permission:
 def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]:
     """Return what the entry of a server says of its tools.
 
-    Names in its lists are no patterns. A tool with another mode than its server's is asked about, whatever the mode.
+    Names in its lists are no patterns. A tool with another mode than its server's is asked about in any mode.
     """
     found: list[Permission] = []
     for key in ("autoApprove", "alwaysAllow"):

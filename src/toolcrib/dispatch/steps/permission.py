@@ -254,7 +254,7 @@ class Approve:
     def __init__(self, approvals: Approvals, revise: Revise, check: Callable[[Call], Awaitable[None]]) -> None:
         """`approvals` asks the approver; `revise` validates and decides anew where the arguments were changed.
 
-        `check` raises the failure of a call that nobody need be asked about, as it would fail after any answer.
+        `check` raises the failure of a call that fails after any answer, so that no person is asked about it.
         """
         self._approvals = approvals
         self._revise = revise
