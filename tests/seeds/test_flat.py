@@ -152,7 +152,7 @@ async def test_where_the_profile_is_wary_of_mcp_even_what_says_it_reads_asks() -
     source = ScriptedSource("github", {"list": echo}, listed=listed)
     async with Toolcrib(memory=True) as crib:
         await crib.tools.mount_source(source)
-        crib.profiles.add(replace(load("flat"), name="flat", treat_as_write=("mcp",)))
+        crib.profiles.add(load("flat").with_values({"treat_as_write": ("mcp",)}))
         approver = RecordingApprover("no")
         asked = await crib.session(profile="flat", approver=approver).call("mcp_github_list")
         free = await crib.session(profile="flat", mode="autonomous").call("mcp_github_list")

@@ -83,7 +83,7 @@ class CheckBudget:
 
     def _check_loops(self, call: Call) -> None:
         """Check the turns of a model for loops: single calls do not form turns."""
-        loops = self._profile_of(call.session).loops
+        loops = self._profile_of(call.session).session.loops
         if loops is NO_LOOPS or call.target.source == JOBS:  # repeated queries of a job are a way of waiting for it
             return
         if loops.burst is not None and call.turn.place > loops.burst:
