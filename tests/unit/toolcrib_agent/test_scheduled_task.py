@@ -18,7 +18,7 @@ from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.testing import ScriptedSource
 from toolcrib.testing.models import ScriptedModel, calls
-from toolcrib_agent.unattended import run_task
+from toolcrib_agent.scheduled_task import run_task
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
