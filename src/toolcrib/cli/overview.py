@@ -123,7 +123,7 @@ def _by_detail(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
 def _tokens(row: Mapping[str, Any]) -> str:
     """Return a figure for people; one that lacks servers that were never listed says so."""
     if row["tokens"] is None or (row["unlisted"] and not row["tools"]):
-        return "unknown"
+        return "not listed yet"
     mark = "" if row["exact"] else "≈"
     return f"{mark}{row['tokens']:,}{' and more' if row['unlisted'] else ''}"
 

@@ -58,6 +58,7 @@ async def test_without_a_model_a_task_is_unavailable(crib: Toolcrib) -> None:
     assert failure.value.code == "unavailable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [None, ["ping"]])
 async def test_a_schedule_runs_an_agent_and_no_other_session_can(crib: Toolcrib, allowed: list[str] | None) -> None:
     scheduler, now = crib.schedules.scheduler, START

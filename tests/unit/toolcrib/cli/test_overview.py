@@ -159,6 +159,7 @@ def test_a_screen_that_is_known_loads_no_configuration(user: User) -> None:
     assert heavy & modules == set()
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize("answer,connected", [("n", False), ("y", True)])
 def test_at_a_terminal_it_shows_the_change_and_asks(user: User, answer: str, connected: bool) -> None:
