@@ -51,7 +51,9 @@ async def test_every_tool_is_called_in_a_case_and_every_case_names_tools_that_th
     called = {name for case in CASES.values() for name in called_in(case)}
 
     assert {case.id: case.tools - there for case in CASES.values() if case.tools - there} == {}
-    assert there - departments - called - {DELEGATE} == set(), "a new tool comes with its cases (docs/eval.md)"
+    assert there - departments - called - {DELEGATE} == set(), (
+        "a new tool comes with its cases (docs/how-to/evaluate.md)"
+    )
     assert {case.id for case in CASES.values() if not case.large and called_in(case) & departments} == set()
     assert world.crib.problems == ()
 
@@ -63,7 +65,7 @@ def called_in(case: Case) -> set[str]:
 async def test_every_guest_that_arrives_by_entry_point_is_called_in_a_case() -> None:
     uncalled = await guests() - {name for case in CASES.values() for name in called_in(case)}
 
-    assert uncalled == set(), "a new tool comes with its cases (docs/eval.md)"
+    assert uncalled == set(), "a new tool comes with its cases (docs/how-to/evaluate.md)"
 
 
 @pytest.mark.process

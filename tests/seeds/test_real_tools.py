@@ -156,6 +156,47 @@ async def test_help_tells_of_an_op_what_is_in_its_record_and_one_version_of_them
     assert (root["version"] == described["version"], root["version"] == elsewhere["version"]) == (True, False)
 
 
+async def test_help_goes_from_the_graph_to_its_entities_their_ops_and_the_arguments_of_one(
+    crib: Toolcrib, folder: Path
+) -> None:
+    session = of(crib, "gateway", folder)
+    group = await told(session, "tool_help", {"path": "onto"})
+    items = {item["name"]: item["type"] for item in group["items"]}
+    assert (group["type"], items["onto.task"], items["onto.search"]) == ("directory", "entity", "op")
+    entity = await told(session, "tool_help", {"path": "onto.task"})
+    actions = ("create", "delete", "docs.create_or_attach", "docs.list", "get", "list", "search", "update")
+    assert [(item["name"], item["type"]) for item in entity["items"]] == [(f"onto.task.{one}", "op") for one in actions]
+    op = await told(session, "tool_help", {"path": "onto.task.update"})
+    arguments = {one["name"]: (one["type"], one["required"]) for one in op["args"]}
+    assert (op["type"], op["tool_name"], op["required_args"]) == ("op", "update_onto_task", ["task_id"])
+    assert (arguments["task_id"], arguments["title"]) == (("string", True), ("string", False))
+    for name in ("onto.task.create", "onto.project.create"):
+        policy = (await told(session, "tool_help", {"path": name}))["policy"]
+        assert all(policy[part] for part in ("do", "dont", "edge_cases")), name
+
+
+async def test_exec_fills_arguments_from_the_schema_and_the_context_and_takes_a_document_under_usual_names(
+    crib: Toolcrib, folder: Path
+) -> None:
+    project = {"name": "Pier", "type_key": "project.technical.pier"}
+    given: dict[str, Any] = {"project": project, "entities": [], "relationships": []}
+    made = await told(of(crib, "gateway", folder), "tool_exec", {"op": "onto.project.create", "args": given})
+    context = {"project_id": made["result"]["project_id"]}
+    session = of(crib, "gateway", folder, key="inside", context=context)
+    task = await told(session, "tool_exec", {"op": "onto.task.create", "args": {"title": "Order wood"}})
+    args = {"markdown": "# Loads\nTen tons."}
+    document = await told(session, "tool_exec", {"op": "onto.document.create", "args": args})
+
+    filled = {name: task["result"]["task"][name] for name in ("project_id", "priority", "state_key", "type_key")}
+    assert filled == {**context, "priority": 3, "state_key": "todo", "type_key": "task.execute"}
+    created = document["result"]["document"]
+    assert (created["project_id"], created["title"], created["content"]) == (
+        context["project_id"],
+        "Loads",
+        "# Loads\nTen tons.",
+    )
+
+
 async def test_the_prompt_of_the_gateway_teaches_the_way_and_the_retry(crib: Toolcrib, folder: Path) -> None:
     text = of(crib, "gateway", folder).instructions
     assert text.index("root") < text.index("help_path")

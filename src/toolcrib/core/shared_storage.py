@@ -171,8 +171,9 @@ class Rows(Protocol):
     def select(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a SELECT, which may begin with WITH; return its rows.
 
-        `{tasks}` in place of a table's name is the rows of that table which the principal may see; the statement has no
-        other way to a table. A recursion begins with a column of a table: PostgreSQL compares texts by their column.
+        `{tasks}` in place of a table's name is the rows of that table which the principal may see. Raises `UsageError`
+        for a statement that reads a table by its name in the database, or changes one. A recursion begins with a column
+        of a table: PostgreSQL compares texts by their column.
         """
         ...
 
@@ -263,6 +264,6 @@ class EventLog(Protocol):
         """Deliver events of these types (`*` for all) from now on, in their order, at least once each.
 
         The position is stored under `name`: after a restart, delivery resumes where it stood. An event whose handler
-        raises is delivered again, later; those behind it wait.
+        raises is delivered again, later; those behind it wait. The log keeps the newest 100,000 events.
         """
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -48,24 +48,27 @@ class StoredEvents:
     async def subscribe(self, name: str, types: Sequence[str], handler: EventHandler) -> None:
         """Deliver events to `handler` until the crib closes."""
         position = await self._rows.position(name)
-        wanted = () if "*" in types else tuple(types)
-        await self._spawn(partial(self._deliver, name, wanted, handler, position))
+        await self._spawn(partial(self._deliver, name, frozenset(types), handler, position))
 
     def wake(self) -> None:
         """Have new events delivered now."""
         self._published.set()
         self._published = anyio.Event()
 
-    async def _deliver(self, name: str, types: Sequence[str], handler: EventHandler, position: int) -> None:
+    async def _deliver(self, name: str, types: Set[str], handler: EventHandler, position: int) -> None:
+        """Read every event once. The stored position is that of the newest one which was handled."""
         wait, longest = _RETRY_SECONDS
         while True:
             published = self._published
             try:
-                events = await self._rows.events_after(position, types, _BATCH)
+                events = await self._rows.events_after(position, _BATCH)
                 for event in events:
-                    await handler(event)
+                    is_wanted = "*" in types or event.type in types
+                    if is_wanted:
+                        await handler(event)
                     position = event.id
-                    await self._rows.advance(name, position)
+                    if is_wanted:
+                        await self._rows.advance(name, position)
                 wait = _RETRY_SECONDS[0]
             except Exception:  # noqa: BLE001 - a handler of a guest may raise anything; the event comes again
                 _LOG.warning("subscriber %s of events failed, again in %g s", name, wait, exc_info=True)

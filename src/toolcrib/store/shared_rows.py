@@ -1,7 +1,7 @@
 """Tables of guests, shared by the members of a project, and the log of their events.
 
-The membership filter is `_VISIBLE` for statements and `SharedTransaction.get` for single rows; nothing else reads a
-guest's table.
+Every read goes through `SharedTransaction.select`, whose filter is `_VISIBLE`: rows of projects of `_MINE`. Only the
+check of unique columns looks at all rows of a table, before a write.
 """
 
 from __future__ import annotations
@@ -27,10 +27,15 @@ T = TypeVar("T")
 _VISIBLE: Final = (
     "(SELECT * FROM {table} WHERE deleted_at IS NULL AND project_id IN (SELECT project_id FROM my_projects))"
 )
-_MINE: Final = "my_projects AS (SELECT project_id FROM members WHERE principal = ?)"
+_MINE: Final = "SELECT project_id FROM members WHERE principal = ?"
 _NAME: Final = re.compile(r"\{(\w+)\}")
 _WITH: Final = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
 _SELECT: Final = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
+_CHANGE: Final = re.compile(r"\b(?:(?:INSERT|REPLACE)\s+INTO|UPDATE|DELETE\s+FROM)\b", re.IGNORECASE)
+_SUBQUERY: Final = re.compile(r"\b(\w+)\s*(?:\([^()]*\)\s*)?AS\s*\(", re.IGNORECASE)
+"""Names that a statement gives to its own subqueries after WITH."""
+_SOURCE: Final = re.compile(r"(?:(?<!DISTINCT )\bFROM|\bJOIN|\}(?:\s+AS)?\s+\w+\s*,)\s+(\w+)", re.IGNORECASE)
+"""Names that a statement reads from; not those in braces."""
 _JSON: Final = re.compile(r"\bJSON\b")
 _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
@@ -97,8 +102,7 @@ class SharedTransaction:
 
     def select(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a SELECT over the visible rows of the tables that it names in braces."""
-        if not _SELECT.match(sql):
-            raise UsageError("storage: a statement begins with SELECT or WITH; rows are changed by insert and update")
+        _check_statement(sql)
         json = dict[str, None]()
 
         def visible(match: re.Match[str]) -> str:
@@ -108,7 +112,8 @@ class SharedTransaction:
 
         body = _NAME.sub(visible, sql)
         own = _WITH.match(body)
-        body = f"WITH RECURSIVE {_MINE}, {body[own.end() :]}" if own else f"WITH {_MINE} {body}"
+        mine = f"my_projects AS ({_MINE})"
+        body = f"WITH RECURSIVE {mine}, {body[own.end() :]}" if own else f"WITH {mine} {body}"
         cursor = self.connection.execute(body, (self.principal, *parameters))
         names = [column[0] for column in cursor.description]
         return [_decoded(dict(zip(names, row, strict=True)), json) for row in cursor.fetchall()]
@@ -311,25 +316,27 @@ class SharedRows:
 
     async def projects(self, principal: str) -> list[str]:
         """Return the projects of a principal."""
-        sql = "SELECT project_id FROM members WHERE principal = ? ORDER BY project_id"
 
         def query(connection: Connection) -> list[str]:
-            return [row[0] for row in connection.execute(sql, (principal,)).fetchall()]
+            return [row[0] for row in connection.execute(f"{_MINE} ORDER BY project_id", (principal,)).fetchall()]
 
         return await self._reader.read(query)
 
     async def events(self, principal: str, *, project_id: str, types: Sequence[str], limit: int) -> list[Event]:
         """Return the newest events that a principal may see, newest first."""
-        mine = "project_id IN (SELECT project_id FROM members WHERE principal = ?) OR (project_id = '' AND actor = ?)"
+        mine = f"project_id IN ({_MINE}) OR (project_id = '' AND actor = ?)"
         sql, parameters = f"SELECT {_EVENT_COLUMNS} FROM events WHERE ({mine})", [principal, principal]
         if project_id:
             sql, parameters = f"{sql} AND project_id = ?", [*parameters, project_id]
-        return await self._events(f"{sql}{_of_types(types)} ORDER BY id DESC LIMIT ?", [*parameters, *types, limit])
+        if types:
+            sql, parameters = f"{sql} AND type IN ({', '.join('?' * len(types))})", [*parameters, *types]
+        return await self._events(f"{sql} ORDER BY id DESC LIMIT ?", [*parameters, limit])
 
-    async def events_after(self, position: int, types: Sequence[str], limit: int) -> list[Event]:
+    async def events_after(self, position: int, limit: int) -> list[Event]:
         """Return the events behind a position, in their order."""
-        sql = f"SELECT {_EVENT_COLUMNS} FROM events WHERE id > ?{_of_types(types)} ORDER BY id LIMIT ?"
-        return await self._events(sql, [position, *types, limit])
+        return await self._events(
+            f"SELECT {_EVENT_COLUMNS} FROM events WHERE id > ? ORDER BY id LIMIT ?", [position, limit]
+        )
 
     async def position(self, name: str) -> int:
         """Return how far a subscriber has come; a new one begins behind the newest event."""
@@ -347,6 +354,15 @@ class SharedRows:
         return await self._reader.read(query)
 
 
+def _check_statement(sql: str) -> None:
+    """Raise `UsageError` for a statement that changes rows, or reads a table without the membership filter."""
+    if not _SELECT.match(sql) or _CHANGE.search(sql):
+        raise UsageError("storage: a statement begins with SELECT or WITH; rows are changed by insert and update")
+    own = set(_SUBQUERY.findall(sql))
+    if other := [name for name in _SOURCE.findall(sql) if name not in own]:
+        raise UsageError(f"storage: a statement does not read {other[0]!r}; it names a table of its schema in braces")
+
+
 def _put_event(
     transaction: Transaction, type: str, project_id: str, actor: str, payload: Mapping[str, Any], now: float
 ) -> None:
@@ -356,10 +372,6 @@ def _put_event(
     transaction.execute(sql, (newest + 1, type, project_id, actor, dumps(payload).decode(), now))
     if newest % _SWEEP == 0:
         transaction.execute("DELETE FROM events WHERE id <= ?", (newest - _EVENTS,))
-
-
-def _of_types(types: Sequence[str]) -> str:
-    return f" AND type IN ({', '.join('?' * len(types))})" if types else ""
 
 
 def _event(row: Sequence[Any]) -> Event:

@@ -66,6 +66,8 @@ _CONNECTIONS: Final = {
         "additionalProperties": False,
     },
 }
+_CONTENT_NAMES: Final = ("body", "markdown", "body_markdown", "text")
+"""Usual names of a document's content."""
 _POSITION: Final = {"type": "integer", "minimum": 0, "maximum": 10_000, "description": "Place among its siblings"}
 
 
@@ -206,17 +208,26 @@ def heading_of(content: str) -> str:
 
 
 def new_document(
-    rows: Rows, project_id: str, given: Mapping[str, Any], *, path: str = "", parent_path: str = "parent_id"
+    rows: Rows,
+    project_id: str,
+    given: Mapping[str, Any],
+    *,
+    parent_id: str | None = None,
+    position: int | None = None,
+    path: str = "",
 ) -> Row:
     """Create a document in the project and its tree; a title that is missing is the first heading of the content."""
     kind = KINDS["document"]
-    fields = {name: value for name, value in given.items() if name in kind.schema["properties"]}
+    fields = dict(given)
+    for name in _CONTENT_NAMES:
+        if name in fields and "content" not in fields:
+            fields["content"] = fields.pop(name)
     if not str(fields.get("title") or "").strip():
         fields["title"] = heading_of(str(fields.get("content") or "")) or None
     row = insert_node(rows, kind, project_id, fields, path=path)
     attach(rows, project_id, End("document", row["id"]), ())
     project = rows.get("projects", project_id)
-    add_to_tree(rows, project, row, given.get("parent_id"), given.get("position"), path=parent_path)
+    add_to_tree(rows, project, row, parent_id, position, path="parent_id")
     return row
 
 
@@ -238,15 +249,17 @@ def new_document(
         {"project_id": "<project_id>", "title": "Brief", "description": "What we launch", "content": "# Brief\n…"},
     ],
 )
-async def create_onto_document(ctx: Context, **given: Any) -> dict[str, Any]:
+async def create_onto_document(
+    ctx: Context, project_id: str, parent_id: str | None = None, position: int | None = None, **fields: Any
+) -> dict[str, Any]:
     """Create a document in a project, at a place in its tree.
 
     Without a title, the first heading of the content is the title.
     """
 
     def work(rows: Rows) -> Row:
-        rows.require(given["project_id"])
-        row = new_document(rows, given["project_id"], given)
+        rows.require(project_id)
+        row = new_document(rows, project_id, fields, parent_id=parent_id, position=position)
         publish(rows, "onto.document.create", row["project_id"], "document", row["id"], title=row["title"])
         return row
 
@@ -272,6 +285,10 @@ async def create_task_document(
 ) -> dict[str, Any]:
     """Attach a document to a task: the one with document_id, or a new one."""
     kind = KINDS["document"]
+    if document_id is not None and fields:
+        name = next(iter(fields))
+        hint = "leave document_id out to create a document; onto.document.update changes one"
+        raise invalid(name, f"{name} is for a new document, not for one that is attached", hint=hint)
 
     def work(rows: Rows) -> dict[str, Any]:
         task = rows.get("tasks", task_id, "editor")
@@ -324,11 +341,12 @@ def _updater(name: str, *fields: str) -> Operation:
     async def run(ctx: Context, **given: Any) -> dict[str, Any]:
         id, how = given[key], given.get("update_strategy", "replace")
         changes = changes_of(given, key, *_STRATEGY)
+        revision = None
         if how == "merge_llm":
-            changes = await _merged(ctx, kind, id, changes, given.get("merge_instructions", ""))
+            changes, revision = await _merged(ctx, kind, id, changes, given.get("merge_instructions", ""))
 
         def work(rows: Rows) -> Row:
-            row = update_node(rows, kind, id, changes, strategy=how)
+            row = update_node(rows, kind, id, changes, strategy=how, revision=revision)
             if name == "document":
                 rename_in_tree(rows, rows.get("projects", row["project_id"]), id, row["title"])
             publish(rows, op, row["project_id"], name, id, fields=sorted(changes))
@@ -340,8 +358,10 @@ def _updater(name: str, *fields: str) -> Operation:
     return run
 
 
-async def _merged(ctx: Context, kind: Kind, id: str, changes: Mapping[str, Any], instructions: str) -> dict[str, Any]:
-    """Return the changes with texts that the client's model has merged with the present ones."""
+async def _merged(
+    ctx: Context, kind: Kind, id: str, changes: Mapping[str, Any], instructions: str
+) -> tuple[dict[str, Any], int]:
+    """Return the changes with texts that the client's model has merged with the present ones, and their revision."""
     if ctx.peer is None or "sampling" not in ctx.peer.capabilities:
         raise invalid(
             "update_strategy",
@@ -353,7 +373,7 @@ async def _merged(ctx: Context, kind: Kind, id: str, changes: Mapping[str, Any],
     for name, new in changes.items():
         if name in kind.text and isinstance(new, str) and before[name]:
             merged[name] = await _merge(ctx, before[name], new, instructions)
-    return merged
+    return merged, before["revision"]
 
 
 async def _merge(ctx: Context, old: str, new: str, instructions: str) -> str:

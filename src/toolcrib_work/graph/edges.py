@@ -238,9 +238,9 @@ def project_edges(rows: Rows, project_id: str) -> list[Row]:
 
 
 def version_of(edges: Iterable[Mapping[str, Any]]) -> str:
-    """Return a digest of a project's edges: another one after each change of them."""
-    ids = sorted(edge["id"] for edge in edges)
-    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
+    """Return a digest of a project's edges: another one after each change of them, their props too."""
+    states = sorted(f"{edge['id']} {edge['revision']}" for edge in edges)
+    return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]
 
 
 def _find(rows: Rows, src: End, rel: str, dst: End) -> Row | None:

@@ -116,7 +116,7 @@ class Kind:
         """The compiled schema."""
         return compile_schema(self.schema)
 
-    @property
+    @cached_property
     def table(self) -> Table:
         """The table of this kind."""
         return Table(

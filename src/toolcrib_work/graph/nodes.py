@@ -12,6 +12,7 @@ from .model import DONE, KINDS, VERSION_HISTORY, Kind
 
 __all__ = [
     "brief",
+    "brief_columns",
     "check_fields",
     "date_of",
     "edge_view",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 _SNIPPET: Final = 200
+_DAY: Final = len("2026-11-30")
+"""Characters of a date without a time."""
 _HIDDEN: Final = ("deleted_at", "revision")
 
 
@@ -105,8 +108,19 @@ def insert_node(
     return rows.insert(kind.plural, values, id=id)
 
 
-def update_node(rows: Rows, kind: Kind, id: str, fields: Mapping[str, Any], *, strategy: str = "replace") -> Row:
-    """Change fields of an entity; `append` adds to its texts and props. Raises `ToolFailure` without any field."""
+def update_node(
+    rows: Rows,
+    kind: Kind,
+    id: str,
+    fields: Mapping[str, Any],
+    *,
+    strategy: str = "replace",
+    revision: int | None = None,
+) -> Row:
+    """Change fields of an entity; `append` adds to its texts and props.
+
+    Raises `ToolFailure`: without any field, and for an entity that has another `revision` by now.
+    """
     if not fields:
         names = ", ".join(kind.schema["properties"])
         raise invalid(
@@ -132,7 +146,7 @@ def update_node(rows: Rows, kind: Kind, id: str, fields: Mapping[str, Any], *, s
     if kind.name == "document" and any(name in changes for name in ("title", "description", "content")):
         _keep_version(rows, before)
         changes["version"] = before["version"] + 1
-    return rows.update(kind.plural, id, changes)
+    return rows.update(kind.plural, id, changes, revision=revision)
 
 
 def remove_node(rows: Rows, kind: Kind, id: str) -> Row:
@@ -169,16 +183,24 @@ def view(kind: Kind, row: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def brief(kind: Kind, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entity as a line of a list: its label, keys and dates, and the beginning of its description."""
-    names = ("id", "project_id", kind.label, "state_key", "type_key", "priority", "impact", *kind.times)
-    shown = {name: row[name] for name in names if row.get(name) is not None}
-    if kind.name == "project":
-        shown.pop("project_id", None)
-    text = " ".join(str(row.get("description") or "").split())
+def brief_columns(kind: Kind) -> list[str]:
+    """Return the columns of a row that `brief` needs."""
+    names = ("id", "project_id", kind.label, "state_key", "type_key", "priority", "impact", *kind.times, "description")
+    known = {"id", "project_id", *kind.table.columns}
+    return [name for name in names if name in known]
+
+
+def brief(kind: Kind, row: Mapping[str, Any], project_id: str | None = None) -> dict[str, Any]:
+    """Return an entity as a line of a list: its label, keys and dates, and the beginning of its description.
+
+    A line does not repeat the `project_id` of the call, the default type of its kind and empty fields: lists are the
+    largest results that a model reads often.
+    """
+    left_out = {"project_id": row["id"] if kind.name == "project" else project_id, "type_key": kind.default_type}
+    shown = {name: row[name] for name in brief_columns(kind) if row[name] not in (None, left_out.get(name))}
+    text = " ".join(str(shown.pop("description", "")).split())
     if text:
         shown["description"] = text if len(text) <= _SNIPPET else f"{text[: _SNIPPET - 1]}…"
-    shown["updated_at"] = date_of(row["updated_at"])
     return shown
 
 
@@ -239,16 +261,23 @@ _SPANS: Final[Iterable[tuple[str, str]]] = (("start_at", "due_at"), ("start_at",
 def _check_order(kind: Kind, row: Mapping[str, Any], path: str) -> None:
     for first, last in _SPANS:
         start, end = row.get(first), row.get(last)
-        if isinstance(start, str) and isinstance(end, str) and _moment(end) < _moment(start):
+        if isinstance(start, str) and isinstance(end, str) and _is_before(end, start):
             raise invalid(f"{path}.{last}" if path else last, f"{last} {end} is before {first} {start}")
 
 
 def _iso(text: str) -> str:
     text = text.strip()
-    if len(text) == len("2026-11-30"):
+    if len(text) == _DAY:
         return date.fromisoformat(text).isoformat()
     moment = datetime.fromisoformat(text)
     return moment.isoformat().replace("+00:00", "Z")
+
+
+def _is_before(end: str, start: str) -> bool:
+    """Compare dates where one of the two has no time: a day lasts to its end."""
+    if _DAY in (len(end), len(start)):
+        return end[:_DAY] < start[:_DAY]
+    return _moment(end) < _moment(start)
 
 
 def _moment(text: str) -> datetime:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 from toolcrib.plugin import Context, Rows, SharedStorage, tool
 
 from .model import SCHEMA, Kind
-from .nodes import operation
+from .nodes import brief_columns, operation
 
 __all__ = [
     "CATEGORY",
@@ -94,7 +94,7 @@ def note(ctx: Context, op: str, project_id: str = "", **more: Any) -> None:
 def listed(
     rows: Rows, kind: Kind, wanted: Mapping[str, Any], most: int, *, ids: Sequence[str] | None = None
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return the newest rows of a kind with these values, and how many there are."""
+    """Return the newest rows of a kind with these values, as `brief` needs them, and how many there are."""
     given = {name: value for name, value in wanted.items() if value is not None}
     conditions = [f"{name} = ?" for name in given]
     values = [*given.values()]
@@ -104,5 +104,5 @@ def listed(
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     table = f"{{{kind.plural}}} AS one{where}"
     total = rows.select(f"SELECT count(*) AS n FROM {table}", values)[0]["n"]
-    sql = f"SELECT * FROM {table} ORDER BY updated_at DESC, id LIMIT ?"
+    sql = f"SELECT {', '.join(brief_columns(kind))} FROM {table} ORDER BY updated_at DESC, id LIMIT ?"
     return rows.select(sql, [*values, most]), int(total)

@@ -212,7 +212,8 @@ def _create(
 
 def _labelled(kind: Kind, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with the name of an entity under the word of its kind: title, name or text."""
-    others = [name for name in ("title", "name", "text") if name in fields and name not in kind.fields]
+    labels = ("title", "name") if kind.name == "document" else ("title", "name", "text")  # its text is its content
+    others = [name for name in labels if name in fields and name not in kind.fields]
     if kind.label in fields or len(others) != 1:
         return fields
     return {kind.label if name in others else name: value for name, value in fields.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ _HITS: Final = 500
 
 
 def _keys(kind: Kind, *names: str) -> dict[str, Any]:
-    return {"project_id": _PROJECT, **fields_of(kind, *names)}
+    return {"project_id": _PROJECT, **(fields_of(kind, *names) if names else {})}
 
 
 def _counted(kind: Kind, shown: Sequence[Any], total: int) -> str:
@@ -62,16 +62,19 @@ def _counted(kind: Kind, shown: Sequence[Any], total: int) -> str:
     return f"{len(shown)} of {total} {noun}." if total > len(shown) else f"{total} {noun}."
 
 
-def _lines(rows: Rows, kind: Kind, found: Sequence[Row]) -> list[dict[str, Any]]:
+def _lines(rows: Rows, kind: Kind, found: Sequence[Row], project_id: str | None) -> list[dict[str, Any]]:
     """Return lines of a list; those of tasks name their project."""
-    lines = [brief(kind, row) for row in found]
+    lines = [brief(kind, row, project_id) for row in found]
     if kind.name == "task":
         ids = sorted({row["project_id"] for row in found})
         marks = ", ".join("?" * len(ids)) or "''"
         names = {
-            row["id"]: row["name"] for row in rows.select(f"SELECT * FROM {{projects}} AS p WHERE id IN ({marks})", ids)
+            row["id"]: row["name"]
+            for row in rows.select(f"SELECT id, name FROM {{projects}} AS p WHERE id IN ({marks})", ids)
         }
-        lines = [{**line, "project_name": names.get(line["project_id"], "")} for line in lines]
+        lines = [
+            {**line, "project_name": names.get(row["project_id"], "")} for line, row in zip(lines, found, strict=True)
+        ]
     return lines
 
 
@@ -95,7 +98,8 @@ def _lister(name: str, default: int, *filters: str) -> Operation:
             if wanted.get("project_id"):
                 rows.require(wanted["project_id"], "viewer")
             found, total = listed(rows, kind, wanted, limit)
-            return {kind.plural: _lines(rows, kind, found), "total": total, "message": _counted(kind, found, total)}
+            lines = _lines(rows, kind, found, wanted.get("project_id"))
+            return {kind.plural: lines, "total": total, "message": _counted(kind, found, total)}
 
         result = await storage_of(ctx).read(work)
         note(ctx, op, wanted.get("project_id") or "", total=result["total"])
@@ -132,7 +136,8 @@ def _searcher(name: str, default: int, *filters: str) -> Operation:
             matching, total = listed(rows, kind, wanted, _HITS, ids=[hit.id for hit in hits])
             by_id = {row["id"]: row for row in matching}
             found = [by_id[hit.id] for hit in hits if hit.id in by_id][:limit]
-            return {kind.plural: _lines(rows, kind, found), "total": total, "message": _counted(kind, found, total)}
+            lines = _lines(rows, kind, found, wanted.get("project_id"))
+            return {kind.plural: lines, "total": total, "message": _counted(kind, found, total)}
 
         result = await storage.read(work)
         note(ctx, op, project, total=result["total"])
@@ -175,7 +180,7 @@ def links_of(rows: Rows, id: str) -> list[dict[str, Any]]:
         (edge["dst_kind"], edge["dst_id"]) if edge["src_id"] == id else (edge["src_kind"], edge["src_id"])
         for edge in edges
     ]
-    found = _entities(rows, others)
+    found = _entities(rows, others, lambda kind: f"id, {kind.label}")
     return [
         {
             "edge_id": edge["id"],
@@ -189,7 +194,9 @@ def links_of(rows: Rows, id: str) -> list[dict[str, Any]]:
     ]
 
 
-def _entities(rows: Rows, ends: Sequence[tuple[str, str]]) -> dict[str, Row]:
+def _entities(
+    rows: Rows, ends: Sequence[tuple[str, str]], columns: Callable[[Kind], str] = lambda kind: "*"
+) -> dict[str, Row]:
     """Return the entities behind kinds and ids."""
     by_kind: dict[str, list[str]] = {}
     for kind, id in dict.fromkeys(ends):
@@ -198,7 +205,8 @@ def _entities(rows: Rows, ends: Sequence[tuple[str, str]]) -> dict[str, Row]:
     for kind, ids in by_kind.items():
         for start in range(0, len(ids), _HITS):
             part = ids[start : start + _HITS]
-            sql = f"SELECT * FROM {{{KINDS[kind].plural}}} AS one WHERE id IN ({', '.join('?' * len(part))})"
+            marks = ", ".join("?" * len(part))
+            sql = f"SELECT {columns(KINDS[kind])} FROM {{{KINDS[kind].plural}}} AS one WHERE id IN ({marks})"
             found |= {row["id"]: row for row in rows.select(sql, part)}
     return found
 
@@ -311,7 +319,7 @@ async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, A
         for kind in KINDS.values():
             if kind.name not in ("project", "source"):
                 found, counts[kind.plural] = listed(rows, kind, {"project_id": project_id}, _SHOWN)
-                result[kind.plural] = [brief(kind, row) for row in found]
+                result[kind.plural] = [brief(kind, row, project_id) for row in found]
         context = [edge["dst_id"] for edge in edges_of(rows, project_id, "outgoing") if edge["rel"] == CONTEXT_DOCUMENT]
         document = rows.find("documents", context[-1]) if context else None
         result["context_document"] = view(KINDS["document"], document) if document else None
@@ -343,15 +351,18 @@ async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any
                 sql = f"SELECT {named} FROM {{{kind.plural}}} AS one WHERE project_id = ? ORDER BY created_at, id"
                 found = rows.select(sql, (project_id,))
                 nodes[kind.plural] = [{k: v for k, v in row.items() if v is not None} for row in found]
-        named = "id, src_kind, src_id, rel, dst_kind, dst_id"
+        named = "id, src_kind, src_id, rel, dst_kind, dst_id, revision"
         sql = f"SELECT {named} FROM {{edges}} AS e WHERE project_id = ? ORDER BY created_at, id"
         edges = rows.select(sql, (project_id,))
+        version = version_of(edges)
+        for edge in edges:
+            del edge["revision"]
         counted = {name: len(found) for name, found in nodes.items()}
         metadata = {
             "node_count": sum(counted.values()),
             "edge_count": len(edges),
             "counts": counted,
-            "version": version_of(edges),
+            "version": version,
             "fetched_at": date_of(rows.now),
         }
         graph = {
@@ -388,10 +399,12 @@ async def get_document_tree(
     def work(rows: Rows) -> dict[str, Any]:
         structure = rows.get("projects", project_id)["doc_structure"]
         linked = {node["id"] for node in walk(structure["root"])}
-        sql = "SELECT * FROM {documents} AS d WHERE project_id = ? ORDER BY created_at, id"
+        is_full = include_documents or include_content
+        named = "*" if is_full else "id, title"
+        sql = f"SELECT {named} FROM {{documents}} AS d WHERE project_id = ? ORDER BY created_at, id"
         documents = rows.select(sql, (project_id,))
         shown: dict[str, Any] = {}
-        for row in documents if include_documents or include_content else ():
+        for row in documents if is_full else ():
             full = view(kind, row)
             shown[row["id"]] = full if include_content else {k: v for k, v in full.items() if k != "content"}
         unlinked = [{"id": row["id"], "title": row["title"]} for row in documents if row["id"] not in linked]

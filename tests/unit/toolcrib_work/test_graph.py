@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.plugin import Row, Rows
+from toolcrib.testing import RecordingPeer
 from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SCHEMA
 from unit.toolcrib_work.people import Person, person
 
@@ -83,6 +85,8 @@ async def test_a_project_is_created_whole_with_every_kind_its_edges_and_its_docu
         ({"project": {"name": " ", "type_key": "project.business.x"}}, "project.name"),
         ({"entities": [{"temp_id": "t", "kind": "task", "title": "x" * 501}]}, "entities[0].title"),
         ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "colour": "red"}]}, "entities[0].colour"),
+        ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "colour": "red"}]}, "entities[0].colour"),
+        ({"entities": [{"temp_id": "d", "kind": "document", "title": "x", "position": "y"}]}, "entities[0].position"),
         ({"entities": [{"temp_id": "t", "kind": "task"}]}, "entities[0].title"),
         ({"entities": [{"temp_id": "t", "kind": "task", "title": "x", "state_key": "open"}]}, "entities[0].state_key"),
         ({"entities": [{"temp_id": "m", "kind": "milestone", "title": "alone"}]}, "entities[0]"),
@@ -397,6 +401,18 @@ async def test_a_document_takes_its_title_from_the_first_heading_and_its_text_un
     assert missing == ("VALIDATION_ERROR", ["title"])
 
 
+@pytest.mark.parametrize("word", ["content", "body", "markdown", "text", "body_markdown"])
+async def test_documents_of_a_new_project_have_their_text_under_any_usual_name(ada: Person, word: str) -> None:
+    entities = [
+        {"temp_id": "d", "kind": "document", word: "# The plan\nmore"},
+        {"temp_id": "e", "kind": "document", "name": "Named", word: "short"},
+    ]
+    told = await ada.ok("onto.project.create", project=WHOLE["project"], entities=entities, relationships=[])
+    made = [(await ada.ok("onto.document.get", document_id=id))["document"] for id in told["entities"].values()]
+
+    assert [(one["title"], one["content"]) for one in made] == [("The plan", "# The plan\nmore"), ("Named", "short")]
+
+
 async def test_fifty_states_of_a_tree_and_of_a_document_are_kept(crib: Toolcrib, ada: Person) -> None:
     project_id = await ada.project()
     id = await ada.made("document", project_id, "v1")
@@ -434,6 +450,8 @@ async def test_documents_of_a_task_are_made_or_attached(ada: Person) -> None:
     assert listed["scratch_pad"]["id"] == made["document"]["id"]
     nothing = await ada.refused("onto.task.docs.create_or_attach", task_id=ids["t"])
     assert nothing == ("VALIDATION_ERROR", ["title"])
+    both = {"task_id": ids["t"], "document_id": ids["d"], "content": "lost"}
+    assert await ada.refused("onto.task.docs.create_or_attach", **both) == ("VALIDATION_ERROR", ["content"])
 
 
 # Updates
@@ -462,9 +480,41 @@ async def test_a_merge_without_a_model_and_an_update_without_fields_are_refused(
     assert await ada.refused("onto.task.update", task_id=id, title=None) == ("VALIDATION_ERROR", ["title"])
     dates = {"start_at": "2026-12-02", "due_at": "2026-12-01T10:00:00+02:00"}
     assert await ada.refused("onto.task.update", task_id=id, **dates) == ("VALIDATION_ERROR", ["due_at"])
+    late = {"start_at": "2026-12-02T09:00:00Z", "due_at": "2026-12-01"}
+    assert await ada.refused("onto.task.update", task_id=id, **late) == ("VALIDATION_ERROR", ["due_at"])
     props = await ada.refused("onto.task.update", task_id=id, props={"facets": {"colour": "red"}})
     assert props[0] == "VALIDATION_ERROR"
     assert (await ada.ok("onto.task.get", task_id=id))["task"]["description"] == "one"
+
+
+async def test_a_merge_does_not_overwrite_what_was_changed_while_the_model_thought(ada: Person) -> None:
+    id = await ada.made("task", await ada.project(), "x", description="one")
+    merge = {"task_id": id, "description": "two", "update_strategy": "merge_llm"}
+
+    class Slow(RecordingPeer):
+        async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            if "one" in str(params) and not self.requests:
+                await ada.ok("onto.task.update", task_id=id, description="changed meanwhile")
+            return await super().request(method, params)
+
+    peer = Slow({"sampling/createMessage": {"content": {"type": "text", "text": "Both."}}})
+
+    async def merged() -> Any:
+        asked = {"op": "onto.task.update", "args": merge}
+        return (await ada.session.call("tool_exec", asked, peer=peer)).structured_content
+
+    late, again = await merged(), await merged()
+
+    assert (late["ok"], late["error"]["code"]) == (False, "CONFLICT")
+    assert (again["result"]["task"]["description"], len(peer.requests)) == ("Both.", 2)
+    assert "changed meanwhile" in str(peer.requests[1])
+
+
+async def test_a_task_that_starts_at_an_hour_may_be_due_on_the_same_day(ada: Person) -> None:
+    project_id = await ada.project()
+    id = await ada.made("task", project_id, "x", start_at="2026-12-02T09:00:00Z", due_at="2026-12-02")
+
+    assert (await ada.ok("onto.task.get", task_id=id))["task"]["due_at"] == "2026-12-02"
 
 
 # Reorganization
@@ -513,6 +563,18 @@ async def test_who_was_slower_gets_a_conflict_and_changes_nothing(ada: Person) -
 
     assert code == "CONFLICT"
     assert await ada.edges(ids["t"]) == before
+
+
+async def test_a_change_of_an_edges_props_is_a_change_of_the_graph(ada: Person) -> None:
+    project_id, ids = await whole(ada)
+    risk = {"kind": "risk", "id": ids["r"], "intent": "semantic", "props": {"why": "late"}}
+    node = {"id": ids["t"], "kind": "task", "connections": [risk], "mode": "merge", "semantic_mode": "merge"}
+    given = {"project_id": project_id, "nodes": [node]}
+    seen = (await ada.ok("onto.project.graph.get", project_id=project_id))["metadata"]["version"]
+    done = await ada.ok("onto.project.graph.reorganize", **given)
+    code, _ = await ada.refused("onto.project.graph.reorganize", **given, options={"version": seen})
+
+    assert (done["counts"], code) == ({"create": 0, "delete": 0, "update": 1}, "CONFLICT")
 
 
 async def test_a_reorganization_keeps_to_the_rules_of_parents(ada: Person) -> None:
@@ -585,6 +647,18 @@ async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
     assert all_tasks["total"] == 25
     assert ([one["title"] for one in done["tasks"]], done["total"]) == (["t23", "t21", "t19"], 12)
     assert (await ada.refused("onto.task.list", limit=51))[1] == ["limit"]
+
+
+async def test_a_line_of_a_list_does_not_repeat_the_project_of_the_call_nor_what_is_usual(ada: Person) -> None:
+    project_id = await ada.project()
+    ids = [await ada.made("task", project_id, "a"), await ada.made("task", project_id, "b", type_key="task.plan")]
+    (second, first) = (await ada.ok("onto.task.list", project_id=project_id))["tasks"]
+    everywhere = (await ada.ok("onto.task.list"))["tasks"]
+
+    line = {"state_key": "todo", "priority": 3, "project_name": "Launch"}
+    assert first == {"id": ids[0], "title": "a", **line}
+    assert second == {"id": ids[1], "title": "b", "type_key": "task.plan", **line}
+    assert everywhere == [{**second, "project_id": project_id}, {**first, "project_id": project_id}]
 
 
 async def test_fields_are_described_from_the_model(ada: Person) -> None:
