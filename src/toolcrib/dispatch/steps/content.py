@@ -116,9 +116,10 @@ _OUR_WORDS: Final = frozenset({"budget_exceeded", "internal", "overloaded", "sto
 class Provenance:
     """Mark a result with its origin, and apply its trust to the session."""
 
-    def __init__(self, taint: Taint) -> None:
-        """`taint` decides which content is untrusted."""
+    def __init__(self, taint: Taint, is_strict: Callable[[], bool]) -> None:
+        """`taint` decides which content is untrusted; `is_strict`: whether the guard of a gateway is switched on."""
         self._taint = taint
+        self._is_strict = is_strict
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with `source` and `trust` in its metadata. A refusal is our own word, and local."""
@@ -150,12 +151,12 @@ class Provenance:
         hands_on = tool.source in _OURS or tool.origin == "workflow"
         if marked == "untrusted" or (hands_on and marked is not None):
             if marked == "untrusted":
-                self._taint.note(tool, "untrusted", call.session, result.text)
+                self._taint.note(tool, "untrusted", call.session, result.text, is_strict=self._is_strict())
             return result  # the result of another call, handed on
         trust = origin_of_result(tool, call.arguments, result, origin).trust
         if result.input_required is None and self._taint.is_noted(tool, trust):
             text = result.text if result.spooled is None else f"{result.spooled.head}\n{result.spooled.tail}"
-            self._taint.note(tool, trust, call.session, text)
+            self._taint.note(tool, trust, call.session, text, is_strict=self._is_strict())
         return result.with_meta(source=tool.source, trust=trust)
 
 
@@ -371,11 +372,13 @@ class Wrap:
         is_foreign = tool is None or tool.source not in (SOURCE, JOBS)
         keeps_all = envelope == "mcp" and (tool is None or tool.source != JOBS)
         keeps = keeps_all or (is_foreign and envelope in KEEP_SUCCESSES)
+        keeps_errors = keeps_all and not profile.names
 
         def wrap(call: Call, result: ToolResult) -> ToolResult:
             if (
                 keeps
-                and (keeps_all or (result.error is None and not call.route.verb))
+                and (keeps_all or not call.route.verb)
+                and (result.error is None or keeps_errors)
                 and call.changes is UNCHANGED
                 and result.meta.get("trust") != "untrusted"
             ):
