@@ -20,6 +20,7 @@ from ..errors import ToolFailure
 from ..plugin import Guest, load_entry_points
 from ..system.tasks import Background
 from .assembly import Parts, Slice
+from .options import SessionOptions
 from .session import Session
 
 __all__ = ["GuestServices", "SessionCaller", "unattended_session"]
@@ -57,10 +58,15 @@ class SessionCaller:
         return result.text
 
 
-def unattended_session(parts: Parts, key: str, principal: str, **options: Any) -> Session:
+def unattended_session(parts: Parts, key: str, principal: str, instance: str = "") -> Session:
     """Return a session without a person: where calls are guarded, those that would be asked wait in the store."""
-    guard = parts.settings.policy.guard
-    options |= {"key": key, "principal": principal, "for_client": guard, "profile": "flat"}
+    options: SessionOptions = {
+        "key": key,
+        "principal": principal,
+        "instance": instance,
+        "for_client": parts.settings.policy.guard,
+        "profile": "flat",
+    }
     return Session(parts, parts.sessions.open(options))
 
 

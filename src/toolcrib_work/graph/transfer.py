@@ -34,8 +34,6 @@ _MOST: Final = 20_000
 _KEPT: Final = ("completed_at",)
 """Columns that an import restores and a caller does not write."""
 
-Format = Literal["json", "markdown"]
-
 
 @dataclass(slots=True, kw_only=True)
 class _Entity:
@@ -75,7 +73,7 @@ class _Project:
     category="work",
     examples=[{"project_id": "<project_id>", "format": "markdown"}],
 )
-async def export_onto_project(ctx: Context, project_id: str, format: Format) -> dict[str, Any]:
+async def export_onto_project(ctx: Context, project_id: str, format: Literal["json", "markdown"]) -> dict[str, Any]:
     """Export a project whole: as one JSON value, or as Markdown files with their paths in a folder."""
 
     def work(rows: Rows) -> dict[str, Any]:
