@@ -6,6 +6,7 @@ its exit status comes from the one table in `errors.CODES`.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -221,6 +222,10 @@ def main() -> None:
         return
     try:  # without typer, which loads pydantic to run a command: that takes three times as long as the screen
         import_module(COMMANDS["overview"].module).overview()
+        sys.stdout.flush()
+    except BrokenPipeError:  # `toolcrib | head`; the interpreter flushes again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except ToolcribError as error:
         _tell(error)
         sys.exit(exit_status(error))

@@ -267,7 +267,7 @@ class SessionSchedules:
         return named if isinstance(named, str) and named else local_zone(self._settings.environment)
 
     def _session(self) -> SavedSession:
-        """Return the session of the runs. A refused tool stays refused; behind a client, the client asks nobody."""
+        """Return the session of the runs: refused tools stay refused; behind a client its mode is `cautious`."""
         state = self._state
         refused = tuple(name for name, effect in state.approvals.remembered.items() if effect == "deny")
         saved = SavedSession.of(state)

@@ -114,6 +114,7 @@ async def test_every_operation_of_the_graph_is_attacked(crib: Toolcrib) -> None:
     assert ops - {"util.schema.field_info", "work.member.set"} == known, "test_transfer attacks work.member.set"
 
 
+@pytest.mark.slow
 async def test_to_a_stranger_a_project_looks_like_one_that_is_not_there(
     crib: Toolcrib, ada: Person, eve: Person, ids: dict[str, str]
 ) -> None:
@@ -164,6 +165,7 @@ async def test_a_stranger_cannot_reach_a_project_through_one_of_his_own(
     assert [one["id"] for one in (await eve.ok("onto.task.list"))["tasks"]] == [task]
 
 
+@pytest.mark.slow
 async def test_a_viewer_reads_everything_and_changes_nothing(
     crib: Toolcrib, ada: Person, eve: Person, ids: dict[str, str]
 ) -> None:

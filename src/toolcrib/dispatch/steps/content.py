@@ -334,15 +334,17 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     """Return a failure with the names that the profile gives to tools; what another source's tool reports stays."""
     error = result.error
     is_foreign = call.tool is not None and call.tool.source not in (SOURCE, *OUR_SOURCES)
-    if error is None or not profile.names or (is_foreign and error.code == "tool_error"):
+    if error is None or not profile.naming.names or (is_foreign and error.code == "tool_error"):
         return result
     written = call.route.as_written
     called = written[0].name if written is not None else call.route.requested
-    message, hint = (in_words(text, profile.names, called) for text in (error.message, error.hint))
+    message, hint = (in_words(text, profile.naming.names, called) for text in (error.message, error.hint))
     if (message, hint) == (error.message, error.hint):
         return result
     blocks = tuple(
-        {**block, "text": in_words(str(block["text"]), profile.names, called)} if block.get("type") == "text" else block
+        {**block, "text": in_words(str(block["text"]), profile.naming.names, called)}
+        if block.get("type") == "text"
+        else block
         for block in result.content
     )
     return replace(result, content=blocks, error=replace(error, message=message, hint=hint))

@@ -35,6 +35,7 @@ def test_help_lists_every_command_and_exit_status(user: User) -> None:
     assert [code for code, info in CODES.items() if info.exit not in (1, 2) and code not in text] == []
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself(helps: dict[str, str]) -> None:
     assert [name for name in (*COMMANDS, *GUESTS) if not helps[name].startswith("Usage: ")] == []
 
@@ -68,6 +69,7 @@ def test_every_action_has_a_help_with_its_own_options_only(helps: dict[str, str]
     assert options["policy import"] == {"--dry-run", "--trust", "--json", "-h"}
 
 
+@pytest.mark.slow
 def test_an_action_may_stand_behind_its_options_and_the_default_needs_no_name(user: User) -> None:
     for group in ("approvals", "jobs", "log", "pending", "results", "secret"):
         plain, named, behind = (
