@@ -250,15 +250,17 @@ class Limit:
         return self._limited(call, result, profile, _usual_way(profile))
 
     def bind(self, subject: Subject) -> After:
-        """Return the step for one profile."""
+        """Return the step for one profile: a single text that is short under any characters passes at once."""
         profile = subject.profile
         if profile is None:
             return self
-        usual, fits = _usual_way(profile), self._limiter.fits
-        least = 0 if usual.fit.hints or (subject.tool is not None and subject.tool.source == JOBS) else usual.fit.least
+        usual = _usual_way(profile)
+        takes_all = usual.fit.hints or (subject.tool is not None and subject.tool.source == JOBS)
+        short = 0 if takes_all else self._limiter.short_text(subject.limits.tokens_of_result, usual.fit.least)
 
         def limit(call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
-            if least and fits(result, call.session.result_tokens, least):
+            text = result.only_text
+            if text is not None and len(text) <= short:
                 return result
             return self._limited(call, result, profile, usual)
 
