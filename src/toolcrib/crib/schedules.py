@@ -18,6 +18,7 @@ from ..config import Settings
 from ..config.directories import PROJECT_FOLDER
 from ..core.call import NESTED, Call
 from ..core.context import Context
+from ..core.entry_points import installed
 from ..core.events import SourceState
 from ..core.host import Schedule
 from ..core.result import ToolResult
@@ -29,7 +30,6 @@ from ..jobs.durable import DurableJobs
 from ..jobs.job import Jobs
 from ..jobs.scheduler import ScheduledRun, Scheduler, ScheduleSpec
 from ..jobs.triggers import Trigger, local_zone, trigger_of
-from ..sources.plugins import installed
 from ..sources.source import Listing, Publish
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls
