@@ -97,7 +97,8 @@ class Pipeline:
 
         `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
         `telemetry` holds a span open around each walk, with a listener only. `catalog_of` and `profile_of` return the
-        present ones of a session, `registry` and `profiles` have the usual ones (`Plans`); without `shortcuts` no step is bound (`plan`).
+        present ones of a session, `registry` and `profiles` have the usual ones (`Plans`). Without `shortcuts` no step
+        is bound.
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
