@@ -435,7 +435,7 @@ def forbid(crib: Toolcrib, session: Session) -> None:
 
 
 def forbid_by_profile(crib: Toolcrib, session: Session) -> None:
-    crib.profiles.add(replace(crib.profiles["flat"], rules={"deny": ["greet"]}))
+    crib.profiles.add(crib.profiles["flat"].with_values({"rules": {"deny": ["greet"]}}))
 
 
 def ask_about_all(crib: Toolcrib, session: Session) -> None:

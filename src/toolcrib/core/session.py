@@ -198,6 +198,13 @@ class Taint:
     """The tool that first read private data in this session."""
     links: dict[str, None] = field(default_factory=dict[str, None])
     """Links that untrusted results showed, the newest last; following one unchanged discloses nothing."""
+    is_unread: bool = False
+    """Whether the store could not be read before the last call, so that another process may know of a taint."""
+
+    @property
+    def cause(self) -> str:
+        """The tool that tainted the session, or that its taint is not known; empty for no taint."""
+        return self.source or ("not known, as the store cannot be read" if self.is_unread else "")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -223,7 +223,7 @@ class Execute:
         return self._timed(call, tool, turns, allowed_time(call), self._services(call.session))
 
     async def check(self, call: Call) -> None:
-        """Raise the `ToolFailure` of a call that would fail whatever a person answers; nothing of the tool runs.
+        """Raise the `ToolFailure` of a call that would fail after any answer; nothing of the tool runs.
 
         A check that fails itself, or takes too long, stops nothing: the call is asked about, and fails when it runs.
         """

@@ -83,7 +83,7 @@ class CheckBudget:
 
     def _check_loops(self, call: Call) -> None:
         """Check the turns of a model for loops: single calls do not form turns."""
-        loops = self._profile_of(call.session).loops
+        loops = self._profile_of(call.session).session.loops
         if loops is NO_LOOPS or call.target.source == JOBS:  # repeated queries of a job are a way of waiting for it
             return
         if loops.burst is not None and call.turn.place > loops.burst:
@@ -254,7 +254,7 @@ class Approve:
     def __init__(self, approvals: Approvals, revise: Revise, check: Callable[[Call], Awaitable[None]]) -> None:
         """`approvals` asks the approver; `revise` validates and decides anew where the arguments were changed.
 
-        `check` raises the failure of a call that nobody need be asked about, as it would fail after any answer.
+        `check` raises the failure of a call that fails after any answer, so that no person is asked about it.
         """
         self._approvals = approvals
         self._revise = revise
