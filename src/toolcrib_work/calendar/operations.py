@@ -131,6 +131,14 @@ async def _sync(ctx: Context) -> Sync:
     return Sync(storage=storage, web=ctx.lent.web, accounts=accounts, zone=_zone(ctx)[0], now=now)
 
 
+async def _refresh(ctx: Context) -> Sync:
+    """Synchronise the accounts of the caller whose turn it is."""
+    sync = await _sync(ctx)
+    seconds = _settings(ctx).get("refresh_seconds")
+    await sync.run(older_than=float(seconds) if seconds is not None else _REFRESH)
+    return sync
+
+
 async def _send(ctx: Context, calendar_id: str | None, *, wanted: bool = True) -> list[str]:
     """Synchronise the calendar of a change that was stored; return warnings."""
     if not calendar_id or not wanted:
@@ -264,9 +272,7 @@ async def list_calendar_events(
             rows.get("calendars", of_calendar)
 
     await storage.read(check)
-    sync = await _sync(ctx)
-    refresh = _settings(ctx).get("refresh_seconds")
-    await sync.run(older_than=float(refresh) if refresh is not None else _REFRESH)
+    sync = await _refresh(ctx)
     start, end = _range(timeMin, timeMax, sync.now, zone)
 
     def work(rows: Rows) -> tuple[list[dict[str, Any]], list[str], list[Row]]:
@@ -414,7 +420,10 @@ async def create_calendar_event(
     rule = _rule(recurrence, times, zone)
     task_project = await _project_of_task(ctx, task_id, project_id) if task_id else ""
     of_project = project_id or task_project
-    target = await _storage(ctx).read(lambda rows: _target(rows, of_project, calendar_scope, of_calendar))
+    target = await _storage(ctx).read(lambda rows: _target(rows, of_project, of_calendar))
+    if target is None and sync_to_calendar and not of_project and not of_calendar:
+        await _refresh(ctx)  # the calendars of an account may not be known yet
+        target = await _storage(ctx).read(lambda rows: _target(rows, of_project, of_calendar))
     is_sent = sync_to_calendar and target is not None
     if is_sent and target is not None:
         await _ask_owner(ctx, target)
@@ -667,7 +676,7 @@ async def _project_of_task(ctx: Context, task_id: str, project_id: str) -> str:
     return str(task["project_id"])
 
 
-def _target(rows: Rows, project_id: str, scope: str, calendar_id: str) -> Row | None:
+def _target(rows: Rows, project_id: str, calendar_id: str) -> Row | None:
     """Return the calendar that gets a new event; None where it is only stored here."""
     if project_id:
         rows.require(project_id)
@@ -762,7 +771,6 @@ async def get_project_calendar(ctx: Context, project_id: str) -> dict[str, Any]:
         "sync_enabled": {"type": "boolean", "description": "Whether a calendar account holds it too; for create, true"},
     },
     ["project_id", "action"],
-    contexts=["project"],
     idempotent=False,
     examples=[{"project_id": "<project_id>", "action": "create", "name": "Launch"}],
 )

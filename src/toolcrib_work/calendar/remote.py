@@ -87,14 +87,14 @@ class Changes:
 
 
 def accounts_of(setting: object, principal: str, login: Login) -> list[Account]:
-    """Return the accounts of a principal. Raises `ToolFailure` for an account without a usable URL."""
+    """Return the accounts of a principal."""
     given: Any = cast("Mapping[str, Any]", setting).get("accounts") if isinstance(setting, Mapping) else None
     entries = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     accounts: list[Account] = []
     for name, entry in entries.items():
         of: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
         if str(of.get("principal") or LOCAL) == principal:
-            url = _checked_url(name, str(of.get("url") or ""))
+            url = str(of.get("url") or "")
             accounts.append(Account(name=name, url=url, principal=principal, login=partial(login, CATEGORY, name)))
     return accounts
 
@@ -103,6 +103,8 @@ class Remote:
     """One account. Every method raises `ToolFailure`: `unavailable`, `timeout`, `denied`, `tool_error`."""
 
     def __init__(self, web: Web, account: Account) -> None:
+        """Raises `ToolFailure` for an account whose URL would send a login in the clear."""
+        _check_url(account)
         self._web = web
         self._account = account
         self._origin = "{0.scheme}://{0.netloc}".format(urlsplit(account.url))
@@ -379,14 +381,12 @@ def _is_same(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
 
 
-def _checked_url(name: str, url: str) -> str:
-    place = urlsplit(url)
-    if place.scheme == "https" and place.hostname:
-        return url
-    if place.scheme == "http" and place.hostname in _LOOPBACK:
-        return url
+def _check_url(account: Account) -> None:
+    place = urlsplit(account.url)
+    if place.hostname and (place.scheme == "https" or (place.scheme == "http" and place.hostname in _LOOPBACK)):
+        return
     raise ToolFailure(
         "unavailable",
-        f"tools.calendar.accounts.{name}.url: {url!r} is not an https address",
+        f"tools.calendar.accounts.{account.name}.url: {account.url!r} is not an https address",
         hint="a login is sent over TLS, or to this machine",
     )

@@ -21,8 +21,10 @@ USERS = 60
 class CalendarServer:
     """The server, and what it was asked."""
 
-    def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
+    def __init__(self, application: Callable[..., Iterable[bytes]], folder: Path) -> None:
+        """`folder` holds a folder for each user."""
         self._application = application
+        self.folder = folder
         self.url = ""
         self.requests: list[str] = []
         """`METHOD path`, in their order."""
@@ -120,7 +122,7 @@ def serve(folder: Path) -> Generator[CalendarServer]:
         "logging": {"level": "critical"},
     }
     configuration.update(settings, "tests", privileged=True)
-    server = CalendarServer(Application(configuration))
+    server = CalendarServer(Application(configuration), folder / "collections" / "collection-root")
     listening = make_server("127.0.0.1", 0, server, handler_class=_Quiet)
     server.url = f"http://127.0.0.1:{listening.server_port}/"
     thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
