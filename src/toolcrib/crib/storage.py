@@ -163,7 +163,7 @@ class AccountLogins:
         self._home = home
         self._learn = learn
         self._logins = logins_in(home)
-        self._accesses: dict[tuple[str, str], Access] = {}
+        self._accesses: dict[str, Access] = {}
 
     async def authorization(self, category: str, name: str) -> str:
         """Return the `Authorization` of an account; empty without a login. Raises `ToolFailure`."""
@@ -179,19 +179,14 @@ class AccountLogins:
             encoded = base64.b64encode(f"{account.user}:{password}".encode()).decode()
             self._learn((password, encoded))
             return f"Basic {encoded}"
-        return await self.access(account).header()
-
-    def access(self, account: ToolAccount, person: Person | None = None) -> Access:
-        """Return the OAuth login of an account; `person` handles an interactive login."""
         from ..mcp.auth.access import Access  # it brings the HTTP client: only for accounts with logins
 
-        assert account.oauth is not None, "the caller has looked"
-        key = (account.category, account.name)
-        if key not in self._accesses:
-            self._accesses[key] = Access(
-                account.name, account.url, account.oauth, self._logins, person=person, learn=self._learn
-            )
-        return self._accesses[key]
+        if name not in self._accesses:
+            self._accesses[name] = Access(name, account.url, account.oauth, self._logins, learn=self._learn)
+        access = self._accesses[name]
+        if await access.changed():
+            access.forget()
+        return await access.header()
 
     async def aclose(self) -> None:
         """Close the connections to authorization servers."""
