@@ -184,6 +184,10 @@ class Functions(Protocol):
         """Run a function."""
         ...
 
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the failure that a call would end with whatever a person answers."""
+        ...
+
     async def close(self) -> None:
         """Let everything go."""
         ...
@@ -251,6 +255,11 @@ class PluginSource:
         if self._state != "ready":
             raise ToolFailure("unavailable", f"the plugin {self.name} is not exposed")
         return await self._functions.call(tool, arguments, context)
+
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the failure that a call would end with whatever a person answers."""
+        if self._state == "ready":
+            await self._functions.check(tool, arguments, context)
 
     async def close(self) -> None:
         """Shut the plugin down, within its time."""
