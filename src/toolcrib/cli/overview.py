@@ -90,7 +90,7 @@ def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
         for client in facts["clients"]
     ]
     own = facts["own"]
-    rows.append(("Toolcrib itself", str(own["servers"]), str(own["tools"]), _tokens(own), _short(own["file"])))
+    rows.append(("Toolcrib itself", str(own["servers"]), str(own["tools"]), _tokens(own), own["file"]))
     table(_CLIENTS, rows)
     lines = ["", f"tokens: {facts['tokenizer']}, of the definitions that were listed before"]
     for kind, title in _TITLES.items():
@@ -118,11 +118,6 @@ def _by_detail(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
         for detail, names in subjects.items()
         for more in [max(0, len(names) - _SHOWN)]
     ]
-
-
-def _short(file: str) -> str:
-    home = os.path.expanduser("~")
-    return f"~{file[len(home) :]}" if file.startswith(home + os.sep) else file
 
 
 def _tokens(row: Mapping[str, Any]) -> str:

@@ -174,7 +174,7 @@ def load_guests(chosen: bool | tuple[str, ...], setting: Setting) -> PythonSourc
 
 
 def _unknown(name: str, known: Mapping[str, str]) -> Problem:
-    """Return the problem of a word that is no tool and no category; `known` has the category by the tool's name."""
+    """Return the problem of a word that is neither a tool nor a category of `known` (tool → category)."""
     categories = sorted({*known.values()} - {""})
     close = get_close_matches(name, categories, 1) or get_close_matches(name, sorted(known), 1)
     meant = f"; did you mean {close[0]}?" if close else f"; categories: {', '.join(categories)}"

@@ -331,7 +331,7 @@ async def _serve(
             control=control,
             run_command=run_command,
         )
-        await crib.schedules.start()
+        await crib.start_background_work()
         tasks.start_soon(_stop_on_signal, stop)
         await server.run(listening)
         tasks.cancel_scope.cancel()

@@ -178,14 +178,10 @@ class Redactor:
 
     def is_clean(self, result: ToolResult) -> bool:
         """Whether `result` is one short text and nothing else, without anything that looks like a secret."""
-        content = result.content
-        if len(content) != 1 or result.structured_content is not None or result.error is not None or result.meta:
+        text = result.only_text
+        if text is None or result.meta or len(text) > _IN_THREAD:
             return False
-        text = content[0].get("text")
-        if len(content[0]) != 2 or not isinstance(text, str) or len(text) > _IN_THREAD:
-            return False
-        is_whole = result.spooled is None and result.input_required is None and content[0].get("type") == "text"
-        return is_whole and not self._match(text.encode("utf-8", "surrogatepass"))
+        return not self._match(text.encode("utf-8", "surrogatepass"))
 
     def is_quick(self, result: ToolResult) -> bool:
         """Whether `result` is so short that `clean` would not leave the event loop."""

@@ -292,6 +292,7 @@ def test_excerpts_of_a_spill_lose_the_word_that_was_cut() -> None:
     assert (clean.head, clean.tail) == ("head ", " tail")
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(offset=st.integers(0, 3000), kind=st.sampled_from(["github_token", "own", "private_key"]))
 def test_a_secret_across_the_border_of_two_blocks_is_found(offset: int, kind: str) -> None:

@@ -1,0 +1,225 @@
+"""Scheduler: which agent gets which task, as a pure function of a snapshot; and the tick that keeps the queue going."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from toolcrib.plugin import Row, Rows
+
+from .model import CLAIMED
+from .state import claim, fire, settle
+
+__all__ = ["Assignment", "ProjectState", "ReadyTask", "Snapshot", "assign", "schedule", "snapshot_of", "tick"]
+
+_WINDOW: Final = 86_400.0
+"""Seconds in which the tokens of projects are compared."""
+_BATCH: Final = 500
+"""Tasks of one kind that a tick changes."""
+_HELD: Final = (
+    "SELECT 1 FROM {dependencies} AS d JOIN {tasks} AS other ON other.id = d.depends_on"
+    " WHERE d.task_id = t.id AND d.type IN ('blocks', 'parent') AND other.status <> 'COMPLETED'"
+)
+"""What holds task `t` back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyTask:
+    """A task that can be assigned."""
+
+    id: str
+    priority: int
+    preferred_workspace_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectState:
+    """A project as the scheduler sees it."""
+
+    id: str
+    status: str = "ACTIVE"
+    credit_weight: float = 1.0
+    max_concurrent_agents: int = 2
+    running: int = 0
+    """Tasks of it that agents have."""
+    completed: int = 0
+    """Tasks that it completed in the window."""
+    used: int = 0
+    """Tokens that it used in the window."""
+    total_used: int = 0
+    budget_limit: int | None = None
+    ready: tuple[ReadyTask, ...] = ()
+    workspaces: tuple[str, ...] = ()
+    """Free ones."""
+    has_workspaces: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The queue at one moment."""
+
+    agents: tuple[str, ...]
+    """Idle ones, in the order in which they get work."""
+    projects: tuple[ProjectState, ...]
+    is_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A task for an agent."""
+
+    task_id: str
+    agent_id: str
+    project_id: str
+    workspace_id: str | None
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is left of a project while assignments are made."""
+
+    project: ProjectState
+    ready: list[ReadyTask]
+    workspaces: list[str]
+    running: int
+    taken: int = field(default=0)
+
+    @property
+    def is_open(self) -> bool:
+        project = self.project
+        has_budget = project.budget_limit is None or project.total_used < project.budget_limit
+        has_place = bool(self.workspaces) or not project.has_workspaces
+        is_free = self.running < project.max_concurrent_agents
+        return project.status == "ACTIVE" and bool(self.ready) and has_budget and has_place and is_free
+
+
+def schedule(snapshot: Snapshot) -> tuple[Assignment, ...]:
+    """Return the assignments of a snapshot: each idle agent gets at most one task, each task goes to one agent.
+
+    A project that completed nothing in the window comes first, then the one that is furthest below its share of tokens
+    by `credit_weight`. In a project, tasks come by priority and id, in their preferred workspace where it is free.
+    """
+    if snapshot.is_paused:
+        return ()
+    rooms = [
+        _Room(one, sorted(one.ready, key=lambda task: (task.priority, task.id)), list(one.workspaces), one.running)
+        for one in snapshot.projects
+    ]
+    made: list[Assignment] = []
+    for agent in dict.fromkeys(snapshot.agents):
+        open_rooms = [room for room in rooms if room.is_open]
+        if not open_rooms:
+            break
+        weight = sum(room.project.credit_weight for room in open_rooms) or 1.0
+        used = sum(room.project.used for room in open_rooms) or 1
+        room = min(open_rooms, key=lambda one: _rank(one, weight, used))
+        task = room.ready.pop(0)
+        workspace: str | None = None
+        if room.project.has_workspaces:
+            preferred = task.preferred_workspace_id
+            workspace = preferred if preferred in room.workspaces else room.workspaces[0]
+            room.workspaces.remove(workspace)
+        room.running += 1
+        room.taken += 1
+        made.append(Assignment(task_id=task.id, agent_id=agent, project_id=room.project.id, workspace_id=workspace))
+    return tuple(made)
+
+
+def _rank(room: _Room, weight: float, used: int) -> tuple[bool, float, int, int, str]:
+    project = room.project
+    below = project.used / used - project.credit_weight / weight
+    return bool(project.completed or room.taken), below, room.running, room.ready[0].priority, project.id
+
+
+def snapshot_of(rows: Rows, agents: Sequence[str], *, project_id: str = "", is_paused: bool = False) -> Snapshot:
+    """Read what the scheduler needs for these idle agents."""
+    chosen = " AND id = ?" if project_id else ""
+    given = (project_id,) if project_id else ()
+    found = rows.select(f"SELECT * FROM {{projects}} AS p WHERE status = 'ACTIVE'{chosen} ORDER BY id", given)
+    marks = ", ".join("?" * len(CLAIMED))
+    counted = f"SELECT project_id, count(*) AS n FROM {{tasks}} AS t WHERE status IN ({marks}) GROUP BY project_id"
+    running = {row["project_id"]: int(row["n"]) for row in rows.select(counted, CLAIMED)}
+    since = rows.now - _WINDOW
+    recent = rows.select(
+        "SELECT project_id, count(*) AS n, sum(tokens_used) AS used FROM {results} AS r WHERE created_at > ?"
+        " GROUP BY project_id",
+        (since,),
+    )
+    done = {row["project_id"]: row for row in recent}
+    places = rows.select("SELECT id, project_id, locked_by_task_id FROM {workspaces} AS w ORDER BY created_at, id")
+    projects: list[ProjectState] = []
+    for row in found:
+        own = [place for place in places if place["project_id"] == row["id"]]
+        wanted = min(len(agents), row["max_concurrent_agents"] - running.get(row["id"], 0))
+        if wanted <= 0:
+            continue
+        ready = rows.select(
+            "SELECT id, priority, preferred_workspace_id FROM {tasks} AS t WHERE project_id = ? AND status = 'READY'"
+            " AND archived_at IS NULL ORDER BY priority, id LIMIT ?",
+            (row["id"], wanted),
+        )
+        if not ready:
+            continue
+        projects.append(
+            ProjectState(
+                id=row["id"],
+                status=row["status"],
+                credit_weight=row["credit_weight"],
+                max_concurrent_agents=row["max_concurrent_agents"],
+                running=running.get(row["id"], 0),
+                completed=done.get(row["id"], {}).get("n", 0),
+                used=int(done.get(row["id"], {}).get("used") or 0),
+                total_used=row["total_tokens_used"],
+                budget_limit=row["budget_limit"],
+                ready=tuple(ReadyTask(**task) for task in ready),
+                workspaces=tuple(place["id"] for place in own if place["locked_by_task_id"] is None),
+                has_workspaces=bool(own),
+            )
+        )
+    return Snapshot(agents=tuple(agents), projects=tuple(projects), is_paused=is_paused)
+
+
+def assign(rows: Rows, agents: Sequence[str], *, project_id: str = "", is_paused: bool = False) -> list[Row]:
+    """Claim what the scheduler assigns to these idle agents; return the tasks."""
+    planned = schedule(snapshot_of(rows, agents, project_id=project_id, is_paused=is_paused))
+    return [claim(rows, rows.get("tasks", one.task_id), one.agent_id, one.workspace_id) for one in planned]
+
+
+def tick(rows: Rows) -> dict[str, int]:
+    """Move on the tasks whose time has come: expired claims, pauses and questions, retries, met dependencies.
+
+    Return how many of each. It changes nothing that is not due: any process may run it at any time.
+    """
+    writable = "project_id IN (SELECT id FROM {projects} AS p)"
+    due: dict[str, tuple[str, tuple[float, ...]]] = {
+        "recovered": ("status IN ('ASSIGNED', 'IN_PROGRESS') AND lease_until < ?", (rows.now,)),
+        "unanswered": ("status = 'WAITING_INPUT' AND lease_until < ?", (rows.now,)),
+        "resumed": ("status = 'PAUSED' AND resume_after <= ?", (rows.now,)),
+        "retried": ("status = 'FAILED' AND archived_at IS NULL", ()),
+        "promoted": (f"status = 'DEFINED' AND archived_at IS NULL AND NOT EXISTS ({_HELD})", ()),
+    }
+    counts = dict.fromkeys(due, 0)
+    for name, (condition, given) in due.items():
+        sql = f"SELECT * FROM {{tasks}} AS t WHERE {writable} AND {condition} ORDER BY priority, id LIMIT ?"
+        for task in rows.select(sql, (*given, _BATCH)):
+            if rows.role(task["project_id"]) == "viewer":
+                continue
+            counts[name] += _move(rows, name, task)
+    return counts
+
+
+def _move(rows: Rows, name: str, task: Row) -> int:
+    if name == "recovered":
+        fire(rows, task, "RECOVERY")
+    elif name == "unanswered":
+        fire(rows, task, "INPUT_TIMEOUT")
+    elif name == "resumed":
+        fire(rows, task, "RESUME_TIMER")
+    elif name == "promoted":
+        settle(rows, task)
+    elif task["retry_count"] < task["max_retries"]:
+        fire(rows, task, "RETRY", retry_count=task["retry_count"] + 1)
+    else:
+        fire(rows, task, "MAX_RETRIES")
+    return 1
