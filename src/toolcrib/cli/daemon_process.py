@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..config.directories import answering_for, here
 from ..core.json import dumps, loads
-from ..daemon import daemon
 from .answered import END, OF_PROCESS, TAKEN, is_answered, program
 from .output import recorded
 
@@ -54,4 +54,9 @@ def _run(words: list[str]) -> int | None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # a client waits, and nothing of what is loaded here is garbage
+    from ..daemon import daemon
+
+    gc.freeze()
+    gc.enable()
     daemon.main(run_command)

@@ -1,6 +1,7 @@
 """Commands that a daemon carries out print what they print in a process of their own."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,3 +101,20 @@ def test_a_daemon_of_another_program_and_a_command_that_writes_are_not_answered(
     assert ask(user, "version", program=["another"]) == []
     assert ask(user, "version", environ={"HOME": str(tmp_path / "another")}) == []
     assert ask(user, "trust") == []
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_daemon_starts_without_the_http_client_and_a_command_asks_without_typer_or_pydantic() -> None:
+    probe = "import sys, {}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    daemon, command = (
+        subprocess.run([sys.executable, "-c", probe.format(names)], capture_output=True, text=True, check=True).stdout
+        for names in (
+            "toolcrib.cli.daemon_process, toolcrib.daemon.daemon",
+            "toolcrib.cli.entry, toolcrib.cli.answered, toolcrib.config.directories, toolcrib.daemon.control, "
+            "toolcrib.cli.output",
+        )
+    )
+
+    assert {"httpx2", "typer"}.isdisjoint(daemon.split())
+    assert {"anyio", "pydantic", "rich", "typer"}.isdisjoint(command.split())
