@@ -111,8 +111,7 @@ def test_a_daemon_starts_without_the_http_client_and_a_command_asks_without_type
         subprocess.run([sys.executable, "-c", probe.format(names)], capture_output=True, text=True, check=True).stdout
         for names in (
             "toolcrib.cli.daemon_process, toolcrib.daemon.daemon",
-            "toolcrib.cli.entry, toolcrib.cli.answered, toolcrib.config.directories, toolcrib.daemon.control, "
-            "toolcrib.cli.output",
+            "toolcrib.cli.entry, toolcrib.cli.answered, toolcrib.daemon.control, toolcrib.cli.output",
         )
     )
 
