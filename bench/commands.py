@@ -130,9 +130,7 @@ def main() -> int:
     missed = 0
     try:
         with daemon(environment, project):
-            subprocess.run(
-                [TOOLCRIB, "accept", "--all"], env=environment, cwd=project, capture_output=True, check=False
-            )
+            subprocess.run([TOOLCRIB, "accept"], env=environment, cwd=project, capture_output=True, check=False)
             asked = subprocess.run([TOOLCRIB, "daemon", "--json"], env=environment, capture_output=True, check=True)
             serving = json.loads(asked.stdout)[0]["pid"]
             least, _, _ = cost_ms(("--help",), environment, project, serving)

@@ -44,8 +44,8 @@ _NEEDED: Final[Mapping[str, str]] = {
     "uninstall": "--dry-run",
 }
 """Commands that only read with an option."""
-_LEFT_OUT: Final = ("-", "-f", "--follow", "-h", "--help", "--debug", "export")
-"""Words of command lines that read standard input, go on for ever, print a help, or write a file."""
+_LEFT_OUT: Final = ("-", "-f", "--follow", "-h", "--help", "--debug", "export", "verify")
+"""Words of command lines that read standard input, go on for ever, print a help, or name a file as they like."""
 OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Variables that the libraries of a process read themselves: the daemon's must be the same as those of the command."""
 

@@ -260,7 +260,7 @@ _Workspace = Annotated[
 @shadow.command("list")
 def list_shadows(workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """List the tasks that have a shadow."""
-    tasks = _shadows(config).list(workspace=workspace)
+    tasks = _shadows(config).list(workspace=workspace and here().project / workspace)
     if as_json:
         emit_json(tasks)
     elif tasks:

@@ -45,6 +45,7 @@ def ask(user: User, *words: str, **other: Any) -> list[Any]:
         (["log", "--since", "2h", "notes__*"], True),
         (["log", "list", "-f"], False),
         (["log", "export", "x"], False),
+        (["log", "verify", "x"], False),
         (["policy", "import"], False),
         (["policy", "test", "--tool", "x", "--args", "-"], False),
         (["lock"], False),
@@ -69,6 +70,7 @@ def test_a_daemon_prints_what_the_command_prints_here(user: User, capsys: pytest
     user.has(".config/toolcrib/config.yaml", {"servers": servers, "rules": rules})
     user.has("project/mine.yaml", "name: mine\nextends: adaptive\ncore: [nothing]\n")
     user.types("accept", "notes")
+    user.types("lock", "notes", "--file", "my.lock")
     for line in (
         "tools --json",
         "find zzz",
@@ -76,6 +78,9 @@ def test_a_daemon_prints_what_the_command_prints_here(user: User, capsys: pytest
         "policy list",
         "policy test -- rm -rf x",
         "profile check mine.yaml",
+        "lock notes --check --file my.lock",
+        "lock notes --check --file no.lock",
+        "shadow list --workspace .",
         "secret",
         "log --since x",
         "version",
