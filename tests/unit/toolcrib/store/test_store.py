@@ -3,6 +3,7 @@
 import resource
 import sqlite3
 import stat
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,7 @@ from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.errors import ToolFailure
+from toolcrib.store.sqlite import SqliteDatabase
 from toolcrib.store.store import Store
 
 SESSION = SessionState(key="s")
@@ -198,3 +200,23 @@ def _full_disk() -> Generator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/locks")
+def test_another_connection_of_the_process_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Without them another process that closes takes itself for the last, and removes the log that this one uses."""
+    path = tmp_path / "store.db"
+    database = SqliteDatabase(path)
+    first = database.connect()
+    database.migrate(first)
+    first.execute("SELECT count(*) FROM sqlite_master")
+
+    def locks() -> int:
+        return Path("/proc/locks").read_text().count(f":{path.stat().st_ino} ")
+
+    before = locks()
+    second = database.connect()
+
+    assert (before > 0, locks() >= before) == (True, True)
+    second.close()
+    first.close()
