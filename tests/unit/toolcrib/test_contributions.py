@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
+from rig import PATIENCE
 from toolcrib import Toolcrib
 from toolcrib.cli.main import app
 from toolcrib.config import bare
@@ -25,12 +26,14 @@ pytestmark = pytest.mark.anyio
 CODE = '''
 """Weather, as a guest."""
 
+import anyio
 import typer
 
 from toolcrib.plugin import Context, RestResource, RestRoute, ServiceHost, ToolFailure, tool
 
 PLACES = {"oslo": 7}
 SERVED = []
+ENDED = anyio.Event()
 
 
 @tool(kind="read", category="weather", op="weather.now.get")
@@ -72,6 +75,7 @@ async def follow(host: ServiceHost) -> None:
         raise RuntimeError("the first time")
     await host.caller("ada").call("weather.now.get", {"place": "oslo"})
     SERVED.append("done")
+    ENDED.set()
 '''
 
 POINTS = """
@@ -202,9 +206,8 @@ async def test_a_service_is_begun_again_after_an_error_and_runs_in_one_process_o
         assert not await first.store.services.claim("follower")
         await second.store.services.release("follower")
         await second.start_background_work()
-        with anyio.fail_after(10):
-            while guest.SERVED[-1:] != ["done"]:
-                await anyio.sleep(0.01)
+        with anyio.fail_after(PATIENCE):
+            await guest.ENDED.wait()
         problems = [one.message for one in second.problems]
 
     assert guest.SERVED == ["follower", "follower", "done"]
