@@ -541,7 +541,7 @@ _VERSION: Final = re.compile(
 
 
 def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: bytes = b"") -> bool:
-    """Whether `value`, assigned to `name`, is a secret; `after` is the byte behind it, `word` stands before the name."""
+    """Whether `value`, assigned to `name`, is a secret; `after` follows it, `word` stands before the name."""
     if _HARMLESS.search(name) or _refers(between, value, after):
         return False
     if _IS_PASSWORD.search(name):
