@@ -372,7 +372,7 @@ class Wrap:
         is_foreign = tool is None or tool.source not in (SOURCE, JOBS)
         keeps_all = envelope == "mcp" and (tool is None or tool.source != JOBS)
         keeps = keeps_all or (is_foreign and envelope in KEEP_SUCCESSES)
-        keeps_errors = keeps_all and not profile.names
+        keeps_errors = keeps_all and not profile.naming.names
 
         def wrap(call: Call, result: ToolResult) -> ToolResult:
             if (
