@@ -133,7 +133,7 @@ def _is_mixed_beyond_hex(value: bytes) -> bool:
     return is_mixed(value) and _HEX.fullmatch(value.rpartition(b"-")[2]) is None
 
 
-def is_chosen(value: bytes) -> bool:
+def _is_chosen(value: bytes) -> bool:
     """Whether `value`, in prose about a password, is one that a person chose: letters, and digits or signs."""
     value = value.rstrip(b".,;:?)")
     if not 6 <= len(value) <= 64 or is_placeholder(value) or _TECHNICAL.search(value) or _NOT_CHOSEN.search(value):
@@ -147,7 +147,7 @@ def is_chosen(value: bytes) -> bool:
 def _is_strong(value: bytes) -> bool:
     """Whether `value`, right behind the word, can be nothing but a password: letters of both cases, digits or signs."""
     kinds = (value.lower() != value, value.upper() != value, _DIGITS.search(value), _SIGNS.search(value))
-    return is_chosen(value) and sum(map(bool, kinds)) >= 3
+    return _is_chosen(value) and sum(map(bool, kinds)) >= 3
 
 
 def _is_given(value: bytes) -> bool:
@@ -419,27 +419,29 @@ FORMATS: Final[tuple[Format, ...]] = (
     Format(
         "password",
         rb"(?i)\bpass(?:word|wort|phrase|code)\b[^\n.;:,=|\"']{0,40}\s(?:is|was|to|of|be|as):?\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])",
-        is_chosen,
+        _is_chosen,
     ),
-    Format("password", rb"(?i)\b(?:and|with|/|\?)\s+(?:the\s+)?password:?\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])", is_chosen),
+    Format(
+        "password", rb"(?i)\b(?:and|with|/|\?)\s+(?:the\s+)?password:?\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])", _is_chosen
+    ),
     Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+\(?([^\s\"'`()]{5,}[^\s\"'`.,;:?()])", _is_strong),
-    Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+\(([^\s\"'`()]{6,})\)", is_chosen),
+    Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+\(([^\s\"'`()]{6,})\)", _is_chosen),
     Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+(?:is|was|to):?\s+[\"'`]([^\s\"'`]{4,})[\"'`]", is_password),
-    Format("password", rb"(?i)\|\s*pass(?:word|phrase|code)?\s*\|\s*([^\s|]{5,})\s*\|", is_chosen),
-    Format("password", rb"(?i)\bpassword[^\n:=]{0,40}:\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])", is_chosen),
+    Format("password", rb"(?i)\|\s*pass(?:word|phrase|code)?\s*\|\s*([^\s|]{5,})\s*\|", _is_chosen),
+    Format("password", rb"(?i)\bpassword[^\n:=]{0,40}:\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])", _is_chosen),
     Format(
         "password",
         rb"(?i)\bcredentials?(?::|\s+(?:is|are):?)\s+[\w.@-]+(?:\s*/\s*|:)([^\s\"'`/]{5,}[^\s\"'`.,;:?)])",
-        is_chosen,
+        _is_chosen,
     ),
     Format(
         "password",
         rb"(?i)\b(?:user|username|login)[:=]\s?\S+\s+(?:pass|pw):?[:=]?\s?([^\s\"'`]{4,}[^\s\"'`.,;:?)])",
-        is_chosen,
+        _is_chosen,
     ),
-    Format("password", rb"(?i)(?:\b|[a-z]_)(?:pass|pw)=([^\s\"'`,;&]{5,})", is_chosen),
-    Format("password", rb"(?i)(?:[a-z]_pass|\bpw|\bpasswort):\s+([^\s\"'`,;&]{5,})", is_chosen),
-    Format("password", rb"\bPW\s=\s([^\s\"'`,;&]{5,})", is_chosen),
+    Format("password", rb"(?i)(?:\b|[a-z]_)(?:pass|pw)=([^\s\"'`,;&]{5,})", _is_chosen),
+    Format("password", rb"(?i)(?:[a-z]_pass|\bpw|\bpasswort):\s+([^\s\"'`,;&]{5,})", _is_chosen),
+    Format("password", rb"\bPW\s=\s([^\s\"'`,;&]{5,})", _is_chosen),
     # Command lines
     Format("password", rb"(?i)\s--pass(?:word|wd)?\s+[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})", _is_given),
     Format("password", rb"\bmysql(?:dump|admin)?\b[^\n|]{0,120}\s-p([^\s\"'<>$]{4,})", _is_given),
