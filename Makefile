@@ -37,7 +37,7 @@ unit-tools unit-crib unit-rest: .venv/ready-to-test # each imports only its part
 suite long: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m '$(if $(filter suite,$@),not )long'
 durable docs frameworks clients conformance faults: .venv/ready-to-test
-	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto) tests/$@
+	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto,$(if $(filter faults,$@),--numprocesses 2 --dist loadfile)) tests/$@
 clients-full: .venv/ready-to-test
 	$(BIN)/pytest tests/clients --full-size
 soak: .venv/ready-to-test

@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
+import toolcrib
 from contract.test_entrances import change, get, pay, view
 from contract.workshop import Workshop, workshop
 from toolcrib import Toolcrib, tool
@@ -26,7 +30,7 @@ from toolcrib.config import bare
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import Limits, SessionState
 from toolcrib.crib import Session
 from toolcrib.dispatch import plan as plans
 from toolcrib.dispatch.steps.permission import TurnHistory
@@ -101,6 +105,8 @@ CHANGES: tuple[Event, ...] = (
     ("treat_as_write", frozenset({"python"})),
     ("planning", True),
     ("planning", False),
+    ("limits", Limits(calls_per_tool={"greet": 1}, result_tokens=200)),
+    ("limits", Limits()),
     ("profile", "flat"),
     ("envelope", "typed"),
     ("envelope", "mcp"),
@@ -237,7 +243,7 @@ def alter(one: World, session: Session, what: str, value: Any = None) -> None:
             now = one.crib.catalog.tools["lookup"].kind
             python_of(one.crib).remove("lookup")
             one.crib.add(lookup if now == "write" else changed_lookup)
-        case "rules" | "defaults" | "treat_as_write" | "profile":
+        case "rules" | "defaults" | "treat_as_write" | "profile" | "limits":
             setattr(state, what, value)
         case _:
             setattr(state.scope, what, value)
@@ -288,7 +294,8 @@ async def end_of(one: World) -> list[Any]:
     kept = [{key: value for key, value in asdict(row).items() if key not in times} for row in rows]
     states = [state_of(session.state) for session in one.sessions.values()]
     problem = (await one.crib.store.calls.verify()).problem
-    return [_RANDOM.sub("…", repr(kept)), one.tools.ledger, one.approver.asked, states, problem]
+    asked = [_RANDOM.sub("…", question) for question in one.approver.asked]  # an argument may be an artifact
+    return [_RANDOM.sub("…", repr(kept)), one.tools.ledger, asked, states, problem]
 
 
 async def history(script: Sequence[Event], *, bound: bool) -> list[Any]:
@@ -392,6 +399,7 @@ TERMS: Mapping[str, Sequence[Event]] = {
         ("flat", "provided", frozenset[str]()),
         LOOK_AROUND,
     ],
+    "limits": [GREET, ("flat", "limits", Limits(calls_per_tool={"greet": 1})), GREET],
     "planning": [("flat", "mode", "plan"), ("flat", "planning", False), GREET, ("flat", "planning", True), GREET],
 }
 """For each term of a plan, events of which the last call notices whether it changed."""
@@ -521,3 +529,27 @@ async def test_a_call_whose_session_lost_its_profile_is_an_internal_error_and_re
             "internal",
             [],
         )
+
+
+async def test_one_call_enters_at_most_25_of_our_files() -> None:
+    """A recorded read of a function, once what is made once was made: who debugs a call steps through no more."""
+    ours, entered = str(Path(toolcrib.__file__).parent.parent), set[str]()
+
+    def enter(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(ours):
+            entered.add(Path(frame.f_code.co_filename).relative_to(ours).as_posix())
+
+    async with Toolcrib(bare(), memory=True) as crib:
+        crib.add(view)
+        session = crib.session(profile="flat", mode="autonomous")
+        for _ in range(100):
+            await session.call("view", {"path": "a"})
+        before = sys.getprofile()
+        sys.setprofile(enter)
+        try:
+            result = await session.call("view", {"path": "a"})
+        finally:
+            sys.setprofile(before)
+    assert result.error is None
+    assert "toolcrib/dispatch/steps/execute.py" in entered
+    assert len(entered) <= 25, sorted(entered)

@@ -34,6 +34,7 @@ __all__ = [
     "GLOBAL",
     "IN_A_ROW",
     "LOCAL",
+    "NO_LIMITS",
     "UNSANDBOXED",
     "Audience",
     "History",
@@ -108,6 +109,15 @@ class Limits(Section):
 
     None is 4,000, but for results that an MCP client reads: they pass whole up to `results.pass_whole`.
     """
+
+    @property
+    def tokens_of_result(self) -> int:
+        """Estimated tokens of one result that does not pass whole."""
+        return _RESULT_TOKENS if self.result_tokens is None else self.result_tokens
+
+
+NO_LIMITS: Final = Limits.model_construct()
+"""Those of a session that sets none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -257,7 +267,7 @@ class SessionState:
     """Rules of this session, as written, beside those of the configuration."""
     treat_as_write: frozenset[str] = frozenset()
     """Origins (`mcp` …) whose tools count as writes, independent of their annotations."""
-    limits: Limits = field(default_factory=Limits.model_construct)
+    limits: Limits = NO_LIMITS
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context defaults: values for arguments that a schema declares and a call leaves out."""
     user: str = ""
@@ -311,7 +321,7 @@ class SessionState:
     @property
     def result_tokens(self) -> int:
         """Estimated tokens of one result that does not pass whole."""
-        return _RESULT_TOKENS if self.limits.result_tokens is None else self.limits.result_tokens
+        return self.limits.tokens_of_result
 
     @property
     def shown_by(self) -> tuple[object, ...]:

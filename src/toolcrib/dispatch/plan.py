@@ -16,10 +16,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..catalog.catalog import Catalog
+from ..catalog.registry import Registry
 from ..core.call import Call
 from ..core.permission import Effect
 from ..core.result import ToolResult
-from ..core.session import SessionState
+from ..core.session import NO_LIMITS, Limits, SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Profile
 
@@ -52,12 +53,15 @@ class Subject(NamedTuple):
     contexts: frozenset[str] = frozenset()
     provided: frozenset[str] = frozenset()
     planning: bool = False
+    limits: Limits = NO_LIMITS
 
 
 class Plan(NamedTuple):
-    """Functions of one subject, in the order of the list."""
+    """Functions of one subject (that of `tool` and `profile`), in the order of the list."""
 
-    subject: Subject
+    tool: Tool | None
+    profile: Profile | None
+    limits: Limits
     before: Sequence[tuple[int, Before]]
     """With the place of each in the list, so that a call can go on in another plan."""
     behind: Sequence[int]
@@ -103,6 +107,7 @@ class Plans:
         execute: Execute,
         after: Iterable[After],
         *,
+        registry: Registry | None = None,
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
         profiles: Mapping[str, Profile] = _NO_PROFILES,
@@ -110,11 +115,15 @@ class Plans:
     ) -> None:
         """Take the steps in order. `profiles` has the known ones by name, `profile_of` builds another.
 
+        `catalog_of` is asked where the catalog is not the present one of `registry`: for a session with an instance or
+        pinned versions, and after a change.
+
         Without `shortcuts` each step runs as it is; nothing but the time differs.
         """
         self.before = tuple(before)
         self.execute = execute
         self.after = tuple(after)
+        self._registry = registry
         self._catalog_of = catalog_of or _nothing
         self._profile_of = profile_of or _nothing
         self._profiles = profiles
@@ -122,13 +131,15 @@ class Plans:
 
     def of(self, session: SessionState) -> SessionPlans:
         """Return the plans of a session on its present terms."""
+        scope, registry, catalog = session.scope, self._registry, None
+        if registry is not None and not session.instance and not scope.versions:
+            catalog = registry.snapshot
         try:
-            catalog = self._catalog_of(session)
+            catalog = self._catalog_of(session) if catalog is None else catalog
             profile = self._profiles.get(session.profile) or self._profile_of(session)
         except Exception:  # the steps meet the same error themselves, where it becomes a result and is recorded
             _logger.exception("the plans of session %s cannot be made", session.key)
             catalog = profile = None
-        scope = session.scope
         terms = (
             session.mode,
             session.rules,
@@ -138,6 +149,7 @@ class Plans:
             scope.contexts,
             scope.provided,
             scope.planning,
+            session.limits,
         )
         kept: Any = session.strategies.get(SessionPlans)
         if (
@@ -151,9 +163,10 @@ class Plans:
         return kept
 
     def after_of(self, plan: Plan, call: Call) -> Sequence[After]:
-        """Return the after-steps of a call that went by `plan`: they rest on tool and profile alone."""
-        subject = plan.subject
-        if subject.tool is not call.tool or subject.profile is not self._profiles.get(call.session.profile):
+        """Return the after-steps of a call that went by `plan`: they rest on tool, profile and limits alone."""
+        session = call.session
+        is_same = plan.tool is call.tool and plan.limits is session.limits
+        if not is_same or plan.profile is not self._profiles.get(session.profile):
             return self.of(call.session).of(call.tool).after
         return plan.after
 
@@ -161,11 +174,13 @@ class Plans:
         """Bind every step to `subject`."""
         bind = bound if self._shortcuts else _unbound
         before = [(place, bind(step, subject)) for place, step in enumerate(self.before)]
-        ended = Subject(subject.tool, profile=subject.profile)
+        ended = Subject(subject.tool, profile=subject.profile, limits=subject.limits)
         after = [bind(step, ended) for step in self.after]
         kept = tuple((place, step) for place, step in before if step is not None)
         return Plan(
-            subject=subject,
+            tool=subject.tool,
+            profile=subject.profile,
+            limits=subject.limits,
             before=kept,
             behind=tuple(sum(other <= place for other, _ in kept) for place, _ in before),
             execute=bind(self.execute, subject),

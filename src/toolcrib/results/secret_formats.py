@@ -440,7 +440,11 @@ FORMATS: Final[tuple[Format, ...]] = (
         _is_chosen,
     ),
     Format("password", rb"(?i)(?:\b|[a-z]_)(?:pass|pw)=([^\s\"'`,;&]{5,})", _is_chosen),
-    Format("password", rb"(?i)(?:[a-z]_pass|\bpw|\bpasswort):\s+([^\s\"'`,;&]{5,})", _is_chosen),
+    Format(
+        "password",
+        rb"(?i)(?:(?:[a-z]_pass|\bpw|\bpasswort):\s+|[\"']pass\\*[\"']\s*:\s*\\*[\"'])([^\s\"'`,;&]{5,})",
+        _is_chosen,
+    ),
     Format("password", rb"\bPW\s=\s([^\s\"'`,;&]{5,})", _is_chosen),
     # Command lines
     Format("password", rb"(?i)\s--pass(?:word|wd)?\s+[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})", _is_given),

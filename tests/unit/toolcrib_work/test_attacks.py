@@ -37,6 +37,8 @@ def reads(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         "onto.entity.relationships.get": {"entity_id": ids["task"]},
         "onto.entity.links.get": {"entity_id": ids["task"], "entity_kind": "task"},
         "onto.task.docs.list": {"task_id": ids["task"]},
+        "work.project.export": project,
+        "work.member.list": project,
     }
 
 
@@ -96,9 +98,9 @@ async def everything(crib: Toolcrib) -> dict[str, list[Row]]:
     return await crib.store.shared.read(SCHEMA, "ada", lambda value: value, work, long=False)
 
 
-async def set_role(crib: Toolcrib, project_id: str, principal: str, role: Role) -> None:
+async def set_role(crib: Toolcrib, project_id: str, principal: str, role: Role, *, by: str = "ada") -> None:
     await crib.store.shared.write(
-        SCHEMA, "ada", lambda value: value, lambda rows: rows.set_member(project_id, principal, role)
+        SCHEMA, by, lambda value: value, lambda rows: rows.set_member(project_id, principal, role)
     )
 
 
@@ -106,9 +108,10 @@ async def test_every_operation_of_the_graph_is_attacked(crib: Toolcrib) -> None:
     ids = dict.fromkeys(
         ["project", "task", "goal", "plan", "document", "milestone", "risk", "requirement", "edge"], "x"
     )
-    ops = {tool.op for tool in crib.catalog.tools.values() if tool.category == "onto"}
+    ops = {tool.op for tool in crib.catalog.tools.values() if tool.category in ("onto", "work")}
 
-    assert ops - {"util.schema.field_info"} == {*reads(ids), *open_reads(), *writes(ids), "onto.project.create"}
+    known = {*reads(ids), *open_reads(), *writes(ids), "onto.project.create", "work.project.import"}
+    assert ops - {"util.schema.field_info", "work.member.set"} == known, "test_transfer attacks work.member.set"
 
 
 @pytest.mark.slow

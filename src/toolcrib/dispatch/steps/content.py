@@ -250,16 +250,19 @@ class Limit:
         return self._limited(call, result, profile, _usual_way(profile))
 
     def bind(self, subject: Subject) -> After:
-        """Return the step for one profile."""
+        """Return the step for one profile: a single text that is short under any characters passes at once."""
         profile = subject.profile
         if profile is None:
             return self
-        usual, fits = _usual_way(profile), self._limiter.fits
-        least = 0 if usual.fit.hints or (subject.tool is not None and subject.tool.source == JOBS) else usual.fit.least
+        usual = _usual_way(profile)
+        takes_all = usual.fit.hints or (subject.tool is not None and subject.tool.source == JOBS)
+        short = 0 if takes_all else self._limiter.short_text(subject.limits.tokens_of_result, usual.fit.least)
 
         def limit(call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
-            if least and fits(result, call.session.result_tokens, least):
-                return result
+            if result.error is None:
+                text = result.only_text
+                if text is not None and len(text) <= short:
+                    return result
             return self._limited(call, result, profile, usual)
 
         return limit
@@ -348,7 +351,7 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
         else block
         for block in result.content
     )
-    return replace(result, content=blocks, error=replace(error, message=message, hint=hint))
+    return result.evolve(content=blocks, error=replace(error, message=message, hint=hint))
 
 
 class Wrap:
@@ -391,7 +394,7 @@ class Wrap:
         if call.options.raw or result.input_required is not None or is_settled(call, result):
             return result
         shown = ENVELOPES[envelope](call, _in_words(call, result, profile))
-        shown = shown if shown.error is result.error else replace(shown, error=result.error)
+        shown = shown if shown.error is result.error else shown.evolve(error=result.error)
         if call.origin == "cli":  # a person, or a program that reads standard output
             return shown
         suspicious = result.meta.get("suspicious", ())

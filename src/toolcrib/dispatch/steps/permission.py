@@ -67,14 +67,14 @@ class CheckBudget:
 
     def bind(self, subject: Subject) -> Before:
         """Return the step for one tool: where nothing is limited, a call is counted and goes on."""
-        if subject.tool is None or self._spending.has_any:
+        limits = subject.limits
+        is_limited = self._spending.has_any or limits.calls is not None or limits.calls_per_tool
+        if subject.tool is None or is_limited:
             return self
         name = subject.tool.name
 
         def count(call: Call) -> Call | Awaitable[Call]:
-            limits = call.session.limits
-            is_limited = limits.calls is not None or limits.calls_per_tool
-            if is_limited or call.charged or call.turn.place or call.options.job_seconds is not None:
+            if call.charged or call.turn.place or call.options.job_seconds is not None:
                 return self(call)
             call.session.usage.calls[name] += 1
             return call.evolve(charged=True)
@@ -265,9 +265,9 @@ class Approve:
 
         An approval that was given before is used up even where a rule allows the call by now.
         """
-        decision = call.decision
-        if decision is not None and decision.effect == "allow" and not call.approval:
-            return call.evolve(grant=mint(call.id, call.target, call.arguments, decision.rule))
+        tool, decision = call.tool, call.decision
+        if tool is not None and decision is not None and decision.effect == "allow" and not call.approval:
+            return call.evolve(grant=mint(call.id, tool, call.arguments, decision.rule))
         return self._approvals.ask(call, self._revise) if call.approval else self._checked(call)
 
     async def _checked(self, call: Call) -> Call:

@@ -367,6 +367,7 @@ _ABOUT_PASSWORDS: Final = (
     "The admin password has been reset to: {}",
     "password ({}) works",
     "| password | {} |",
+    '{{"auth": {{"user": "ada", "pass": "{}"}}}}',
 )
 PASSWORDS: Final = tuple((line, password) for line in _ABOUT_PASSWORDS for password in _CHOSEN)
 """Sentences, log lines and commands, and passwords that people choose, with a digit or a sign in each."""
