@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -29,8 +29,6 @@ _BATCH: Final = 50
 """Events that one transaction stores."""
 _SECONDS: Final = 25.0
 """For one account."""
-
-Intent = Literal["pending", "deleting"]
 
 
 @dataclass(kw_only=True)
