@@ -12,6 +12,7 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.directories import Directories
+from toolcrib.core.elicitation import Clarification
 from toolcrib.plugin import Rows
 from toolcrib_work.calendar.model import SCHEMA
 from unit.toolcrib_work.caldav_server import PASSWORD, CalendarServer, OtherClient, event
@@ -376,3 +377,30 @@ async def test_a_wrong_password_is_a_warning_that_names_the_login(opened: Opened
     assert len(warnings) == 1
     assert "toolcrib login home" in warnings[0]
     assert not any(request.startswith("PUT") for request in other.server.requests)
+
+
+async def test_a_change_in_a_calendar_of_another_person_asks_first(
+    crib: Toolcrib, me: Person, other: OtherClient
+) -> None:
+    other.put("dentist", DENTIST)
+    await listed(me)
+
+    def share(rows: Rows) -> None:
+        (row,) = rows.select("SELECT * FROM {calendars} AS c WHERE kind = 'user'")
+        rows.update("calendars", row["id"], {"is_shared": 1, "href": "/elsewhere/"})
+
+    await crib.store.shared.write(SCHEMA, "local", lambda value: value, share)
+    answers = iter(["no", "yes"])
+    questions: list[str] = []
+
+    async def answer(asked: Clarification) -> str:
+        questions.append(asked.question)
+        return next(answers)
+
+    asked = Person(crib.session(profile="gateway", mode="autonomous", principal="local", elicitor=answer))
+    refused = await asked.refused("cal.event.update", event_id="dentist", title="Doctor")
+    alone = await me.envelope("cal.event.delete", event_id="dentist")
+    agreed = await asked.ok("cal.event.update", event_id="dentist", title="Doctor")
+
+    assert (refused[0], alone["ok"], len(questions)) == ("PERMISSION_DENIED", False, 2)
+    assert agreed["event"]["title"] == "Doctor"
