@@ -338,9 +338,10 @@ def _state(component: Any) -> str:
 
 
 def _text(component: Any, name: str) -> str | None:
-    value = component.get(name)
-    first = cast("list[Any]", value)[0] if isinstance(value, list) and value else value
-    return str(first) if first else None
+    value: Any = component.get(name)
+    if isinstance(value, list):  # a property that occurs once came twice
+        value = cast("list[Any]", value)[0]
+    return str(value) if value else None
 
 
 def _put(component: Any, name: str, value: Any) -> None:

@@ -89,7 +89,7 @@ class Changes:
 def accounts_of(setting: object, principal: str, login: _Login) -> list[Account]:
     """Return the accounts of a principal."""
     given: Any = cast("Mapping[str, Any]", setting).get("accounts") if isinstance(setting, Mapping) else None
-    entries = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    entries: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     accounts: list[Account] = []
     for name, entry in entries.items():
         of: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}

@@ -94,10 +94,11 @@ class Sync:
             remote = Remote(self.web, account)
             await anyio.to_thread.run_sync(needs, "a calendar account")
             with anyio.fail_after(_SECONDS):
+                tokens: dict[str, str] = {}
                 if not calendar_id:
                     _, found = await remote.calendars()
                     known = await self.storage.write(partial(_remember, account, found))
-                tokens = {} if calendar_id else {one.href: one.sync_token for one in found}
+                    tokens = {one.href: one.sync_token for one in found}
                 for calendar in known:
                     if calendar["kind"] != "account" and calendar_id in ("", calendar["id"]):
                         await self._run_calendar(remote, calendar, tokens.get(calendar["href"], ""))

@@ -38,12 +38,22 @@ def opened(other: OtherClient, tmp_path: Path) -> Opened:
 
     @asynccontextmanager
     async def open_crib(
-        *, store: bool = False, url: str = "", password: str = PASSWORD, private: Any = ("127.0.0.1",), **more: Any
+        *,
+        store: bool = False,
+        url: str = "",
+        password: str = PASSWORD,
+        private: bool = True,
+        refresh: int = 0,
+        **accounts: Any,
     ) -> AsyncGenerator[Toolcrib]:
         account = {"url": url or f"{other.server.url}{other.name}/", "user": other.name, "password": password}
         tools = {
-            "calendar": {"accounts": {"home": account}, "refresh_seconds": 0, "timezone": "Europe/Berlin", **more},
-            "web": {"private_hosts": list(private)},
+            "calendar": {
+                "accounts": {"home": account, **accounts},
+                "refresh_seconds": refresh,
+                "timezone": "Europe/Berlin",
+            },
+            "web": {"private_hosts": ["127.0.0.1"] if private else []},
         }
         settings = bare().with_values(builtins=("onto", "cal"), tools=tools)
         if store:
@@ -226,7 +236,7 @@ async def test_an_unreachable_calendar_is_a_warning_and_its_changes_wait(opened:
 async def test_after_a_failure_the_account_is_left_alone_for_a_while_and_still_warned_of(
     opened: Opened, other: OtherClient
 ) -> None:
-    async with opened(refresh_seconds=3600) as crib:
+    async with opened(refresh=3600) as crib:
         me = person(crib, "local")
         other.server.broken = lambda method, path: True
         first = (await me.ok("cal.event.list", **NOVEMBER))["warnings"]
@@ -353,7 +363,7 @@ async def test_an_account_is_of_its_principal_alone(crib: Toolcrib, me: Person, 
 
 async def test_an_address_that_the_guard_refuses_gets_no_request(opened: Opened, other: OtherClient) -> None:
     other.server.requests.clear()
-    async with opened(private=()) as crib:
+    async with opened(private=False) as crib:
         warnings = (await person(crib, "local").ok("cal.event.list", **NOVEMBER))["warnings"]
 
     assert len(warnings) == 1
@@ -404,3 +414,13 @@ async def test_a_change_in_a_calendar_of_another_person_asks_first(
 
     assert (refused[0], alone["ok"], len(questions)) == ("PERMISSION_DENIED", False, 2)
     assert agreed["event"]["title"] == "Doctor"
+
+
+async def test_an_account_that_is_configured_wrongly_hides_no_other_one(opened: Opened, other: OtherClient) -> None:
+    other.put("dentist", DENTIST)
+    async with opened(bad={"url": "https://dav.example.com/", "auth": {"grant": "password"}}) as crib:
+        found = await person(crib, "local").ok("cal.event.list", **NOVEMBER)
+
+    assert [entry["title"] for entry in found["events"]] == ["Dentist"]
+    assert len(found["warnings"]) == 1
+    assert "tools.calendar.accounts.bad.auth" in found["warnings"][0]
