@@ -60,7 +60,7 @@ def needs(what: str) -> tuple[Any, Any]:
         raise ToolFailure(
             "unavailable",
             f"{what} needs the library {missing}, which is not installed here",
-            hint="the operator can install the extra `calendar`: pip install 'toolcrib[calendar]'",
+            hint="the operator can install the extra `calendar`",
         ) from error
     return icalendar, recurring_ical_events
 
