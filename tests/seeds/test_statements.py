@@ -21,7 +21,7 @@ _SEEDS: Final[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "stateme
 _SHARED: Final = Path(os.environ.get("TOOLCRIB_SHARED", ROOT.parent / "shared")) / "seeds"
 _OPEN: Final = {
     "Agent queue": 9,
-    "Work graph": 9,
+    "Work graph": 4,
     "issue 17, item 1": 7,
     "issue 17, item 2": 1,
     "issue 17, item 4": 2,
