@@ -73,14 +73,15 @@ def holds_reference(value: Any, depth: int = 0) -> bool:
         return value.startswith(URI_PREFIX)
     if type(value) in _PLAIN or depth > _DEPTH:
         return False
+    parts: Any = value  # not narrowed by the checks: a `cast` is a call
     if type(value) is dict or isinstance(value, Mapping):
-        if KEY in value:
+        if KEY in parts:
             return True
-        value = value.values()
+        parts = parts.values()
     elif not isinstance(value, list):
         return False
-    for inner in value:  # a loop: a generator costs twice as much, and most calls end here
-        kind = type(inner)
+    for inner in parts:  # a loop: a generator costs twice as much, and most calls end here
+        kind: object = type(inner)
         if kind is str:
             if inner.startswith(URI_PREFIX):
                 return True
