@@ -110,6 +110,10 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
     Accepted: an object, JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
     as JSON text (also encoded twice) or flat beside the name. Raises `ToolFailure` when no tool is named.
     """
+    written = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    name, inner = written.get("name"), written.get("arguments")
+    if len(written) == 2 and isinstance(name, str) and name.strip() and inner is not None:  # as the schema has it
+        return Unwrapped(name=name.strip(), arguments=inner)
     given = _unwrapped(_as_object(arguments))
     declared = isinstance(given.get("name"), str) and "arguments" in given
     for key in ("name", *_NAMES) if declared else _NAMES:

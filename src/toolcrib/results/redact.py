@@ -17,7 +17,7 @@ from ..core.json import dumps
 from ..core.result import SpooledResult, ToolError, ToolResult
 from .secret_formats import ASSIGNMENT, FORMATS, NAMED, PREFILTER, names_secret, spellings
 
-__all__ = ["Find", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
+__all__ = ["IN_THREAD", "Find", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
 
 try:
     import re2
@@ -77,7 +77,7 @@ def _options(re2: Any) -> Any:
 
 
 _OWN: Final = "secret"
-_IN_THREAD: Final = 128 * 1024
+IN_THREAD: Final = 128 * 1024
 """Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
 _BLOCK: Final = 256 * 1024
 """Bytes read at a time from a spilled file."""
@@ -134,12 +134,13 @@ class Redactor:
         own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
         self._find_own = own
         self._scanner = _scanner_with(re.escape(form) for form in self._own) if self._own else _scanner()
-        self._match = self._scanner.match
+        self.match = self._scanner.match
+        """Returns which formats may occur in UTF-8 text, none in most; another function once a secret is learnt."""
 
     def text(self, text: str) -> str:
         """Return `text` without secrets: the same object when it has none. Lone surrogates are kept."""
         raw = text.encode("utf-8", "surrogatepass")
-        hits = self._match(raw)
+        hits = self.match(raw)
         if not hits:
             return text
         clean = self._clean(raw, hits)
@@ -156,7 +157,7 @@ class Redactor:
             texts = [raw]
             if b"\\" in raw:
                 texts.append(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"'))
-            hits = {hit for text in texts for hit in self._match(text)}
+            hits = {hit for text in texts for hit in self.match(text)}
             if not hits:
                 return value
             only_assignments = b"\\" not in texts[-1] and not _has_format(hits, texts)
@@ -188,19 +189,10 @@ class Redactor:
             return self.result(result)
         return await to_thread.run_sync(self.result, result)
 
-    def is_clean(self, result: ToolResult) -> bool:
-        """Whether `result` is one short text and nothing else, without anything that looks like a secret."""
-        if result.error is not None or result.meta:
-            return False
-        text = result.only_text
-        if text is None or len(text) > _IN_THREAD:
-            return False
-        return not self._match(text.encode("utf-8", "surrogatepass"))
-
     def is_quick(self, result: ToolResult) -> bool:
         """Whether `result` is so short that `clean` would not leave the event loop."""
         texts = [text for block in result.content if isinstance(text := block.get("text"), str)]
-        return sum(map(len, texts)) <= _IN_THREAD
+        return sum(map(len, texts)) <= IN_THREAD
 
     def stream(self, source: BinaryIO, target: BinaryIO) -> int:
         """Copy `source` to `target` without secrets, in bounded memory; return the bytes written."""
@@ -233,7 +225,7 @@ class Redactor:
 
     def finds(self, raw: bytes) -> list[Find]:
         """Return the secrets in UTF-8 text, in order and without overlap."""
-        hits = self._match(raw)
+        hits = self.match(raw)
         return self._look(raw, hits) if hits else []
 
     def _look(self, raw: bytes, hits: list[int]) -> list[Find]:
@@ -308,7 +300,7 @@ class Redactor:
             if find.start == len(name) + 4 and find.end == len(assigned):
                 return f"[redacted:{find.kind}]"
             if find.end > len(name) + 4:
-                return self._clean(assigned, self._match(assigned))[len(name) + 4 :].decode("utf-8", "surrogatepass")
+                return self._clean(assigned, self.match(assigned))[len(name) + 4 :].decode("utf-8", "surrogatepass")
         return value
 
 

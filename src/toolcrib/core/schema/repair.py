@@ -64,9 +64,10 @@ def plain_check(schema: Node) -> Callable[[Any], bool]:
     lists = {name: as_node(as_node(node).get("items")).get("type") == "string" for name, node in nodes.items()}
 
     def is_plain(arguments: Any) -> bool:
+        given = arguments  # not narrowed by the check: a `cast` is a call
         if not has_properties or (type(arguments) is not dict and not isinstance(arguments, Mapping)):
             return False
-        for name, value in arguments.items():
+        for name, value in given.items():
             if name not in texts:
                 return False
             if isinstance(value, str):

@@ -73,18 +73,18 @@ def holds_reference(value: Any, depth: int = 0) -> bool:
         return value.startswith(URI_PREFIX)
     if type(value) in _PLAIN or depth > _DEPTH:
         return False
+    parts: Any = value
     if type(value) is dict or isinstance(value, Mapping):
-        if KEY in value:
+        if KEY in parts:
             return True
-        value = value.values()
+        parts = parts.values()
     elif not isinstance(value, list):
         return False
-    for inner in value:  # a loop: a generator costs twice as much, and most calls end here
-        kind = type(inner)
-        if kind is str:
+    for inner in cast("list[object]", parts):  # a loop: a generator costs twice as much, and most calls end here
+        if isinstance(inner, str):
             if inner.startswith(URI_PREFIX):
                 return True
-        elif kind not in _PLAIN and holds_reference(inner, depth + 1):
+        elif type(inner) not in _PLAIN and holds_reference(inner, depth + 1):
             return True
     return False
 

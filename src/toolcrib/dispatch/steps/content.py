@@ -24,7 +24,7 @@ from ...jobs.tools import is_settled
 from ...policy.origin import Origin, origin_of_result
 from ...policy.taint import Taint
 from ...results.limit import HINTS, Limiter, Way
-from ...results.redact import Redactor
+from ...results.redact import IN_THREAD, Redactor
 from ...results.untrusted_text import fenced, suspicions, visible_json, visible_text
 from ..plan import After, Subject
 
@@ -99,9 +99,10 @@ class Redact:
         self._redactor = redactor
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
-        """Return the result without secrets."""
+        """Return the result without secrets; a short text that no format occurs in is one look."""
         redactor = self._redactor
-        if redactor.is_clean(result):
+        text = None if result.meta or result.error is not None else result.only_text
+        if text is not None and len(text) <= IN_THREAD and not redactor.match(text.encode("utf-8", "surrogatepass")):
             return result
         return redactor.result(result) if redactor.is_quick(result) else redactor.clean(result)
 
