@@ -24,7 +24,8 @@ from ...core.memory import reserve
 from ...errors import ToolFailure
 from ...net.oauth.metadata import Challenge, bearer_challenge
 from ...system.tasks import Background
-from ..auth.access import Access, NeedsLogin
+from ..auth.access import Access
+from ..auth.login_store import NeedsLogin
 from ..headers import NAMED, header_value
 from ..jsonrpc import LATEST, RpcError, mapping
 from ..sse import Event, EventReader
