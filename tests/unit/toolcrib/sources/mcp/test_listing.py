@@ -258,7 +258,7 @@ def test_a_list_of_a_server_that_is_not_used_any_more_goes_with_the_next_one_tha
         (tmp_path / name).write_text("{}")
     for name in (old, begun, *others):
         os.utime(tmp_path / name, (0, 0))
-    spec = ServerSpec(name="one", command="one")
+    spec = replace(SPEC, name="one")
     ListingCache(tmp_path, spec).write(Cached(listing=Listing(tools=()), era="modern"))
     assert {path.name for path in tmp_path.iterdir()} == {f"{spec.key()}.json", recent, *others}
 
