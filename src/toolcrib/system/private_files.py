@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from pathlib import Path
+from typing import Final
 
-__all__ = ["replace_private"]
+__all__ = ["CACHE_SECONDS", "remove_old", "replace_private"]
+
+CACHE_SECONDS: Final = 90 * 24 * 3600.0
+"""Time after which a file of a cache that was not written again is removed: its server or API is not used any more."""
 
 
 def replace_private(path: Path, data: bytes) -> None:
@@ -22,3 +27,15 @@ def replace_private(path: Path, data: bytes) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             fresh.unlink()
+
+
+def remove_old(folder: Path, pattern: str, seconds: float) -> None:
+    """Remove the files in `folder` whose names match `pattern` and that were last written `seconds` ago or earlier.
+
+    The beginnings of such files that a crash left behind go after the same time. What cannot be removed stays.
+    """
+    limit = time.time() - seconds
+    for path in (*folder.glob(f"{pattern}.json"), *folder.glob(f"{pattern}.*.new")):
+        with contextlib.suppress(OSError):
+            if path.lstat().st_mtime <= limit:
+                path.unlink()

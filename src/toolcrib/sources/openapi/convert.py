@@ -22,7 +22,7 @@ from ...core.json import dumps, loads
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Annotations, Guidance, Tool
-from ...system.private_files import replace_private
+from ...system.private_files import CACHE_SECONDS, remove_old, replace_private
 from .description import Document, Refs, mapping
 from .parameters import Arguments, Names, Sent
 from .request import Operation
@@ -344,6 +344,7 @@ class ApiCache:
             }
         )
         replace_private(self._path, data)
+        remove_old(self._path.parent, "openapi-*", CACHE_SECONDS)
 
     def _api(self, kept: Mapping[str, Any]) -> Api:
         entries: list[Mapping[str, Any]] = kept["tools"]

@@ -1,5 +1,6 @@
 """What a server lists and what is offered of it."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from toolcrib.mcp.client.handshake import Era
 from toolcrib.mcp.client.session import RawListing
 from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.mcp.tool_list import Cached, ListingCache, build_listing
+from toolcrib.sources.source import Listing
 
 __all__: list[str] = []
 
@@ -247,6 +249,18 @@ def test_a_cache_is_named_without_showing_secrets_and_changes_with_them() -> Non
     assert one != other
     assert "hunter2" not in one
     assert "hunter2" not in replace(SPEC, env={"TOKEN": "hunter2"}).where
+
+
+def test_a_list_of_a_server_that_is_not_used_any_more_goes_with_the_next_one_that_is_kept(tmp_path: Path) -> None:
+    old, recent, begun = f"{'a' * 64}.json", f"{'b' * 64}.json", f"{'c' * 64}.0123.new"
+    others = {"last-seen.json", f"{'z' * 64}.json"}
+    for name in (old, recent, begun, *others):
+        (tmp_path / name).write_text("{}")
+    for name in (old, begun, *others):
+        os.utime(tmp_path / name, (0, 0))
+    spec = replace(SPEC, name="one")
+    ListingCache(tmp_path, spec).write(Cached(listing=Listing(tools=()), era="modern"))
+    assert {path.name for path in tmp_path.iterdir()} == {f"{spec.key()}.json", recent, *others}
 
 
 def test_icons_are_passed_on_beside_the_definition_and_bounded() -> None:

@@ -109,6 +109,15 @@ async def test_a_large_result_goes_to_disk_as_text(tmp_path: Path, journal: Jour
     assert result == ToolResult(spooled=spooled)
 
 
+async def test_a_result_that_went_to_disk_while_it_arrived_is_parsed_by_its_call_and_leaves_no_file(
+    tmp_path: Path, journal: Journal
+) -> None:
+    async with open_source(scripted(journal.path), tmp_path, limits=McpLimits(memory_bytes=100_000)) as peer:
+        result = await peer.call("big", blocks=4)
+        assert list((tmp_path / "spooled").iterdir()) == []
+    assert (result.spooled, len(result.text)) == (None, 4 * 64 * 1024)
+
+
 async def test_a_result_above_the_largest_size_ends_the_connection(tmp_path: Path, journal: Journal) -> None:
     limits = McpLimits(inline_bytes=100_000, memory_bytes=50_000, spill_bytes=500_000)
     async with open_source(scripted(journal.path), tmp_path, limits=limits) as peer:

@@ -223,7 +223,7 @@ async def test_plugins_of_a_folder_are_exposed_with_what_the_file_says_of_them(t
         "plugins: {folders: [mine], disabled: [off], config: {good: {word: hello}, god: {}}}\n", encoding="utf-8"
     )
 
-    async with Toolcrib.open(config) as crib:
+    async with Toolcrib(config, memory=True) as crib:
         for name in ("good", "package", "bad", "empty"):
             await crib.plugins.settle(name)
         states = {state.name: (state.state, state.tools, state.error) for state in crib.plugins.all}
