@@ -163,7 +163,7 @@ def occurrences(row: Mapping[str, Any], range: Range) -> Iterator[Occurrence]:
         key = instance_key(_aware(own.dt, range.zone) if own is not None else first)
         texts = {name: _text(component, property) for name, property in _TEXTS.items()}
         differs = {name: text for name, text in texts.items() if text != row[name] and key in row["exceptions"]}
-        yield Occurrence(start=first, end=last, key=key, changes=differs)
+        yield Occurrence(start=first, end=last if last != first else None, key=key, changes=differs)
         count += 1
         if count == _MOST:
             return

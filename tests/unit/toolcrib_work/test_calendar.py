@@ -151,9 +151,9 @@ async def test_a_list_is_paged_and_its_range_is_checked(ada: Person) -> None:
     await created(ada, "Daily", "2026-11-01T09:00:00Z", recurrence="FREQ=DAILY", timezone="UTC")
     page = await ada.ok("cal.event.list", timeMin="2026-11-01", timeMax="2026-12-01", limit=2, offset=28)
 
-    assert (page["total"], [one["start_at"] for one in page["events"]]) == (
+    assert (page["total"], [(one["start_at"], one["end_at"]) for one in page["events"]]) == (
         30,
-        ["2026-11-29T09:00:00Z", "2026-11-30T09:00:00Z"],
+        [("2026-11-29T09:00:00Z", None), ("2026-11-30T09:00:00Z", None)],
     )
     for first, last in (("2026-11-02", "2026-11-01"), ("2026-01-01", "2046-01-01")):
         refused = await ada.refused("cal.event.list", timeMin=first, timeMax=last)
