@@ -62,7 +62,7 @@ class _Project:
 
 
 @operation_tool(
-    "work.project.export",
+    "x.graph.export",
     "export_onto_project",
     "read",
     {
@@ -83,7 +83,7 @@ async def export_onto_project(ctx: Context, project_id: str, format: Literal["js
         return {"files": [{"path": path, "content": text} for path, text in _files(exported)]}
 
     result = await storage_of(ctx).read(work, long=True)
-    note(ctx, "work.project.export", project_id)
+    note(ctx, "x.graph.export", project_id)
     what = f"{len(result['files'])} files" if format == "markdown" else f"{len(result['data']['entities'])} entities"
     return {"format": format, **result, "message": f"Exported {what}."}
 
@@ -170,7 +170,7 @@ def _slug(text: str) -> str:
 
 
 @operation_tool(
-    "work.project.import",
+    "x.graph.import",
     "import_onto_project",
     "write",
     {
@@ -253,7 +253,7 @@ def _create(rows: Rows, project_id: str, content: _Project) -> tuple[dict[str, i
             attach(rows, project_id, ends[one.id], (), path=one.path)
     _save_tree(rows, project_id, content.entities, {id: end.id for id, end in ends.items()}, titles)
     counts["edges"] = len(project_edges(rows, project_id))
-    publish(rows, "work.project.import", project_id, "project", project_id, counts=counts)
+    publish(rows, "x.graph.import", project_id, "project", project_id, counts=counts)
     return counts, {id: end.id for id, end in ends.items() if id != content.id}
 
 
