@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal, cast
 
@@ -20,7 +21,7 @@ from toolcrib.plugin import Context, Row, Rows, UsageError, parse_yaml
 from .changes import heading_of
 from .edges import End, attach, canonical, link, parent_edges, project_edges
 from .model import KINDS, MAX_CHILDREN, Kind, containment
-from .nodes import check_fields, insert_node, invalid, label_of, node_kind, publish
+from .nodes import insert_node, invalid, label_of, node_kind, publish
 from .operations import ID, note, operation_tool, storage_of
 from .tree import MAX_DEPTH, Node, walk
 
@@ -262,7 +263,11 @@ def _insert(rows: Rows, project_id: str, one: _Entity) -> Row:
     fields = {name: value for name, value in one.fields.items() if name not in kept}
     row = insert_node(rows, one.kind, project_id, fields, path=one.path)
     if kept and row["completed_at"]:  # it names the completion that the export knows, not this import
-        check_fields(KINDS["task"], {"due_at": kept["completed_at"]}, one.path)
+        try:
+            datetime.fromisoformat(kept["completed_at"])
+        except (TypeError, ValueError):
+            message = "it is not an ISO 8601 date or time (example: 2026-11-30T09:00:00Z)"
+            raise invalid(f"{one.path}.completed_at", message, keyword="format") from None
         row = rows.update(one.kind.plural, row["id"], kept)
     return row
 

@@ -191,6 +191,10 @@ def _twice(data: dict[str, Any]) -> None:
     data["entities"].append({**data["entities"][0]})
 
 
+def _done_some_day(data: dict[str, Any]) -> None:
+    data["entities"][0] |= {"state_key": "done", "completed_at": "some day"}
+
+
 def _cycle(data: dict[str, Any]) -> None:
     a, b, c = (one["id"] for one in data["entities"] if one["kind"] in ("task", "plan"))
     data["edges"] = [{"src_id": src, "rel": "depends_on", "dst_id": dst} for src, dst in ((a, b), (b, c), (c, a))]
@@ -205,7 +209,7 @@ def _cycle(data: dict[str, Any]) -> None:
         (_set("entities", 0, "id", ""), "data.entities[0].id"),
         (_set("entities", 0, "title", "x" * 1_000_000), "data.entities[0].title"),
         (_set("entities", 0, "secret", 1), "data.entities[0].secret"),
-        (_set("entities", 0, "completed_at", "soon"), "data.entities[0].due_at"),
+        (_done_some_day, "data.entities[0].completed_at"),
         (_set("entities", 1, "priority", 9), "data.entities[1].priority"),
         (_set("entities", {}), "data.entities"),
         (_set("edges", 1, "dst_id", "elsewhere"), "data.edges[1].dst_id"),
