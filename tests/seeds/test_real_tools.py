@@ -22,6 +22,7 @@ from rig.sandbox import needs_sandbox, stands_still
 from seeds.inventory import cases_of
 from seeds.rigging import built_in, names
 from seeds.selection_skills import skills_of, write_skill
+from seeds.test_gateway import OPS
 from toolcrib.core.events import CallFinished
 from toolcrib.core.json import dumps
 from toolcrib.core.permission import Answer, Question
@@ -137,6 +138,30 @@ async def test_help_leads_from_the_root_to_an_op_and_exec_runs_it(crib: Toolcrib
         True,
         True,
     )
+
+
+_OUTSIDE = ("util.web.search", "util.web.visit")
+"""Ops whose examples need a provider and the network; `test_builtin_inventories` runs them."""
+
+
+async def test_each_group_is_summarised_and_every_op_of_the_document_is_reached(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "gateway", folder)
+    root = await told(session, "tool_help", {})
+    groups = [await told(session, "tool_help", {"path": group}) for group in ("onto", "util", "cal")]
+
+    assert root["groups"] == ["onto", "util", "cal", "x"]
+    assert [(one["path"], one["type"]) for one in groups] == [(name, "directory") for name in ("onto", "util", "cal")]
+    assert all(
+        item["summary"] and item["name"].startswith(f"{one['path']}.") for one in groups for item in one["items"]
+    )
+    assert set(OPS) <= {session.op_of(tool) for tool in crib.catalog.tools.values() if tool.source == "builtin"}
+    for op in OPS:
+        described = await told(session, "tool_help", {"path": op})
+        assert described["op"] == op
+        result = await session.call("tool_exec", {**described["example_call"], "dry_run": True})
+        answer: Any = result.structured_content or json.loads(result.text)
+        assert answer["op"] == op
+        assert answer["ok"] or answer["error"]["code"] == "NOT_FOUND" or op in _OUTSIDE, answer
 
 
 async def test_help_tells_of_an_op_what_is_in_its_record_and_one_version_of_them_all(

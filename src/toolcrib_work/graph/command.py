@@ -71,7 +71,7 @@ def work(
             given["name"] = project
 
         async def imported(tools: ToolCaller) -> Any:
-            return await tools.call("work.project.import", given)
+            return await tools.call("x.graph.import", given)
 
         made = host.run(imported, categories=_CATEGORIES, config=config, yes=yes)
         host.json(made) if as_json else host.out(f"{made['message']} {made['project_id']}")
@@ -207,7 +207,7 @@ async def _exported(tools: ToolCaller, wanted: str, format: str) -> tuple[str, A
         tree = tree_of(graph)
         return graph["project"]["name"], svg(tree) if format == "svg" else mermaid(tree, graph["edges"])
     name = (await tools.call("onto.project.graph.get", {"project_id": id}))["graph"]["project"]["name"]
-    exported = await tools.call("work.project.export", {"project_id": id, "format": format})
+    exported = await tools.call("x.graph.export", {"project_id": id, "format": format})
     if format == "json":
         return name, json.dumps(exported["data"], ensure_ascii=False, indent=2) + "\n"
     return name, {file["path"]: file["content"] for file in exported["files"]}

@@ -543,7 +543,7 @@ def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, 
 
 
 @operation_tool(
-    "work.member.list",
+    "x.member.list",
     "list_onto_members",
     "read",
     {"project_id": ID("project")},
@@ -554,13 +554,13 @@ def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, 
 async def list_onto_members(ctx: Context, project_id: str) -> dict[str, Any]:
     """List the members of a project with their roles."""
     members = await storage_of(ctx).read(lambda rows: rows.members(project_id))
-    note(ctx, "work.member.list", project_id)
+    note(ctx, "x.member.list", project_id)
     shown = [{"principal": one.principal, "role": one.role} for one in members]
     return {"members": shown, "total": len(shown), "message": f"{len(shown)} members."}
 
 
 @operation_tool(
-    "work.member.set",
+    "x.member.set",
     "set_onto_member",
     "write",
     {
@@ -583,7 +583,7 @@ async def set_onto_member(ctx: Context, project_id: str, principal: str, role: R
 
     def work(rows: Rows) -> None:
         rows.set_member(project_id, principal, role)
-        publish(rows, "work.member.set", project_id, "project", project_id, principal=principal, role=role)
+        publish(rows, "x.member.set", project_id, "project", project_id, principal=principal, role=role)
 
     await storage_of(ctx).write(work)
     message = f"{principal} is {role} of the project." if role else f"{principal} is not a member of the project."

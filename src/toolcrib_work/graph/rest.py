@@ -20,7 +20,7 @@ PROJECTS: Final = RestResource(
         RestRoute(method="GET", path="/{project_id}/documents", tool="onto.document.tree.get"),
         RestRoute(method="POST", path="/{project_id}/documents", tool="onto.document.create", status=201),
         RestRoute(method="GET", path="/{project_id}/search", tool="onto.search"),
-        RestRoute(method="GET", path="/{project_id}/export", tool="work.project.export"),
-        RestRoute(method="GET", path="/{project_id}/members", tool="work.member.list"),
+        RestRoute(method="GET", path="/{project_id}/export", tool="x.graph.export"),
+        RestRoute(method="GET", path="/{project_id}/members", tool="x.member.list"),
     )
 )

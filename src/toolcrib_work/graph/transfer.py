@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal, cast
 
@@ -20,7 +21,7 @@ from toolcrib.plugin import Context, Row, Rows, UsageError, parse_yaml
 from .changes import heading_of
 from .edges import End, attach, canonical, link, parent_edges, project_edges
 from .model import KINDS, MAX_CHILDREN, Kind, containment
-from .nodes import check_fields, insert_node, invalid, label_of, node_kind, publish
+from .nodes import insert_node, invalid, label_of, node_kind, publish
 from .operations import ID, note, operation_tool, storage_of
 from .tree import MAX_DEPTH, Node, walk
 
@@ -62,7 +63,7 @@ class _Project:
 
 
 @operation_tool(
-    "work.project.export",
+    "x.graph.export",
     "export_onto_project",
     "read",
     {
@@ -83,7 +84,7 @@ async def export_onto_project(ctx: Context, project_id: str, format: Literal["js
         return {"files": [{"path": path, "content": text} for path, text in _files(exported)]}
 
     result = await storage_of(ctx).read(work, long=True)
-    note(ctx, "work.project.export", project_id)
+    note(ctx, "x.graph.export", project_id)
     what = f"{len(result['files'])} files" if format == "markdown" else f"{len(result['data']['entities'])} entities"
     return {"format": format, **result, "message": f"Exported {what}."}
 
@@ -170,7 +171,7 @@ def _slug(text: str) -> str:
 
 
 @operation_tool(
-    "work.project.import",
+    "x.graph.import",
     "import_onto_project",
     "write",
     {
@@ -253,7 +254,7 @@ def _create(rows: Rows, project_id: str, content: _Project) -> tuple[dict[str, i
             attach(rows, project_id, ends[one.id], (), path=one.path)
     _save_tree(rows, project_id, content.entities, {id: end.id for id, end in ends.items()}, titles)
     counts["edges"] = len(project_edges(rows, project_id))
-    publish(rows, "work.project.import", project_id, "project", project_id, counts=counts)
+    publish(rows, "x.graph.import", project_id, "project", project_id, counts=counts)
     return counts, {id: end.id for id, end in ends.items() if id != content.id}
 
 
@@ -262,7 +263,11 @@ def _insert(rows: Rows, project_id: str, one: _Entity) -> Row:
     fields = {name: value for name, value in one.fields.items() if name not in kept}
     row = insert_node(rows, one.kind, project_id, fields, path=one.path)
     if kept and row["completed_at"]:  # it names the completion that the export knows, not this import
-        check_fields(KINDS["task"], {"due_at": kept["completed_at"]}, one.path)
+        try:
+            datetime.fromisoformat(kept["completed_at"])
+        except (TypeError, ValueError):
+            message = "it is not an ISO 8601 date or time (example: 2026-11-30T09:00:00Z)"
+            raise invalid(f"{one.path}.completed_at", message, keyword="format") from None
         row = rows.update(one.kind.plural, row["id"], kept)
     return row
 

@@ -37,8 +37,8 @@ def reads(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         "onto.entity.relationships.get": {"entity_id": ids["task"]},
         "onto.entity.links.get": {"entity_id": ids["task"], "entity_kind": "task"},
         "onto.task.docs.list": {"task_id": ids["task"]},
-        "work.project.export": project,
-        "work.member.list": project,
+        "x.graph.export": project,
+        "x.member.list": project,
     }
 
 
@@ -110,8 +110,8 @@ async def test_every_operation_of_the_graph_is_attacked(crib: Toolcrib) -> None:
     )
     ops = {tool.op for tool in crib.catalog.tools.values() if tool.category in ("onto", "work")}
 
-    known = {*reads(ids), *open_reads(), *writes(ids), "onto.project.create", "work.project.import"}
-    assert ops - {"util.schema.field_info", "work.member.set"} == known, "test_transfer attacks work.member.set"
+    known = {*reads(ids), *open_reads(), *writes(ids), "onto.project.create", "x.graph.import"}
+    assert ops - {"util.schema.field_info", "x.member.set"} == known, "test_transfer attacks x.member.set"
 
 
 @pytest.mark.slow

@@ -84,15 +84,15 @@ def alike(data: dict[str, Any]) -> Any:
 
 
 async def exported(ada: Person, id: str) -> dict[str, Any]:
-    return (await ada.ok("work.project.export", project_id=id))["data"]
+    return (await ada.ok("x.graph.export", project_id=id))["data"]
 
 
 async def test_a_project_comes_back_from_json_and_from_markdown_as_it_was(ada: Person) -> None:
     id = await filled(ada)
     data = await exported(ada, id)
-    files = (await ada.ok("work.project.export", project_id=id, format="markdown"))["files"]
-    again = await ada.ok("work.project.import", data=json.loads(json.dumps(data)))
-    folder = await ada.ok("work.project.import", files=list(reversed(files)))
+    files = (await ada.ok("x.graph.export", project_id=id, format="markdown"))["files"]
+    again = await ada.ok("x.graph.import", data=json.loads(json.dumps(data)))
+    folder = await ada.ok("x.graph.import", files=list(reversed(files)))
 
     assert len({one["kind"] for one in data["entities"]}) == 9
     assert alike(await exported(ada, again["project_id"])) == alike(data)
@@ -104,7 +104,7 @@ async def test_a_project_comes_back_from_json_and_from_markdown_as_it_was(ada: P
 
 async def test_an_imported_project_belongs_to_who_imported_it(ada: Person, eve: Person) -> None:
     data = await exported(ada, await filled(ada))
-    made = await eve.ok("work.project.import", data=data, name="Mine", type_key="project.personal.copy")
+    made = await eve.ok("x.graph.import", data=data, name="Mine", type_key="project.personal.copy")
 
     assert (await eve.ok("onto.project.list"))["projects"][0]["name"] == "Mine"
     assert (await ada.refused("onto.project.get", project_id=made["project_id"]))[0] == "NOT_FOUND"
@@ -112,7 +112,7 @@ async def test_an_imported_project_belongs_to_who_imported_it(ada: Person, eve: 
 
 async def test_a_folder_of_notes_becomes_documents_in_a_tree(ada: Person) -> None:
     made = await ada.ok(
-        "work.project.import",
+        "x.graph.import",
         name="Notes",
         files=[
             {"path": "plans.md", "content": "# Plans for May\ntext"},
@@ -162,7 +162,7 @@ REST = {
 
 async def test_issues_of_github_become_tasks_in_both_of_their_shapes(ada: Person) -> None:
     pull = {**REST, "number": 9, "pull_request": {"url": "x"}}
-    made = await ada.ok("work.project.import", data=[GH, REST, pull], name="Issues")
+    made = await ada.ok("x.graph.import", data=[GH, REST, pull], name="Issues")
     tasks = {one["title"]: one["id"] for one in (await ada.ok("onto.task.list"))["tasks"]}
     crash = await ada.ok("onto.task.get", task_id=tasks["Crash"])
     docs = (await ada.ok("onto.task.get", task_id=tasks["Docs"]))["task"]
@@ -191,6 +191,10 @@ def _twice(data: dict[str, Any]) -> None:
     data["entities"].append({**data["entities"][0]})
 
 
+def _done_some_day(data: dict[str, Any]) -> None:
+    data["entities"][0] |= {"state_key": "done", "completed_at": "some day"}
+
+
 def _cycle(data: dict[str, Any]) -> None:
     a, b, c = (one["id"] for one in data["entities"] if one["kind"] in ("task", "plan"))
     data["edges"] = [{"src_id": src, "rel": "depends_on", "dst_id": dst} for src, dst in ((a, b), (b, c), (c, a))]
@@ -205,7 +209,7 @@ def _cycle(data: dict[str, Any]) -> None:
         (_set("entities", 0, "id", ""), "data.entities[0].id"),
         (_set("entities", 0, "title", "x" * 1_000_000), "data.entities[0].title"),
         (_set("entities", 0, "secret", 1), "data.entities[0].secret"),
-        (_set("entities", 0, "completed_at", "soon"), "data.entities[0].due_at"),
+        (_done_some_day, "data.entities[0].completed_at"),
         (_set("entities", 1, "priority", 9), "data.entities[1].priority"),
         (_set("entities", {}), "data.entities"),
         (_set("edges", 1, "dst_id", "elsewhere"), "data.edges[1].dst_id"),
@@ -225,7 +229,7 @@ async def test_a_wrong_import_names_its_place_and_writes_nothing(
     change(wrong)
     eve = person(crib, "eve")
 
-    assert await eve.refused("work.project.import", data=wrong) == ("VALIDATION_ERROR", [path])
+    assert await eve.refused("x.graph.import", data=wrong) == ("VALIDATION_ERROR", [path])
     assert (await eve.ok("onto.project.list"))["total"] == 0
 
 
@@ -252,7 +256,7 @@ async def test_a_wrong_import_names_its_place_and_writes_nothing(
     ],
 )
 async def test_a_wrong_argument_of_an_import_is_named(ada: Person, args: dict[str, Any], path: str) -> None:
-    assert await ada.refused("work.project.import", **args) == ("VALIDATION_ERROR", [path])
+    assert await ada.refused("x.graph.import", **args) == ("VALIDATION_ERROR", [path])
     assert (await ada.ok("onto.project.list"))["total"] == 0
 
 
@@ -270,19 +274,19 @@ async def test_a_project_is_shared_by_its_owners_only_and_a_person_is_asked_firs
         Person(crib.session(principal=name, profile="gateway", mode="autonomous", approver=yes))
         for name in ("ada", "eve")
     )
-    assert (await ada.refused("work.member.set", project_id=id, principal="eve", role="viewer"))[0] == (
+    assert (await ada.refused("x.member.set", project_id=id, principal="eve", role="viewer"))[0] == (
         "PERMISSION_DENIED"
     )
-    assert (await other.refused("work.member.list", project_id=id))[0] == "NOT_FOUND"
-    await owner.ok("work.member.set", project_id=id, principal="eve", role="viewer")
-    refused = await other.refused("work.member.set", project_id=id, principal="eve", role="owner")
+    assert (await other.refused("x.member.list", project_id=id))[0] == "NOT_FOUND"
+    await owner.ok("x.member.set", project_id=id, principal="eve", role="viewer")
+    refused = await other.refused("x.member.set", project_id=id, principal="eve", role="owner")
     assert refused == ("PERMISSION_DENIED", [])
-    assert (await eve.ok("work.member.list", project_id=id))["members"] == [
+    assert (await eve.ok("x.member.list", project_id=id))["members"] == [
         {"principal": "ada", "role": "owner"},
         {"principal": "eve", "role": "viewer"},
     ]
-    assert (await owner.refused("work.member.set", project_id=id, principal="ada", role=None))[0] == "CONFLICT"
-    assert (await owner.refused("work.member.set", project_id=id, principal="eve", role="king"))[1] == ["role"]
-    await owner.ok("work.member.set", project_id=id, principal="eve", role=None)
+    assert (await owner.refused("x.member.set", project_id=id, principal="ada", role=None))[0] == "CONFLICT"
+    assert (await owner.refused("x.member.set", project_id=id, principal="eve", role="king"))[1] == ["role"]
+    await owner.ok("x.member.set", project_id=id, principal="eve", role=None)
     assert (await eve.refused("onto.project.get", project_id=id))[0] == "NOT_FOUND"
     assert set(asked) == {"set_onto_member"}
