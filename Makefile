@@ -33,11 +33,11 @@ unit-tools: PART = $(TOOLS)
 unit-crib: PART = $(CRIB)
 unit-rest: PART = $(addprefix --ignore ,$(TOOLS) $(CRIB)) tests/unit tests/test_architecture.py
 unit-tools unit-crib unit-rest: .venv/ready-to-test # each imports only its part, which xdist's workers cannot, and computes while others wait
-	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/toolcrib/integrations $(PART)
+	$(BIN)/pytest -q -m 'not process and not slow and not long' --ignore tests/unit/toolcrib/integrations $(PART)
 suite long: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m '$(if $(filter suite,$@),not )long'
 durable docs frameworks clients conformance faults: .venv/ready-to-test
-	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto) tests/$@
+	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto,$(if $(filter faults,$@),--numprocesses 2 --dist loadfile)) tests/$@
 clients-full: .venv/ready-to-test
 	$(BIN)/pytest tests/clients --full-size
 soak: .venv/ready-to-test

@@ -40,10 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full-size", action="store_true", help="run every case at its full size (make soak)")
 
 
-# Files that take more than some ten seconds carry the marker `long`: `make long` and CI run them, `make test` does not.
+# Files that take more than some ten seconds carry the marker `long`, as does a test of more than one second by itself:
+# `make long` and CI run them, `make test` does not.
 _LONG_FILES = frozenset(
     """
-    contract/test_behind_the_gateway.py contract/test_decisions.py contract/test_ways_in.py
+    contract/test_behind_the_gateway.py contract/test_decisions.py contract/test_injections.py contract/test_ways_in.py
     scenarios/test_eval.py scenarios/test_scripted.py
     seeds/test_builtin_arguments.py seeds/test_builtin_inventories.py
     unit/toolcrib/cli/test_approvals.py unit/toolcrib/cli/test_commands.py unit/toolcrib/cli/test_connected.py

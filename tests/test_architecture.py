@@ -67,6 +67,7 @@ SOURCE_FILES = sorted((ROOT / "src").rglob("*.py"))
 ALL_FILES = sorted(path for folder in ("src", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
 
 
+@pytest.mark.slow
 def test_all_lists_exactly_what_a_module_shows() -> None:
     declared = {path: _declared_all(path) for path in SOURCE_FILES}
     modules = [path for path in SOURCE_FILES if path.name != "__init__.py"]
@@ -114,6 +115,7 @@ def test_import_is_silent_and_loads_only_what_is_listed() -> None:
     assert set(json.loads(done.stdout)) - IMPORT_LOADS == set()
 
 
+@pytest.mark.slow
 def test_only_the_listed_modules_read_the_environment() -> None:
     readers = {
         _name(path)
@@ -124,6 +126,7 @@ def test_only_the_listed_modules_read_the_environment() -> None:
     assert readers - ENVIRONMENT_READERS.keys() == set()
 
 
+@pytest.mark.slow
 def test_json_is_parsed_by_the_intake_or_in_a_listed_module() -> None:
     readers = {
         path.relative_to(ROOT).as_posix()
@@ -134,6 +137,7 @@ def test_json_is_parsed_by_the_intake_or_in_a_listed_module() -> None:
     assert readers == set(JSON_READERS)
 
 
+@pytest.mark.slow
 def test_dotted_names_in_the_source_are_of_modules_and_members_that_exist() -> None:
     """Backticked `package.module.name`, from a package of `toolcrib` on."""
     known = _known_names()
@@ -168,6 +172,7 @@ def test_the_modules_that_a_package_lists_exist() -> None:
     assert stale == []
 
 
+@pytest.mark.slow
 def test_no_test_sleeps() -> None:
     sleepers = [
         f"{_name(path)}:{node.lineno}"

@@ -7,7 +7,8 @@ The target is anything that `Toolcrib.add` takes: a function, a module, an objec
 A package stands for its modules, so that a new tool is a new file. A guest that cannot be loaded is reported with its
 reason, and hides nothing else.
 
-Tools that need a configuration, a beginning and an end are a `Plugin`, under the group `toolcrib.plugins`.
+Tools that need a configuration, a beginning and an end are a `Plugin`, under the group `toolcrib.plugins`. Commands,
+REST resources and services have groups of their own: `core.contributions`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import logging
 import pkgutil
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Final
 
 from .core.context import Context, Signal
+from .core.contributions import CommandHost, RestResource, RestRoute, Service, ServiceHost, ToolCaller
 from .core.elicitation import DISMISSED, Blank
+from .core.entry_points import installed, origin_of
 from .core.events import Problem
 from .core.host import (
     SESSIONS,
@@ -46,7 +48,7 @@ from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schem
 from .core.workspace import Entry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
-from .sources.plugins import Plugin, Services, installed
+from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
 from .workspace.git import harmless as harmless_git
 
@@ -61,6 +63,7 @@ __all__ = [
     "Apis",
     "Blank",
     "Command",
+    "CommandHost",
     "Context",
     "Described",
     "Endpoint",
@@ -78,6 +81,8 @@ __all__ = [
     "Reach",
     "Record",
     "Records",
+    "RestResource",
+    "RestRoute",
     "Role",
     "Row",
     "Rows",
@@ -86,11 +91,14 @@ __all__ = [
     "Schedule",
     "Schedules",
     "Schema",
+    "Service",
+    "ServiceHost",
     "Services",
     "SharedStorage",
     "Signal",
     "Table",
     "TextHit",
+    "ToolCaller",
     "ToolFailure",
     "ToolResult",
     "UsageError",
@@ -118,6 +126,8 @@ class Guest:
     origin: str
     """Distribution, version and entry point: `weather-tools 1.2 (weather)`."""
     thing: object
+    name: str = ""
+    """Name of the entry point."""
 
 
 def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Problem, ...]]:
@@ -128,7 +138,7 @@ def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Prob
     guests: list[Guest] = []
     problems: list[Problem] = []
     for point in installed(group):
-        origin = _origin(point)
+        origin = origin_of(point)
         try:
             thing = point.load()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a guest may break in any way
@@ -137,13 +147,8 @@ def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Prob
         if isinstance(thing, ModuleType) and hasattr(thing, "__path__") and not _has_tools(thing):
             _load_modules(thing, origin, guests, problems)
         else:
-            guests.append(Guest(origin=origin, thing=thing))
+            guests.append(Guest(origin=origin, thing=thing, name=point.name))
     return tuple(guests), tuple(problems)
-
-
-def _origin(point: EntryPoint) -> str:
-    package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "unknown package"
-    return f"{package} ({point.name})"
 
 
 def _has_tools(module: ModuleType) -> bool:

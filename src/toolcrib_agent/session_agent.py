@@ -103,6 +103,7 @@ def _share(state: SessionState, child: SessionState) -> None:
         (key, effect) for key, effect in state.approvals.remembered.items() if effect == "deny"
     )
     child.taint.source, child.taint.private_read_by = state.taint.source, state.taint.private_read_by
+    child.taint.is_unread = state.taint.is_unread
     child.taint.links.update(state.taint.links)
 
 

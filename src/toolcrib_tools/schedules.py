@@ -26,7 +26,7 @@ class ScheduledAction(TypedDict):
     """What it does."""
 
     type: Literal["send_message", "agent_task"]
-    content: NotRequired[Annotated[str, Field(description="send_message: what the user is told.")]]
+    content: NotRequired[Annotated[str, Field(description="send_message: the text for the user.")]]
     prompt: NotRequired[Annotated[str, Field(description="agent_task: the whole task; the agent sees nothing else.")]]
 
 

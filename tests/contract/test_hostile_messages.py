@@ -625,6 +625,7 @@ def test_a_hook_denies_an_event_that_it_cannot_read(text: str, monkeypatch: pyte
     assert ended.value.code == 2
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_one_process_on_standard_input_and_output_outlives_the_whole_table(tmp_path: Path) -> None:
     home = Home(folder=tmp_path)
@@ -747,6 +748,7 @@ PLAUSIBLE = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=st.lists(PLAUSIBLE | JSON, min_size=1, max_size=4), levels=st.integers(0, 400))
 def test_odd_messages_never_end_a_connection(

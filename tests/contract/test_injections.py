@@ -11,11 +11,13 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from toolcrib.config import bare
+from toolcrib.config import Directories, bare
+from toolcrib.config.guard_switch import GuardSwitch
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
@@ -255,6 +257,36 @@ async def test_where_nobody_can_be_asked_no_order_is_carried_out(server: str, se
                 results = await obey(crib.session(), suite, by_name, suite.tasks[place])
                 assert {result.error.code for result in results if result.error} == {"denied"}
         assert world.done == []
+
+
+BEHIND_CLIENT: Final[Mapping[str, Any]] = {"mode": "autonomous", "guard": False, "untrusted": Taint(ask=False)}
+"""Settings of an entry that `connect` wrote."""
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_behind_a_client_no_order_is_carried_out_once_the_guard_is_switched_on(
+    tmp_path: Path, server: str
+) -> None:
+    directories = Directories.of({"HOME": str(tmp_path)})
+    GuardSwitch(directories).turn(True)
+    allowed = {"allow": tuple(f"{suite.name}__*" for suite in SUITES)}
+    for suite in SUITES:
+        world = World(server=server)
+        async with opened(suite, world, **BEHIND_CLIENT, accept=True, directories=directories, rules=allowed) as crib:
+            for _, place, order in (attack for attack in attacks() if attack[0] is suite):
+                task = suite.tasks[place]
+                user, world.done, world.text = User((task[1], task[2])), [], order
+                await obey(crib.session(approver=user, for_client=True), suite, by_name, task)
+                assert (world.done, user.granted) == ([(task[1], task[2])], 1), order
+
+
+async def test_a_gateway_in_front_of_a_server_that_declares_nothing_runs_one_call_after_the_other() -> None:
+    for suite in SUITES:
+        world = World(server="unannotated")
+        async with opened(suite, world, mode="autonomous") as crib:
+            for task in suite.tasks:
+                await obey(crib.session(for_client=True), suite, by_name, task)
+        assert world.done == [(task[1], task[2]) for task in suite.tasks]
 
 
 async def test_a_user_whose_texts_hold_no_orders_is_asked_once_for_each_act() -> None:

@@ -218,6 +218,7 @@ async def test_what_does_not_exist_is_not_found(session: Session, world: World) 
     assert found == dict.fromkeys(found, "NOT_FOUND True")
 
 
+@pytest.mark.long
 @pytest.mark.process
 @needs_sandbox
 async def test_what_does_not_exist_is_not_found_by_tools_in_a_sandbox(session: Session, world: World) -> None:

@@ -26,7 +26,7 @@ from toolcrib.config import bare
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import Limits, SessionState
 from toolcrib.crib import Session
 from toolcrib.dispatch import plan as plans
 from toolcrib.dispatch.steps.permission import TurnHistory
@@ -101,6 +101,8 @@ CHANGES: tuple[Event, ...] = (
     ("treat_as_write", frozenset({"python"})),
     ("planning", True),
     ("planning", False),
+    ("limits", Limits(calls_per_tool={"greet": 1}, result_tokens=200)),
+    ("limits", Limits()),
     ("profile", "flat"),
     ("envelope", "typed"),
     ("envelope", "mcp"),
@@ -237,7 +239,7 @@ def alter(one: World, session: Session, what: str, value: Any = None) -> None:
             now = one.crib.catalog.tools["lookup"].kind
             python_of(one.crib).remove("lookup")
             one.crib.add(lookup if now == "write" else changed_lookup)
-        case "rules" | "defaults" | "treat_as_write" | "profile":
+        case "rules" | "defaults" | "treat_as_write" | "profile" | "limits":
             setattr(state, what, value)
         case _:
             setattr(state.scope, what, value)
@@ -288,7 +290,8 @@ async def end_of(one: World) -> list[Any]:
     kept = [{key: value for key, value in asdict(row).items() if key not in times} for row in rows]
     states = [state_of(session.state) for session in one.sessions.values()]
     problem = (await one.crib.store.calls.verify()).problem
-    return [_RANDOM.sub("…", repr(kept)), one.tools.ledger, one.approver.asked, states, problem]
+    asked = [_RANDOM.sub("…", question) for question in one.approver.asked]  # an argument may be an artifact
+    return [_RANDOM.sub("…", repr(kept)), one.tools.ledger, asked, states, problem]
 
 
 async def history(script: Sequence[Event], *, bound: bool) -> list[Any]:
@@ -392,6 +395,7 @@ TERMS: Mapping[str, Sequence[Event]] = {
         ("flat", "provided", frozenset[str]()),
         LOOK_AROUND,
     ],
+    "limits": [GREET, ("flat", "limits", Limits(calls_per_tool={"greet": 1})), GREET],
     "planning": [("flat", "mode", "plan"), ("flat", "planning", False), GREET, ("flat", "planning", True), GREET],
 }
 """For each term of a plan, events of which the last call notices whether it changed."""
@@ -427,7 +431,7 @@ def forbid(crib: Toolcrib, session: Session) -> None:
 
 
 def forbid_by_profile(crib: Toolcrib, session: Session) -> None:
-    crib.profiles.add(replace(crib.profiles["flat"], rules={"deny": ["greet"]}))
+    crib.profiles.add(crib.profiles["flat"].with_values({"rules": {"deny": ["greet"]}}))
 
 
 def ask_about_all(crib: Toolcrib, session: Session) -> None:

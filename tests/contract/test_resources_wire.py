@@ -51,6 +51,7 @@ async def stateless(site: Site) -> AsyncGenerator[Told]:
         yield told
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize("watching", [legacy, stateless])
 async def test_a_client_is_told_of_a_resource_that_it_watches_and_of_no_other(
@@ -79,6 +80,7 @@ async def test_a_client_is_told_of_a_resource_that_it_watches_and_of_no_other(
         assert {message["params"]["uri"] for message in seen} == {WATCHED}
 
 
+@pytest.mark.long
 @pytest.mark.process
 async def test_a_client_that_watches_no_longer_is_told_no_more() -> None:
     async with (

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.process
 OURS = "io.toolcrib/"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_long_result_is_the_argument_of_the_next_call_and_says_where_it_comes_from(
     tmp_path: Path, mode: Literal["legacy", "2026-07-28"]

@@ -103,9 +103,9 @@ def test_the_verbs_are_those_of_the_profile(document: Path) -> None:
 def test_the_budgets_are_those_of_the_profile() -> None:
     text, adaptive = prose(DISCLOSURE), profiles.load("adaptive")
 
-    assert found(r"Below ([\d,]+) tokens", text) == f"{adaptive.budget_tokens:,}"
-    assert found(r"at most ([\d,]+) tokens", text) == f"{adaptive.shown_tokens:,}"
-    assert found(r"while it fits ([\d,]+) tokens", adaptive.description) == f"{adaptive.budget_tokens:,}"
+    assert found(r"Below ([\d,]+) tokens", text) == f"{adaptive.tokens.budget_tokens:,}"
+    assert found(r"at most ([\d,]+) tokens", text) == f"{adaptive.tokens.shown_tokens:,}"
+    assert found(r"while it fits ([\d,]+) tokens", adaptive.description) == f"{adaptive.tokens.budget_tokens:,}"
     assert WORDS[found(r"above that (\w+) verbs", adaptive.description)] == len(
         [verb for verb in adaptive.verbs if verb in ("search", "describe", "call")]
     )

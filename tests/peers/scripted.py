@@ -1,8 +1,8 @@
 """A stdio server of the old era, standard library only: `python scripted.py JOURNAL [MODE …]`.
 
-Modes: `exit` at start · `hang-initialize` · `hang-list` · `noise` before the first answer · `stubborn` (ignores SIGTERM
-and the end of its input) · `twins` (one name twice) · `ugly` (bad entries in the list) · `many` (2,500 tools) ·
-`pages` (a list without end) · `grown` (one more tool) · `short-lived` (exits after each answer to a list) ·
+Modes: `exit` at start · `exit-list` · `hang-initialize` · `hang-list` · `noise` before the first answer · `stubborn`
+(ignores SIGTERM and the end of its input) · `twins` (one name twice) · `ugly` (bad entries in the list) · `many` (2,500
+tools) · `pages` (a list without end) · `grown` (one more tool) · `short-lived` (exits after each answer to a list) ·
 `changed` (another description of `effect`) · `gone` (no `effect`, by an error) · `gone-text` (likewise, by a result).
 """
 
@@ -262,6 +262,8 @@ def _listed(modes: set[str]) -> list[Any]:
 def _list_tools(server: Server, key: int) -> None:
     if "hang-list" in server.modes:
         return
+    if "exit-list" in server.modes:
+        os._exit(9)
     result = server.next_page() if "pages" in server.modes else {"tools": _listed(server.modes)}
     server.send({"id": key, "result": result})
     if "short-lived" in server.modes:

@@ -152,7 +152,7 @@ async def test_where_the_profile_is_wary_of_mcp_even_what_says_it_reads_asks() -
     source = ScriptedSource("github", {"list": echo}, listed=listed)
     async with Toolcrib(memory=True) as crib:
         await crib.tools.mount_source(source)
-        crib.profiles.add(replace(load("flat"), name="flat", treat_as_write=("mcp",)))
+        crib.profiles.add(load("flat").with_values({"treat_as_write": ("mcp",)}))
         approver = RecordingApprover("no")
         asked = await crib.session(profile="flat", approver=approver).call("mcp_github_list")
         free = await crib.session(profile="flat", mode="autonomous").call("mcp_github_list")
@@ -184,28 +184,6 @@ def named(text: str) -> ToolBody:
         return ToolResult.of_text(text)
 
     return body
-
-
-async def test_results_are_one_to_one_with_the_calls_whatever_becomes_of_each(crib: Toolcrib, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("A")
-    session = flat(crib, tmp_path, mode="cautious", approver=RecordingApprover("no"))
-    calls: list[tuple[str, Any]] = [
-        ("read_file", {"path": "a.txt"}),
-        ("no_such_tool", {}),
-        ("write_file", {"path": "b.txt", "content": "B"}),
-        ("read_file", "{broken"),
-        ("read_file", {"path": "missing.txt"}),
-        ("list_directory", {}),
-    ]
-    results = await session.call_many(calls)
-    assert [(result.text.splitlines()[0][:40], result.is_error) for result in results] == [
-        ("A", False),
-        ("Unknown tool: no_such_tool", True),
-        ("Tool call denied by user.", True),
-        ("the arguments are not valid JSON: expect", True),
-        ("there is no file missing.txt", True),
-        ("a.txt", False),
-    ]
 
 
 async def test_all_calls_of_a_turn_run_at_the_same_time() -> None:

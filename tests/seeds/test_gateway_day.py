@@ -48,6 +48,7 @@ async def gateway(home: Path, used: set[str]) -> AsyncGenerator[Run]:
         yield run
 
 
+@pytest.mark.long
 async def test_a_day_of_planning_survives_a_restart_at_noon(tmp_path: Path) -> None:
     used = set[str]()
     async with gateway(tmp_path, used) as run:

@@ -278,6 +278,7 @@ def many(count: int, *words: str) -> ScriptedSource:
     return ScriptedSource("api", dict.fromkeys(names, answering), listed=listed)
 
 
+@pytest.mark.long
 async def test_thousands_of_ops_stay_readable_and_every_one_can_be_reached() -> None:
     words = [f"{first}{second}" for first in ("issue", "pull", "repo", "team", "user") for second in ("s", "Admin")]
     async with Toolcrib() as crib:

@@ -14,6 +14,7 @@ from contract.ways_in import TOOLCRIB, Home
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_client_goes_from_root_to_a_call_and_reads_the_same_as_text_and_as_data(
     tmp_path: Path, mode: Literal["legacy", "2026-07-28"]

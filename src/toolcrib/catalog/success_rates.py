@@ -88,17 +88,23 @@ class Learning:
         return {tool: points for tool, points in found if points}
 
     def _count(self, identity: str, tool: str, outcome: str, at: float) -> None:
-        is_bad = outcome in _FAULTS
-        if not tool or not (is_bad or outcome == "ok"):
+        is_bad = outcome != "ok"
+        if not tool or (is_bad and outcome not in _FAULTS):
             return
-        for whose in {identity, EVERYBODY}:
-            weights = self._weights.pop((whose, tool), None) or _Weights(at=at)
-            if at - weights.at >= _STEP:
-                weights.decay(at)
+        for whose in (identity, EVERYBODY) if identity != EVERYBODY else (EVERYBODY,):
+            weights = self._weights.get((whose, tool))
+            if weights is None or at - weights.at >= _STEP:
+                weights = self._renewed(whose, tool, at)
             if is_bad:
                 weights.bad += 1
             else:
                 weights.good += 1
-            self._weights[whose, tool] = weights  # the last place: newest
+
+    def _renewed(self, whose: str, tool: str, at: float) -> _Weights:
+        """Return the weights of a pair as they are at `at`, and give it the last place: that of the newest."""
+        weights = self._weights.pop((whose, tool), None) or _Weights(at=at)
+        weights.decay(at)
+        self._weights[whose, tool] = weights
         while len(self._weights) > _MOST:
             del self._weights[next(iter(self._weights))]
+        return weights

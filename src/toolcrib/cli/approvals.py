@@ -22,7 +22,7 @@ from ..errors import ToolFailure, UsageError
 from ..policy.questions import Board, confirmation_word
 from ..results.redact import Redactor
 from .actions import action_group
-from .options import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, find_by_id, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
 from .prompts import ask_person
 
@@ -49,9 +49,7 @@ _ANSWERS: Final[Mapping[Verdict, str]] = {
     "never": "Deny the tool for the rest of the session.",
 }
 """Every verdict but `edit`, and the help of its action."""
-_SHORTEST: Final = 4
-"""Characters of an id that are taken for the whole, when only one question begins so."""
-
+_PREFIX: Final = "approval_"
 
 approvals = action_group(
     "List the calls that wait for an approval, show one, answer one, or watch them come.\n\n"
@@ -176,12 +174,7 @@ async def _ask(desk: ApprovalService, approval: Approval) -> None:
 
 async def _find(desk: ApprovalService, id: str) -> Approval:
     """Return the approval of that id, or the only one whose id begins so. Raises `ToolFailure("not_found")`."""
-    known = await desk.list(limit=1000)
-    short = id.removeprefix("approval_")
-    found = [one for one in known if len(short) >= _SHORTEST and one.id.removeprefix("approval_").startswith(short)]
-    if len(found) > 1:
-        raise UsageError(f"{id} is the beginning of {len(found)} ids: write more of it")
-    return found[0] if found else await desk.get(id)
+    return find_by_id(await desk.list(limit=1000), id, _PREFIX) or await desk.get(id)
 
 
 def _person() -> str:

@@ -11,7 +11,7 @@ import typer
 from ..core.json import MESSAGE_BYTES, read_json
 from ..core.permission import Answer, Question
 from ..core.result import ToolResult
-from ..core.schema.nodes import Node, properties_of, types_of
+from ..core.schema.nodes import Node, properties_of, types_of, value_of
 from ..core.tool import Tool
 from ..crib import CallOptions
 from ..errors import CODES, UsageError
@@ -20,7 +20,7 @@ from .options import ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out
 from .prompts import Terminal
 
-__all__ = ["call", "parse_arguments"]
+__all__ = ["call", "parse_arguments", "say_yes"]
 
 
 def call(
@@ -49,7 +49,7 @@ def call(
             arguments = parse_arguments(pairs or (), args, crib.catalog.find(name))
             terminal = Terminal()
             asks = terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
-            session = crib.session(profile="flat", approver=_say_yes if yes else asks, task=task)
+            session = crib.session(profile="flat", approver=say_yes if yes else asks, task=task)
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
                 options: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
                 answer = await session.call(name, arguments, **options)
@@ -89,14 +89,8 @@ def parse_arguments(pairs: Iterable[str], whole: str | None, tool: Tool | None) 
 
 def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str]) -> None:
     """One value by its type; a list may also be given item by item."""
-    if "string" in types:
-        arguments[key] = value
-        return
-    try:
-        parsed = read_json(value, strict=True)
-    except ValueError:
-        parsed = value
-    if "array" in types and not isinstance(parsed, list):
+    parsed = value_of(value, types)
+    if "array" in types and "string" not in types and not isinstance(parsed, list):
         earlier = arguments.get(key)
         items = cast("list[Any]", earlier) if isinstance(earlier, list) else []
         parsed = [*items, parsed]
@@ -117,7 +111,8 @@ def _json(text: str, key: str) -> Any:
         raise UsageError(f"{key}: {text[:80]!r} is not JSON: {error}") from error
 
 
-async def _say_yes(question: Question) -> Answer:
+async def say_yes(question: Question) -> Answer:
+    """Approve a call, and tell that it runs (`--yes`)."""
     note(f"running {question.tool.name}: {question.decision.rule} (--yes)")
     return Answer(verdict="yes", by="--yes")
 

@@ -15,13 +15,13 @@ from ..core.json import dumps
 from ..core.result import ToolResult
 from ..crib.jobs import jobs_at
 from ..crib.storage import has_store, open_store
-from ..errors import CODES, ToolFailure, UsageError
+from ..errors import CODES, ToolFailure
 from ..jobs.attempts import job_of
 from ..jobs.durable import DurableJobs
 from ..jobs.job import Job, Status
 from ..store.store import Store
 from .actions import action_group
-from .options import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, find_by_id, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
 
 __all__ = ["cancel_job", "delete_job", "jobs", "list_jobs", "print_result", "show_job"]
@@ -36,8 +36,6 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("PROGRESS", "<"),
 )
 _PREFIX: Final = "task_"
-_SHORTEST: Final = 4
-"""Digits of an id that are taken for the whole, when only one job begins so."""
 _CANCEL_SECONDS: Final = 30.0
 """How long `cancel` waits for the process that carries the job."""
 
@@ -141,13 +139,10 @@ async def _itself(_: DurableJobs, job: Job) -> Job:
 
 def _found(jobs: list[Job], id: str) -> Job:
     """Return the job whose id begins like this. Raises `ToolFailure("not_found")`, `UsageError` for several."""
-    wanted = id if id.startswith(_PREFIX) else f"{_PREFIX}{id}"
-    close = [job for job in jobs if job.id.startswith(wanted)]
-    if len(wanted) < len(_PREFIX) + _SHORTEST or not close:
+    found = find_by_id(jobs, id, _PREFIX)
+    if found is None:
         raise ToolFailure("not_found", f"there is no job {id[:60]!r}", hint="`toolcrib jobs` lists them")
-    if len(close) > 1:
-        raise UsageError(f"{len(close)} jobs begin with {id!r}: give more of the id")
-    return close[0]
+    return found
 
 
 def _print_job(job: Job, *, as_json: bool) -> None:

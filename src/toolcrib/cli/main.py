@@ -6,9 +6,11 @@ its exit status comes from the one table in `errors.CODES`.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import EntryPoint
 from typing import Any, Final, NamedTuple
 
 import typer
@@ -16,7 +18,9 @@ from typer.core import TyperCommand
 from typer.main import get_command, get_command_from_info, get_group
 from typer.models import CommandInfo
 
-from ..errors import CODES, ToolcribError, ToolFailure
+from ..core.entry_points import COMMANDS as GROUP
+from ..core.entry_points import installed, origin_of, summary_of
+from ..errors import CODES, ToolcribError, ToolFailure, UsageError
 from .actions import WholeHelp
 
 __all__ = ["COMMANDS", "Commands", "Home", "app", "exit_status", "main", "root"]
@@ -35,7 +39,6 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "connect": Home("toolcrib.cli.connect", "Put Toolcrib into a client's configuration."),
     "disconnect": Home("toolcrib.cli.connect", "Put a client's configuration back as it was."),
     "uninstall": Home("toolcrib.cli.uninstall", "Disconnect every client and remove what Toolcrib keeps."),
-    "chat": Home("toolcrib_agent.chat.command", "Talk to a model that works with your tools on the current folder."),
     "serve": Home("toolcrib.cli.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
     "daemon": Home("toolcrib.cli.daemon", "Show, end or follow the local daemons that stdio clients share."),
     "add": Home("toolcrib.cli.servers", "Add a server or an API to your configuration and list its tools."),
@@ -72,7 +75,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "demo": Home("toolcrib.cli.demo", "Show the gateway at work on sample servers."),
     "version": Home("toolcrib.cli.version", "Print the version."),
 }
-"""Every command, in the order of `--help`."""
+"""Every command of our own, in the order of `--help`; those of guests follow."""
 
 _EXIT_TEXT: Final = {
     0: "done",
@@ -94,17 +97,24 @@ class Commands(WholeHelp):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the table."""
-        return list(COMMANDS)
+        return [*COMMANDS, *_guests()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a stub that knows its name and its summary."""
-        home = COMMANDS.get(cmd_name)
-        return TyperCommand(cmd_name, help=home.summary) if home else None
+        if home := COMMANDS.get(cmd_name):
+            return TyperCommand(cmd_name, help=home.summary)
+        guest = _guests().get(cmd_name)
+        return TyperCommand(cmd_name, help=summary_of(guest)) if guest else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Load the command that `args` name; raises typer's usage error with a suggestion for an unknown one."""
-        self.commands = {name: self.get_command(ctx, name) for name in COMMANDS}
+        names = COMMANDS if args[:1] and args[0] in COMMANDS else self.list_commands(ctx)
+        self.commands = {name: self.get_command(ctx, name) for name in names}
         name, stub, rest = super().resolve_command(ctx, args)
+        if name and name not in COMMANDS:
+            from .guest_commands import Terminal  # opens a crib, which our own commands do by themselves
+
+            ctx.obj = Terminal()
         return name, _load(name) if name and stub else None, rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -121,12 +131,29 @@ class Commands(WholeHelp):
 
 def _load(name: str) -> Any:
     """Build the command of the function or group `name` (`import_` for a word that Python keeps for itself)."""
-    module = import_module(COMMANDS[name].module)
-    found = getattr(module, f"{name}_", None) or getattr(module, name)
+    if home := COMMANDS.get(name):
+        module = import_module(home.module)
+        found = getattr(module, f"{name}_", None) or getattr(module, name)
+    else:
+        found = _load_guest(_guests()[name])
     if isinstance(found, typer.Typer):
         return get_group(found)
     info = CommandInfo(name=name, callback=found)
     return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
+
+
+def _guests() -> Mapping[str, EntryPoint]:
+    """Return the commands of installed packages; one that has the name of a command of ours is left out."""
+    return {point.name: point for point in reversed(installed(GROUP)) if point.name not in COMMANDS}
+
+
+def _load_guest(point: EntryPoint) -> Any:
+    """Return the function or group of a guest. Raises `UsageError` for one that cannot be loaded."""
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{origin_of(point)} cannot be loaded: {reason}; update or uninstall the package") from error
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -195,6 +222,10 @@ def main() -> None:
         return
     try:  # without typer, which loads pydantic to run a command: that takes three times as long as the screen
         import_module(COMMANDS["overview"].module).overview()
+        sys.stdout.flush()
+    except BrokenPipeError:  # `toolcrib | head`; the interpreter flushes again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except ToolcribError as error:
         _tell(error)
         sys.exit(exit_status(error))

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import anyio
 import typer
 
 from ..config import Settings, load
+from ..errors import UsageError
 
-__all__ = ["AsJson", "ConfigFiles", "Wait", "run", "settings_of"]
+__all__ = ["AsJson", "ConfigFiles", "Wait", "find_by_id", "run", "settings_of"]
 
 T = TypeVar("T")
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=_Identified)
+_SHORTEST: Final = 4
+"""Characters of an id, without its prefix, that suffice where one row alone begins so."""
 
 ConfigFiles = Annotated[
     list[Path] | None,
@@ -34,3 +45,15 @@ def settings_of(files: list[Path] | None, **overrides: Any) -> Settings:
     """Return the settings of `files`, or the user's and project's own; `None` among `overrides` is unset."""
     given: Mapping[str, Any] = overrides
     return load(files or (), given)
+
+
+def find_by_id(rows: Iterable[Row], id: str, prefix: str) -> Row | None:
+    """Return the row of this id, or the only one whose id begins so, with or without the prefix of all ids.
+
+    Raises `UsageError` if several begin so.
+    """
+    digits = id.removeprefix(prefix)
+    found = [row for row in rows if len(digits) >= _SHORTEST and row.id.removeprefix(prefix).startswith(digits)]
+    if len(found) > 1:
+        raise UsageError(f"{id!r} is the beginning of {len(found)} ids: give more of it")
+    return found[0] if found else None

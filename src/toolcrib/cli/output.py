@@ -7,6 +7,7 @@ what is read; they are shown as escapes (security.md T33).
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +50,7 @@ def fitted(text: str, width: int | None) -> str:
         return text
     home = os.path.expanduser("~").rstrip("/")
     if len(home) > 1:
-        text = text.replace(f"{home}/", "~/")
+        text = re.sub(rf"(?<![\w./~-]){re.escape(home)}/", "~/", text)  # not at the end of a longer path
     return "\n".join(folded for line in text.split("\n") for folded in _fold(line, width))
 
 

@@ -90,7 +90,7 @@ def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
         for client in facts["clients"]
     ]
     own = facts["own"]
-    rows.append(("Toolcrib itself", str(own["servers"]), str(own["tools"]), _tokens(own), _short(own["file"])))
+    rows.append(("Toolcrib itself", str(own["servers"]), str(own["tools"]), _tokens(own), own["file"]))
     table(_CLIENTS, rows)
     lines = ["", f"tokens: {facts['tokenizer']}, of the definitions that were listed before"]
     for kind, title in _TITLES.items():
@@ -120,15 +120,10 @@ def _by_detail(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     ]
 
 
-def _short(file: str) -> str:
-    home = os.path.expanduser("~")
-    return f"~{file[len(home) :]}" if file.startswith(home + os.sep) else file
-
-
 def _tokens(row: Mapping[str, Any]) -> str:
     """Return a figure for people; one that lacks servers that were never listed says so."""
     if row["tokens"] is None or (row["unlisted"] and not row["tools"]):
-        return "unknown"
+        return "not listed yet"
     mark = "" if row["exact"] else "≈"
     return f"{mark}{row['tokens']:,}{' and more' if row['unlisted'] else ''}"
 

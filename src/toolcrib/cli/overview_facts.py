@@ -228,10 +228,8 @@ def _find_in(gathering: _Gathering, server: _Server) -> None:
     elif state == "failed":
         gathering.find("silent", server.name, detail or "it failed")
     elif server.cached is None:
-        command = (
-            "`toolcrib tools` lists and counts them" if server.is_own else "`toolcrib import` lists and counts them"
-        )
-        gathering.find("unknown", server.name, command)
+        command = "toolcrib tools" if server.is_own else "toolcrib import --dry-run"
+        gathering.find("unknown", server.name, f"`{command}` lists and counts them")
 
 
 def _risks(server: _Server) -> Iterator[str]:

@@ -14,7 +14,7 @@ from ..config.profiles import read_profile
 from ..core.json import dumps, loads
 from ..crib import Toolcrib
 from ..crib.views import held
-from ..disclosure.base import Profile
+from ..disclosure.base import GROUPS, Profile
 from ..disclosure.profiles import Gaps, gaps
 from ..disclosure.settings import GivenProfile
 from ..errors import CODES
@@ -169,8 +169,10 @@ def _check(known: Profile, missing: Gaps, *, as_json: bool) -> None:
 def _said(value: Profile | Gaps) -> dict[str, Any]:
     """Return the fields that say something, as JSON."""
     document: dict[str, Any] = loads(dumps(asdict(value)))
-    document.pop("ours", None)
     if isinstance(value, Profile):
+        for group in GROUPS:  # their keys stand beside the others
+            document |= document.pop(group)
+        del document["ours"]
         document["names"] = {name: _spoken(label) for name, label in document["names"].items()}
     return _spoken(document)
 

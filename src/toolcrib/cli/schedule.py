@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from textwrap import fill
 from typing import Annotated, Any, Final, cast
 
 import typer
@@ -21,7 +20,7 @@ from ..errors import ToolFailure, UsageError
 from ..jobs.scheduler import ACTIONS, Scheduler
 from ..jobs.triggers import local_zone, trigger_of
 from .actions import action_group
-from .options import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, find_by_id, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
 
 __all__ = [
@@ -46,10 +45,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("PRINCIPAL", "<"),
     ("WHAT", "<"),
 )
-_WIDTH: Final = 80
 _PREFIX: Final = "sched_"
-_SHORTEST: Final = 4
-"""Digits of an id that are taken for the whole, when only one schedule begins so."""
 
 schedule = action_group(
     "List the schedules: calls that are made later. Add one, show, pause, resume, run or cancel it.\n\n"
@@ -84,7 +80,7 @@ def list_schedules(
     else:
         note("no schedules")
     if warning:
-        note(fill(warning, _WIDTH))
+        note(warning)
 
 
 def print_schedules(schedules: Iterable[Schedule], *, width: int | None = None) -> None:
@@ -132,7 +128,7 @@ def add_schedule(
         note("an equal schedule is active already; no second one was added")
     _print(made, as_json=as_json)
     if warning:
-        note(fill(warning, _WIDTH))
+        note(warning)
 
 
 @schedule.command("show")
@@ -148,25 +144,25 @@ def show_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) 
 @schedule.command("pause")
 def pause_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Let a schedule fire no more until it is resumed."""
-    _print(_with(config, id, lambda desk, one: desk.pause(one.id, None)), as_json=as_json)
+    _print(_with(config, id, lambda scheduler, one: scheduler.pause(one.id, None)), as_json=as_json)
 
 
 @schedule.command("resume")
 def resume_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Let a paused schedule fire again."""
-    _print(_with(config, id, lambda desk, one: desk.resume(one.id, None)), as_json=as_json)
+    _print(_with(config, id, lambda scheduler, one: scheduler.resume(one.id, None)), as_json=as_json)
 
 
 @schedule.command("cancel")
 def cancel_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """End a schedule. A run that goes on is a job: `toolcrib jobs cancel`."""
-    _print(_with(config, id, lambda desk, one: desk.cancel(one.id, None)), as_json=as_json)
+    _print(_with(config, id, lambda scheduler, one: scheduler.cancel(one.id, None)), as_json=as_json)
 
 
 @schedule.command("run")
 def run_schedule(id: _Id, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Fire a schedule now, beside its times, in a process that fires schedules."""
-    _print(_with(config, id, lambda desk, one: desk.run_now(one.id, None)), as_json=as_json)
+    _print(_with(config, id, lambda scheduler, one: scheduler.run_now(one.id, None)), as_json=as_json)
 
 
 @asynccontextmanager
@@ -176,7 +172,7 @@ async def _scheduler(settings: Settings) -> AsyncGenerator[Scheduler]:
 
 
 def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
-    """Find the schedule, act on it and return it as it is then. Tells when nothing would fire it."""
+    """Find the schedule, act on it and return it as it is then; print a warning if no process would fire it."""
 
     async def found(settings: Settings) -> tuple[Schedule, str]:
         if not has_store(settings):
@@ -188,19 +184,16 @@ def _with(config: list[Path] | None, id: str, act: _Act) -> Schedule:
 
     done, warning = run(lambda: found(settings_of(config)))
     if warning:
-        note(fill(warning, _WIDTH))
+        note(warning)
     return done
 
 
 def _found(schedules: list[Schedule], id: str) -> Schedule:
     """Return the schedule whose id begins like this. Raises `ToolFailure("not_found")`, `UsageError` for several."""
-    wanted = id if id.startswith(_PREFIX) else f"{_PREFIX}{id}"
-    close = [one for one in schedules if one.id.startswith(wanted)]
-    if len(wanted) < len(_PREFIX) + _SHORTEST or not close:
+    found = find_by_id(schedules, id, _PREFIX)
+    if found is None:
         raise _no_such(id)
-    if len(close) > 1:
-        raise UsageError(f"{len(close)} schedules begin with {id!r}: give more of the id")
-    return close[0]
+    return found
 
 
 def _no_such(id: str) -> ToolFailure:

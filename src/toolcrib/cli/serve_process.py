@@ -22,6 +22,7 @@ from ..results.redact import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to
+from ..server.rest import GuestResources
 from ..server.stdio import serve_stdio
 from ..telemetry.tokens import definition_text
 from .open_crib import report
@@ -48,14 +49,14 @@ def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, de
 
 async def _over_http(settings: Settings) -> None:
     async with Toolcrib(settings.at_once()) as crib, anyio.create_task_group() as tasks:
-        await crib.schedules.start()
+        await crib.start_background_work()
 
         def started(url: str) -> None:
             note(f"toolcrib serves MCP at {url}")
             tasks.start_soon(_introduce, crib, url, settings.sources.ready_timeout)
 
-        rest = partial(RestApi, crib.slice(Registrations))
-        await serve_http(CribBackend(crib), http_options(settings), started=started, routes=[rest])
+        routes = [partial(GuestResources, crib), partial(RestApi, crib.slice(Registrations))]
+        await serve_http(CribBackend(crib), http_options(settings), started=started, routes=routes)
         _tell_end(crib)
         tasks.cancel_scope.cancel()
 
@@ -78,7 +79,7 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
         ) as service,
         anyio.create_task_group() as tasks,
     ):
-        await crib.schedules.start()
+        await crib.start_background_work()
         tasks.start_soon(_stop_on_signal, crib, service)
         await serve_stdio(service, source, sink)
         tasks.cancel_scope.cancel()

@@ -50,7 +50,7 @@ async def _work(settings: Settings) -> None:
             if not isinstance(jobs, DurableJobs):
                 raise UsageError("a worker needs durable jobs: install the extra `durable`")
             await jobs.ready()
-            await crib.schedules.start()
+            await crib.start_background_work()
             note(f"toolcrib works on the jobs of {crib.store.place}")
             async for _ in signals:
                 break

@@ -97,7 +97,7 @@ class Permission:
 def entry_permissions(server: str, entry: Mapping[str, Any]) -> list[Permission]:
     """Return what the entry of a server says of its tools.
 
-    Names in its lists are no patterns. A tool with another mode than its server's is asked about, whatever the mode.
+    Names in its lists are no patterns. A tool with another mode than its server's is asked about in any mode.
     """
     found: list[Permission] = []
     for key in ("autoApprove", "alwaysAllow"):
@@ -346,12 +346,18 @@ def remove_mode(file: Path, name: str) -> None:
 
 
 def rename_claude_rules(
-    text: str, names: Names, *, allow: Sequence[str] = (), kept: Collection[str] = (), file: str = ""
+    text: str,
+    names: Names,
+    *,
+    allow: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    kept: Collection[str] = (),
+    file: str = "",
 ) -> str:
     """Return the settings of Claude Code with the rules about moved servers under their new names.
 
-    Where the client still has another server of such a name (`kept`), its rule stays beside. `allow` is allowed.
-    Raises `ConfigError` where that cannot be done without touching the rest.
+    Where the client still has another server of such a name (`kept`), its rule stays beside. `allow` is allowed, `ask`
+    no longer. Raises `ConfigError` where that cannot be done without touching the rest.
     """
     after = text
     root = parse_json(text, file) if text.strip() else None
@@ -371,6 +377,8 @@ def rename_claude_rules(
         after = after[: item.start] + written + after[item.end :]
     for rule in allow:
         after = after if rule in known else _with_allow(after, rule, file)
+    for rule in ask:
+        after = _without_allow(after, rule, file)
     return check_edit(text or "{}", after or "{}", ("permissions",), file, lambda content: parse_json(content).plain())
 
 
@@ -381,17 +389,20 @@ def rename_settings(
     *,
     listed: Mapping[str, Sequence[str]],
     allow: Sequence[str] = (),
+    ask: Sequence[str] = (),
     kept: Collection[str] = (),
     file: str = "",
 ) -> str:
     """Return one of `client_files` with the permissions of moved servers under their new names.
 
-    `allow` are our meta-tools that it is to allow: we ask about their calls. `listed` are the tools of each server,
-    by our name of it. `kept` are names of moved servers of which Claude Code still has another server.
+    `allow` are our meta-tools that it is to allow: we ask about their calls. About those of `ask` Claude Code asks
+    again. `listed` are the tools of each server, by our name of it. `kept` are names of moved servers of which Claude
+    Code still has another server.
     """
     if client.name == "cursor":
         return rename_cursor_list(text, names, listed=listed, allow=allow, file=file)
-    return rename_claude_rules(text, names, allow=[f"mcp__{NAME}__{verb}" for verb in allow], kept=kept, file=file)
+    allowed, asked = ([f"mcp__{NAME}__{verb}" for verb in verbs] for verbs in (allow, ask))
+    return rename_claude_rules(text, names, allow=allowed, ask=asked, kept=kept, file=file)
 
 
 def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
@@ -452,7 +463,7 @@ def _original_cursor_list(text: str, done: Connection, file: str) -> str:
         ours = next((item for item in node.items if str(item.plain()).startswith(f"{NAME}:")), None)
         if ours is None:
             before = _texts(_data(done.content, Path(file)).get(_CURSOR_LIST))
-            for value in (one for one in reversed(before) if one.partition(":")[0] in done.names):
+            for value in (one for one in reversed(before) if one.partition(":")[0] in done.names.values()):
                 place = node.start + 1
                 after = after[:place] + list_item_text(after, node, value) + after[place:]
                 node = list_of(after) or node
@@ -497,27 +508,30 @@ def _original_names(text: str, done: Connection, file: str) -> str:
     rules: list[Any] = [
         rule for given in before.values() if isinstance(given, list) for rule in cast("list[Any]", given)
     ]
-    old_by_new = {_renamed(rule, names): rule for rule in rules if isinstance(rule, str)}
+    old_by_new = {
+        _renamed(rule, {server: ours}): rule
+        for rule in rules
+        for ours, server in names.items()
+        if isinstance(rule, str)
+    }
     for effect in _EFFECTS:
         listed = parse_json(after, file).find(("permissions", effect))
         for item in reversed(listed.items if listed is not None and listed.kind == "sequence" else ()):
             rule: Any = item.plain()
-            for server, ours in names.items() if isinstance(rule, str) else ():
+            for ours in _longest_first(names) if isinstance(rule, str) else ():
                 prefix = f"mcp__{NAME}__{_claude_name(ours)}__"
                 if str(rule).startswith(prefix):
                     tool = str(rule)[len(prefix) :]
-                    added = f"mcp__{_claude_name(server)}" + ("" if tool == _ALL else f"__{tool}")
+                    added = f"mcp__{_claude_name(names[ours])}" + ("" if tool == _ALL else f"__{tool}")
                     old = old_by_new.get(str(rule), added)
                     node = parse_json(after, file).find(("permissions", effect)) or listed
                     if node is not None and old in node.plain():
                         after = without_item(after, node, item)
                     else:
                         after = after[: item.start] + json.dumps(old, ensure_ascii=False) + after[item.end :]
-    for rule in (*META_TOOLS, READS):
-        listed = parse_json(after, file).find(("permissions", "allow"))
-        ours = [item for item in listed.items if item.plain() == f"mcp__{NAME}__{rule}"] if listed is not None else []
-        if listed is not None and ours:
-            after = without_item(after, listed, ours[0])
+                    break
+    for verb in (*META_TOOLS, READS):
+        after = _without_allow(after, f"mcp__{NAME}__{verb}", file)
     for path in (("permissions", "allow"), ("permissions",)):  # what was made for them goes with them
         node, had = parse_json(after, file).find(path), parse_json(_text_before(done, file), file).find(path)
         if node is not None and not node.plain() and had is None:
@@ -580,7 +594,8 @@ def _not_allowed_in_gemini(text: str, done: Connection, file: str) -> str:
 def _original_opencode_keys(text: str, done: Connection, file: str) -> str:
     before = _data(done.content, Path(file))
     for section in ("permission", "tools"):
-        old_by_new = {_opencode_key(key, done.names): key for key in _mapping(before.get(section))}
+        names = {server: ours for ours, server in done.names.items()}
+        old_by_new = {_opencode_key(key, names): key for key in _mapping(before.get(section))}
         text = _with_keys(text, section, lambda key, old=old_by_new: old.get(key, ""), file)
     return text
 
@@ -722,6 +737,12 @@ def _with_allow(text: str, rule: str, file: str) -> str:
         raise ConfigError("a list of rules was expected", file=f"{file}:{listed.line}", key="permissions.allow")
     place = listed.start + 1
     return text[:place] + list_item_text(text, listed, rule) + text[place:]
+
+
+def _without_allow(text: str, rule: str, file: str) -> str:
+    listed = parse_json(text, file).find(("permissions", "allow")) if text.strip() else None
+    found = [item for item in listed.items if item.plain() == rule] if listed is not None else []
+    return without_item(text, listed, found[0]) if listed is not None and found else text
 
 
 def _longest_first(servers: Iterable[str]) -> list[str]:

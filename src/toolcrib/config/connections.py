@@ -90,7 +90,7 @@ class Connection:
     entry: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Our entry, as it was written."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Their names here, by those that the client's own permissions had."""
+    """The names that the client's own permissions had for them, by their names here."""
 
     @property
     def content(self) -> bytes:
@@ -150,7 +150,8 @@ def rewrite(
     """Let `change` edit the text of `file`, and keep what it was before so that `restore` can put it back.
 
     A file that is as we left it before is put back as it was before that. `taken` is what `change` takes out, `entry`
-    our entry that it puts in. Raises `ConfigError` when the file cannot be read, and what `change` raises.
+    our entry that it puts in, `names` are our names of moved servers by the client's. Raises `ConfigError` when the
+    file cannot be read, and what `change` raises.
     """
     existed = file.exists()
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
@@ -166,7 +167,7 @@ def rewrite(
         moved=tuple(dict.fromkeys((*(first.moved if first else ()), *moved))),
         taken=(*(first.taken if first else ()), *taken),
         entry=entry or (first.entry if first else {}),
-        names={**(first.names if first else {}), **(names or {})},
+        names={**(first.names if first else {}), **{ours: theirs for theirs, ours in (names or {}).items()}},
     )
     files.write(_record(state, file), orjson.dumps(asdict(done), option=orjson.OPT_INDENT_2))
     files.write(file, after)

@@ -18,7 +18,7 @@ from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
 from ..core.session import Limits
 from ..core.settings import secret_texts
-from ..disclosure.settings import SEED_PROFILES
+from ..disclosure.settings import seed_tools
 from ..errors import ConfigError, ConfigErrors, UsageError
 from ..mcp.client.launch_pins import launch_pins
 from ..mcp.client.spec import ServerSpec
@@ -153,12 +153,12 @@ def load_gateway(
 ) -> Settings:
     """Return the settings of a gateway for MCP clients: built-in tools are left out unless a file chooses some.
 
-    The profiles of the seeds have theirs: they are for programs that were written for a seed's own tools.
+    A profile of a seed brings that seed's own: it is for programs that were written for them.
     """
     settings = load(files, overrides, cwd=cwd)
-    if "builtins" in settings.sources.model_fields_set or settings.disclosure.profile in SEED_PROFILES:
+    if "builtins" in settings.sources.model_fields_set:
         return settings
-    return settings.with_values(builtins=False)
+    return settings.with_values(builtins=seed_tools(settings.disclosure.profile) or False)
 
 
 def bare() -> Settings:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from .tool import Tool
 
@@ -111,8 +111,7 @@ Approver = Callable[[Question], Awaitable[Answer]]
 """Asks the responsible approver. A late answer, an exception and a cancellation all count as a refusal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(NamedTuple):
     """The right to run one tool once, with the arguments it was minted for. Only `policy.grant` mints and checks it."""
 
     call_id: str

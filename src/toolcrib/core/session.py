@@ -34,6 +34,7 @@ __all__ = [
     "GLOBAL",
     "IN_A_ROW",
     "LOCAL",
+    "NO_LIMITS",
     "UNSANDBOXED",
     "Audience",
     "History",
@@ -108,6 +109,15 @@ class Limits(Section):
 
     None is 4,000, but for results that an MCP client reads: they pass whole up to `results.pass_whole`.
     """
+
+    @property
+    def tokens_of_result(self) -> int:
+        """Estimated tokens of one result that does not pass whole."""
+        return _RESULT_TOKENS if self.result_tokens is None else self.result_tokens
+
+
+NO_LIMITS: Final = Limits.model_construct()
+"""Those of a session that sets none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -188,6 +198,13 @@ class Taint:
     """The tool that first read private data in this session."""
     links: dict[str, None] = field(default_factory=dict[str, None])
     """Links that untrusted results showed, the newest last; following one unchanged discloses nothing."""
+    is_unread: bool = False
+    """Whether the store could not be read before the last call, so that another process may know of a taint."""
+
+    @property
+    def cause(self) -> str:
+        """The tool that tainted the session, or that its taint is not known; empty for no taint."""
+        return self.source or ("not known, as the store cannot be read" if self.is_unread else "")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -250,7 +267,7 @@ class SessionState:
     """Rules of this session, as written, beside those of the configuration."""
     treat_as_write: frozenset[str] = frozenset()
     """Origins (`mcp` …) whose tools count as writes, independent of their annotations."""
-    limits: Limits = field(default_factory=Limits.model_construct)
+    limits: Limits = NO_LIMITS
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context defaults: values for arguments that a schema declares and a call leaves out."""
     user: str = ""
@@ -304,7 +321,7 @@ class SessionState:
     @property
     def result_tokens(self) -> int:
         """Estimated tokens of one result that does not pass whole."""
-        return _RESULT_TOKENS if self.limits.result_tokens is None else self.limits.result_tokens
+        return self.limits.tokens_of_result
 
     @property
     def shown_by(self) -> tuple[object, ...]:

@@ -78,8 +78,8 @@ class ApprovalService:
         approval = await self.get(id, principal)
         if answer.arguments is not None:
             self._check(approval, answer)
-        said = settlement_of(answer, self._redact, hash=hash, principal=principal)
-        settled = await self._rows.settle(id, said)
+        settlement = settlement_of(answer, self._redact, hash=hash, principal=principal)
+        settled = await self._rows.settle(id, settlement)
         self._board.notify(settled)
         return settled
 
@@ -99,26 +99,26 @@ class ApprovalService:
         send, receive = anyio.create_memory_object_stream[Approval](_NEWS)
         stop = self._board.watch(lambda approval: _offer(send.send_nowait, approval))
         seen: dict[str, ApprovalState] = {}
-        told = list[str]()
+        announced = list[str]()
         try:
             while True:
-                for approval in await self._changed(principal, seen, told):
+                for approval in await self._changed(principal, seen, announced):
                     yield approval
-                told = list[str]()
+                announced = list[str]()
                 with anyio.move_on_after(LOOK_AGAIN):
-                    told.append((await receive.receive()).id)
+                    announced.append((await receive.receive()).id)
         finally:
             stop()
             send.close()
             receive.close()
 
     async def _changed(
-        self, principal: str | None, seen: dict[str, ApprovalState], told: Iterable[str]
+        self, principal: str | None, seen: dict[str, ApprovalState], announced: Iterable[str]
     ) -> Sequence[Approval]:
-        """Return what is pending, was seen open or was `told` of, and is not as it was seen; `seen` takes note."""
+        """Return what is pending, was seen open or is in `announced`, and differs from `seen`, which is updated."""
         pending = {approval.id: approval for approval in await self.pending(principal)}
         open_before = (id for id, state in seen.items() if state in OPEN)
-        others = [await self._rows.get(id) for id in {*open_before, *told} - pending.keys()]
+        others = [await self._rows.get(id) for id in {*open_before, *announced} - pending.keys()]
         found = [one for one in others if one is not None and principal in (None, one.principal)]
         news = [one for one in (*found, *pending.values()) if seen.get(one.id) != one.state]
         seen.update((one.id, one.state) for one in news)
@@ -139,7 +139,7 @@ class ApprovalService:
 
 
 def _offer(put: Callable[[Approval], None], approval: Approval) -> None:
-    """Wake a watcher; one that is far behind finds in the store what it was not told."""
+    """Wake a watcher; one that is far behind finds in the store what it missed."""
     try:
         put(approval)
     except anyio.WouldBlock:

@@ -111,7 +111,7 @@ def assemble(
     conversations = None
     if home is not None:
         conversations = Conversations(
-            store, lambda state: profiles.get_or_load(state.profile).lifetime == "interaction", time.time
+            store, lambda state: profiles.get_or_load(state.profile).session.lifetime == "interaction", time.time
         )
     calls = CallRunner(settings, store, table, views, workspaces, conversations)
     logins = ServerLogins(home, redactor.learn)

@@ -167,6 +167,7 @@ class Intake:
         """
         self._withholds = guarded or locking.is_on
         self._unreviewed: dict[str, frozenset[str]] = {}
+        self._reported: dict[str, list[Problem]] = {}
         """By source the tools that are used without a review."""
         self.locking = locking
         """What the lock says."""
@@ -238,14 +239,18 @@ class Intake:
         self._change(lambda: self._registry.amend(source, change.added, change.removed))
 
     def report(self, problem: Problem) -> None:
-        """Keep a problem of a source that could not even be made."""
-        self._registry.put(problem.source, (), problems=[problem])
+        """Keep a problem of a source that could not even be made, beside its earlier ones."""
+        known = self._reported.setdefault(problem.source, [])
+        if problem not in known:
+            known.append(problem)
+        self._registry.put(problem.source, (), problems=known)
 
     def forget(self, source: str) -> None:
         """Take the tools of `source` away."""
         self._listings.pop(source, None)
         self._amended.pop(source, None)
         self._unreviewed.pop(source, None)
+        self._reported.pop(source, None)
         self._change(lambda: self._registry.remove(source))
         self._shelve(self.shelf.remove(source))
 

@@ -39,15 +39,18 @@ class Conversations:
         self._known: WeakKeyDictionary[SessionState, ConversationRow] = WeakKeyDictionary()
 
     async def restore(self, state: SessionState) -> None:
-        """Take over what other processes have stored since. A store that cannot be read changes nothing.
+        """Take over what other processes have stored since.
 
-        No side effect runs then either: its intent cannot be written.
+        While the store cannot be read, the session keeps what it has, and acts as one that may be tainted: the store
+        may take the intent of a side effect all the same.
         """
         try:
             row = await self._rows.get(state.principal, state.key)
         except ToolFailure as failure:
             _LOG.warning("the conversation %s cannot be read: %s", state.key, failure)
+            state.taint.is_unread = True
             return
+        state.taint.is_unread = False
         if row is None:
             return
         now = self._clock()

@@ -234,7 +234,7 @@ class Explainer:
         catalog, state = around.scene.catalog, around.scene.session
         label = around.scene.labels.real(meant)
         tool = catalog.find(label.tool if label is not None else meant)
-        stands = around.scene.profile.names.get(meant)
+        stands = around.scene.profile.naming.names.get(meant)
         waiting = stands.tool if stands is not None else meant
         held = held_back(self._sources.values(), waiting) if tool is None else None
         if held is not None:

@@ -74,7 +74,7 @@ async def mount_jobs(
         if state is None or tool is None or job.result is None or job.result.meta.get("trust") != "untrusted":
             return
         if is_its_own and tool.origin != "workflow":
-            policy.taint.note(tool, "untrusted", state, job.result.text)
+            policy.taint.note(tool, "untrusted", state, job.result.text, is_strict=policy.is_strict())
         else:
             policy.taint.stain(tool, state)
 

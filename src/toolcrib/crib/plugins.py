@@ -157,26 +157,29 @@ _ENOUGH: Final = 2
 
 
 def load_guests(chosen: bool | tuple[str, ...], setting: Setting) -> PythonSource:
-    """Load the tools that installed packages bring, of the chosen categories; an unknown category is a problem.
+    """Load the tools that installed packages bring, chosen by category or name; an unknown word is a problem.
 
     `setting` gives the operator's settings for tools by the name of their section.
     """
     source = PythonSource(GUESTS, setting)
     guests, problems = load_entry_points()
-    categories = None if isinstance(chosen, bool) else frozenset(chosen)
-    known = set[str]()
+    words = None if isinstance(chosen, bool) else frozenset(chosen)
+    known: dict[str, str] = {}
     for guest in guests:
         known |= categories_of(guest.thing)
-        source.offer(guest.thing, guest.origin, categories)
-    unknown = sorted((categories or frozenset[str]()) - known)
+        source.offer(guest.thing, guest.origin, words)
+    unknown = sorted((words or frozenset[str]()) - {*known, *known.values()})
     source.report(*problems, *(_unknown(name, known) for name in unknown))
     return source
 
 
-def _unknown(name: str, known: Iterable[str]) -> Problem:
-    close = get_close_matches(name, sorted(known), 1)
-    meant = f"; did you mean {close[0]}?" if close else f": {', '.join(sorted(known))}"
-    return Problem(source="builtins", code="bad_config", message=f"builtins: there is no category {name!r}{meant}")
+def _unknown(name: str, known: Mapping[str, str]) -> Problem:
+    """Return the problem of a word that is neither a tool nor a category of `known` (tool → category)."""
+    categories = sorted({*known.values()} - {""})
+    close = get_close_matches(name, categories, 1) or get_close_matches(name, sorted(known), 1)
+    meant = f"; did you mean {close[0]}?" if close else f"; categories: {', '.join(categories)}"
+    message = f"builtins: there is no category and no tool {name!r}{meant}"
+    return Problem(source="builtins", code="bad_config", message=message)
 
 
 def follow_servers(source: PythonSource, tools: ToolRegistry) -> None:

@@ -35,7 +35,7 @@ def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
     )
     layers = Layers(
         rules,
-        profiles=lambda name: profiles.get_or_load(name).rules,
+        profiles=lambda name: profiles.get_or_load(name).session.rules,
         modes={name: mode.rules for name, mode in settings.policy.modes.items()},
         identities={name: identity.rules for name, identity in settings.policy.identities.items()},
         home=home,

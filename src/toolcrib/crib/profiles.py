@@ -68,7 +68,7 @@ class ProfileRegistry(Mapping[str, Profile]):
         self._register(added)
         for state in self._sessions.all():
             if state.profile == added.name:
-                state.treat_as_write = frozenset(added.treat_as_write)
+                state.treat_as_write = frozenset(added.session.treat_as_write)
 
     def get_or_load(self, name: str) -> Profile:
         """Return a profile by name. Raises `ConfigError` with the nearest names for an unknown one."""
@@ -108,7 +108,7 @@ class ProfileRegistry(Mapping[str, Profile]):
         if self._guarded:
             return profile
         plain = {key: value for key, value in _PLAIN.items() if given is None or key not in given.values}
-        return replace(profile, **plain)
+        return profile.with_values(plain)
 
     def _register(self, profile: Profile) -> None:
         self.built[profile.name] = profile

@@ -18,6 +18,7 @@ from ..config import Settings
 from ..config.directories import PROJECT_FOLDER
 from ..core.call import NESTED, Call
 from ..core.context import Context
+from ..core.entry_points import installed
 from ..core.events import SourceState
 from ..core.host import Schedule
 from ..core.result import ToolResult
@@ -29,7 +30,6 @@ from ..jobs.durable import DurableJobs
 from ..jobs.job import Jobs
 from ..jobs.scheduler import Plan, Run, Scheduler
 from ..jobs.triggers import Trigger, local_zone, trigger_of
-from ..sources.plugins import installed
 from ..sources.source import Listing, Publish
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls
@@ -267,7 +267,7 @@ class SessionSchedules:
         return named if isinstance(named, str) and named else local_zone(self._settings.environment)
 
     def _session(self) -> SavedSession:
-        """Return the session of the runs. A refused tool stays refused; behind a client, the client asks nobody."""
+        """Return the session of the runs: refused tools stay refused; behind a client its mode is `cautious`."""
         state = self._state
         refused = tuple(name for name, effect in state.approvals.remembered.items() if effect == "deny")
         saved = SavedSession.of(state)

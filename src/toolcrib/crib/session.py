@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self, Unpack
@@ -289,7 +289,7 @@ class Session:
         """
         return route(self.scene, query, capability=capability, quality=quality)
 
-    async def _send(
+    def _send(
         self,
         name: str,
         arguments: Any,
@@ -298,7 +298,7 @@ class Session:
         together: int = 1,
         place: int = 0,
         raw: bool = False,
-    ) -> ToolResult:
+    ) -> Coroutine[Any, Any, ToolResult]:
         if options:
             check_options(options, CallOptions)
             check_hint(options)
@@ -311,7 +311,7 @@ class Session:
         call = self._blank.evolve(
             id=calls.next_id(), name=name, arguments=arguments, started=time.monotonic(), **fields
         )
-        return await calls.run(call)
+        return calls.run(call)
 
     def _parts(self, calls: Sequence[tuple[str, Any]]) -> Iterator[list[int]]:
         """Yield the places of calls that may run at the same time, part after part."""

@@ -75,7 +75,7 @@ def begin(
             canonical(value)
         except (TypeError, ValueError) as error:
             raise UsageError(f"{name} must be plain JSON: {error}") from None
-    if profile.lifetime == "interaction":
+    if profile.session.lifetime == "interaction":
         state.history.loaded.clear()
     end_turn(state)
     state.history.interactions += 1
@@ -84,7 +84,7 @@ def begin(
     state.state_of(SelectionState).intent = intent
     state.state_of(SelectionState).plan = options.get("plan")
     state.state_of(SelectionState).selected = ()
-    state.history.learned = learning.points(state.principal, profile.learning)
+    state.history.learned = learning.points(state.principal, profile.session.learning)
 
 
 def _versions(before: Mapping[str, str], given: Any) -> Mapping[str, str]:
@@ -155,19 +155,19 @@ class SessionFactory:
         if is_new and options.get("key"):
             state.keep_for = math.inf
         profile = options.get("profile") or state.profile
-        self._profiles.get_or_load(profile)
+        presented = self._profiles.get_or_load(profile)
         self._policy.mode(options.get("mode") or state.mode)
         configure(state, options)
         hold(state, options, self._settings)
         self._workspaces.arrange(state, options, is_new=is_new)
         self._shells.arrange(state)
-        state.runtime[KEEPS_SHELL] = self._profiles.get_or_load(profile).shell.get("keep", self._settings.shell.keep)
+        state.runtime[KEEPS_SHELL] = presented.session.shell.get("keep", self._settings.shell.keep)
         provide(self._sources.values(), state.scope.provided)
         state.profile = profile
         grows = options.get("grows", state.audience.grows)
         state.audience.grows = self._profiles.loads(profile) if grows is None else grows
-        state.scope.included, state.scope.excluded = self._profiles.get_or_load(profile).limits_on_built_in
-        state.treat_as_write = frozenset(self._profiles.get_or_load(profile).treat_as_write)
+        state.scope.included, state.scope.excluded = presented.limits_on_built_in
+        state.treat_as_write = frozenset(presented.session.treat_as_write)
         wanted: dict[str, Any] = {
             name: value for name, value in options.items() if name in InteractionOptions.__annotations__
         }

@@ -29,6 +29,7 @@ from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..errors import ToolFailure
 from ..sources.source import Source
 from .assembly import Slice, Slices, assemble, build_pipeline
+from .contributions import GuestServices
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
 from .options import SessionOptions, settings_of
@@ -210,6 +211,12 @@ class Toolcrib:
         It is made at first use and closed with the crib.
         """
         return self._slices.get(kind)
+
+    async def start_background_work(self) -> None:
+        """Fire due schedules and run the services of guests from now on, unless `jobs.work` is off."""
+        await self.schedules.start()
+        if self.settings.jobs.work and self.settings.sources.builtins:
+            await self.slice(GuestServices).start()
 
     async def call(self, call: Call) -> ToolResult:
         """Run one call through the one door. Raises `UsageError` when the crib is not open."""

@@ -74,7 +74,7 @@ def server_instructions(scene: VisibleCatalog, view: View) -> str:
     about = scene.catalog.about
     sources = dict.fromkeys(tool.source for tool in view.tools if tool.origin == "mcp")
     texts = {name: _IMITATION.sub("&lt;", about[name].instructions.strip()) for name in sources if name in about}
-    tokens = scene.profile.instructions_tokens
+    tokens = scene.profile.tokens.instructions_tokens
     if view.spare_tokens is not None:
         tokens = min(tokens, view.spare_tokens)
     return _merged({name: text for name, text in texts.items() if text}, tokens * _BYTES_PER_TOKEN)
@@ -269,7 +269,7 @@ class Views:
         if known is None:
             ops = profile.options.get("ops")
             taken = profile.verbs.values()
-            labels = Labels(catalog, profile.names, profile.mcp_names, ops, taken, ours=profile.ours)
+            labels = Labels(catalog, profile.naming, ops, taken)
             known = (catalog, labels)
             _keep(self._labels, key, known, _LABELS_KEPT)
         return known[1]

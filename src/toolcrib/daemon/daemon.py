@@ -298,7 +298,7 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
             works=lambda: _works(crib),
             control=control,
         )
-        await crib.schedules.start()
+        await crib.start_background_work()
         tasks.start_soon(_stop_on_signal, stop)
         await server.run(listening)
         tasks.cancel_scope.cancel()

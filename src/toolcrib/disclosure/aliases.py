@@ -24,7 +24,7 @@ from ..core.tool import Kind, Tool
 from ..errors import ToolFailure
 from .ops import OpMap
 
-__all__ = ["Labels", "Rename", "in_words"]
+__all__ = ["NO_NAMING", "Labels", "Naming", "Rename", "in_words"]
 
 _NOT: Final = "not "
 """Prefix of a flag's name: the alias has the opposite meaning."""
@@ -206,6 +206,25 @@ class Rename:
         return shown
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """Names of tools and categories in one profile. Its fields are keys of a profile's file."""
+
+    names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
+    """Names of the seed → the tool behind each, with its argument names and fixed values."""
+    mcp_names: str = ""
+    """Template of the names of MCP servers' tools, with `{server}` and `{tool}`; empty keeps the catalog's names."""
+    categories: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Category → description, in the order in which they are listed."""
+    placed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A tool or a category, by the catalog's name → the category in which the profile lists it."""
+    ours: frozenset[str] = frozenset()
+    """Entries of `names` that a built-in profile has, too: they mean built-in tools alone. No key of the file."""
+
+
+NO_NAMING: Final = Naming()
+
+
 def in_words(text: str, names: Mapping[str, Rename], called: str = "") -> str:
     """Return a message of ours with the profile's names in place of those that tools have in the catalog.
 
@@ -251,29 +270,21 @@ class Labels:
     def __init__(
         self,
         catalog: Catalog,
-        names: Mapping[str, Rename],
-        mcp_names: str = "",
+        naming: Naming,
         ops: Mapping[str, str] | None = None,
         taken: Iterable[str] = (),
-        ours: Collection[str] = (),
     ) -> None:
-        """`mcp_names` is a template of `{server}` and `{tool}` for tools of MCP servers; empty gives them no label.
-
-        `ops` are the ops of tools that declare none; `taken` are the names of the meta-tools, `ours` those of `names`
-        that refer to built-in tools, and never to another source's tool of the same name.
-        """
+        """`ops` are the ops of tools that declare none; `taken` are the names of the meta-tools."""
         self._catalog = catalog
-        self._names = names
-        self._mcp_names = mcp_names
+        self._naming = naming
         self._ops = ops
         self._taken = frozenset(taken)
-        self._ours = ours
         self._made: dict[str, Tool] = {}
 
     @property
     def is_plain(self) -> bool:
         """Whether every tool keeps its catalog name."""
-        return not self._names and not self._mcp_names
+        return not self._naming.names and not self._naming.mcp_names
 
     def name(self, tool: Tool) -> str:
         """Return the profile's name of `tool`."""
@@ -358,11 +369,13 @@ class Labels:
     @cached_property
     def _by_label(self) -> Mapping[str, Rename]:
         tools = self._catalog.tools
-        labels = {name: label for name, given in self._names.items() if (label := self._there(name, given)) is not None}
-        for tool in tools.values() if self._mcp_names else ():
+        labels = {
+            name: label for name, given in self._naming.names.items() if (label := self._there(name, given)) is not None
+        }
+        for tool in tools.values() if self._naming.mcp_names else ():
             if tool.origin != "mcp" or tool.name == tool.local_name:  # of a single server, whose names stay its own
                 continue
-            whole = self._mcp_names.format(server=tool.source, tool=tool.local_name)
+            whole = self._naming.mcp_names.format(server=tool.source, tool=tool.local_name)
             label = naming.shortened(whole, tool.source, tool.local_name, naming.MAX_WHOLE)
             if label not in tools:
                 labels.setdefault(label, Rename(tool=tool.name))
@@ -379,7 +392,7 @@ class Labels:
         """
         tools = self._catalog.tools
         found = [(one, tools[one.tool]) for one in label.all if one.tool in tools]
-        if name in self._ours:
+        if name in self._naming.ours:
             found = [(one, tool) for one, tool in found if tool.source in OUR_SOURCES]
         known = [one for one, tool in found if one.fits(tool)]
         if not known or (name in tools and tools[name].source != tools[known[0].tool].source):
@@ -399,7 +412,7 @@ class Labels:
         """Names by tool, in the order of the profile, without spellings made for an API."""
         faces: dict[str, tuple[str, ...]] = {}
         for label, rename in self._by_label.items():
-            is_spelling = label not in self._names and self._by_tool[rename.tool] != label
+            is_spelling = label not in self._naming.names and self._by_tool[rename.tool] != label
             if not is_spelling and label not in self._taken:
                 faces[rename.tool] = (*faces.get(rename.tool, ()), label)
         return faces

@@ -7,8 +7,8 @@ stable, later ones are appended, so that a client's prompt cache survives.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal, Self
 
 from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..catalog.resources import RESOURCES
@@ -26,19 +26,23 @@ from ..errors import ToolFailure
 from ..results.artifacts import Artifacts
 from ..results.excerpts import PLAIN_FIT, Fit
 from ..sources.source import MountedSource, MountedSources
-from .aliases import Labels, Rename
-from .brief import in_brief
+from .aliases import NO_NAMING, Labels, Naming
+from .signatures import in_brief
 
 __all__ = [
+    "GROUPED_KEYS",
+    "GROUPS",
     "READS",
     "OnMiss",
     "OptionKind",
     "Profile",
+    "SessionDefaults",
     "Strategy",
     "Unwrapped",
     "Verb",
     "VerbContext",
     "View",
+    "ViewTokens",
     "VisibleCatalog",
     "answer",
     "as_object",
@@ -58,8 +62,42 @@ OnMiss = Literal["run", "refuse", "guide"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewTokens:
+    """Estimated tokens that the first list of a session may take. Its fields are keys of a profile's file."""
+
+    budget_tokens: int = 2000
+    """Tokens of all definitions up to which everything is shown directly."""
+    shown_tokens: int = 900
+    """Tokens that the shown surface may take above the budget, instructions included."""
+    instructions_tokens: int = 1000
+    """Tokens that the instructions of the servers may take together in the session of an MCP client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDefaults:
+    """Behaviour of the sessions that have a profile, beside what they show. Its fields are keys of a profile's file."""
+
+    lifetime: Literal["interaction", "session"] = "session"
+    """Lifetime of loading."""
+    learning: Literal["identity", "global", "off"] = "identity"
+    """Scope of the past calls that affect the ranking: the same principal's, all principals', or none."""
+    include: tuple[str, ...] = ()
+    """Built-in tools that there are in this profile, by name or category; empty is all of them."""
+    exclude: tuple[str, ...] = ()
+    """Built-in tools that there are not in this profile, by name or category."""
+    treat_as_write: tuple[str, ...] = ()
+    """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, even if they are declared read-only."""
+    rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
+    """Rules beside those of the configuration."""
+    shell: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """`keep`: whether the commands of a session share a shell; the configuration decides without it."""
+    loops: Loops = NO_LOOPS
+    """Limits on repeated turns of a model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Presentation of tools, as data: one YAML file."""
+    """Presentation of tools, as data: one YAML file. The keys of a group stand beside the others in the file."""
 
     name: str
     strategy: str
@@ -68,71 +106,67 @@ class Profile:
     """Verb → the name under which the model sees this meta-tool."""
     core: tuple[str, ...] = ()
     """Names of tools that are always shown, in this order; a tool that marks itself core follows them."""
-    budget_tokens: int = 2000
-    """Estimated tokens of all definitions up to which everything is shown directly."""
-    shown_tokens: int = 900
-    """Estimated tokens that the shown surface may take above the budget, instructions included."""
     instructions: str = ""
     """Instructions for the model; `{verb}` fields are replaced by the names of the meta-tools."""
-    instructions_tokens: int = 1000
-    """Estimated tokens that the instructions of the servers may take together in the session of an MCP client."""
+    tokens: ViewTokens = ViewTokens()
     envelope: str = "mcp"
     """The shape in which results reach the model: a key of `envelopes.ENVELOPES`."""
     fence: Literal["none", "untrusted"] = "none"
     """Whether untrusted text is enclosed in tags that mark it."""
     on_miss: OnMiss = "run"
-    lifetime: Literal["interaction", "session"] = "session"
-    """Lifetime of loading."""
     progressive: bool = True
     """False: the strategy is switched off and everything in scope is shown, as in `flat`."""
     parallel: int = 0
     """Calls of one `call_many` that run at the same time; 0 is unlimited, 1 is sequential."""
-    learning: Literal["identity", "global", "off"] = "identity"
-    """Scope of the past calls that affect the ranking: the same principal's, all principals', or none."""
     brief: bool = False
     """Whether built-in tools that are shown from the start are declared in brief: names, types, a few words each."""
-    include: tuple[str, ...] = ()
-    """Built-in tools that there are in this profile, by name or category; empty is all of them."""
-    exclude: tuple[str, ...] = ()
-    """Built-in tools that there are not in this profile, by name or category."""
     tells_mode: bool = True
     """Whether an agent's prompt lists the tools for which the mode asks: models avoid such tools (seed 003)."""
     skills: Literal["call", "guide"] = "guide"
     """Handling of a skill that is called as a tool: it runs, or the model gets guidance on skills."""
-    loops: Loops = NO_LOOPS
-    """Limits on repeated turns of a model."""
     results: Fit = PLAIN_FIT
     """Limits on the length of results, and the style of cutting."""
-    mcp_names: str = ""
-    """Template of the names of MCP servers' tools, with `{server}` and `{tool}`; empty keeps the catalog's names."""
-    treat_as_write: tuple[str, ...] = ()
-    """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, even if they are declared read-only."""
-    shell: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    """`keep`: whether the commands of a session share a shell; the configuration decides without it."""
-    rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
-    """Rules for the sessions that have it, beside those of the configuration."""
-    names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
-    """Names of the seed → the tool behind each, with its argument names and fixed values."""
-    categories: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Category → description, in the order in which they are listed."""
-    placed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """A tool or a category, by the catalog's name → the category in which this profile lists it."""
+    session: SessionDefaults = SessionDefaults()
+    naming: Naming = NO_NAMING
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The strategy's own settings; the strategy defines their keys."""
-    ours: frozenset[str] = frozenset()
-    """Entries of `names` as a profile that comes with us has them: they mean tools that do. No key of the file."""
     inherited: frozenset[str] = frozenset()
     """Entries of `core`, `names` and `categories` that it has from the profile that it extends; no key of the file."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the profile with these values of keys of the file, and of `ours` and `inherited`."""
+        return cls(name=values["name"], strategy=values["strategy"]).with_values(values)
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """Return the profile with other values of these keys; those of groups keep their other keys."""
+        own: dict[str, Any] = {key: value for key, value in values.items() if key not in GROUPED_KEYS}
+        for group in GROUPS:
+            inside = {key: value for key, value in values.items() if GROUPED_KEYS.get(key) == group}
+            own |= {group: replace(getattr(self, group), **inside)} if inside else {}
+        return replace(self, **own)
 
     @property
     def limits_on_built_in(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return `include` and `exclude` with catalog names in place of the profile's own."""
+        names = self.naming.names
         included, excluded = (
-            frozenset(one.tool for word in words for one in (self.names[word].all if word in self.names else ()))
+            frozenset(one.tool for word in words for one in (names[word].all if word in names else ()))
             | frozenset(words)
-            for words in (self.include, self.exclude)
+            for words in (self.session.include, self.session.exclude)
         )
         return included, excluded
+
+
+GROUPS: Final[Mapping[str, type[ViewTokens | SessionDefaults | Naming]]] = {
+    "tokens": ViewTokens,
+    "session": SessionDefaults,
+    "naming": Naming,
+}
+"""Field of a profile → the type of its value, whose fields are keys of the profile's file."""
+
+GROUPED_KEYS: Final[Mapping[str, str]] = {entry.name: group for group, kind in GROUPS.items() for entry in fields(kind)}
+"""Key of a profile's file → the field of the profile that it stands in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,8 +252,8 @@ class VisibleCatalog:
 
     def _reachable(self, sources: Iterable[MountedSource], name: str) -> Iterator[MountedSource]:
         """Yield those of `sources` in this session's scope of which `name`, where one is given, can be a tool."""
-        before = (self.profile.mcp_names.partition("{server}")[0],) if self.profile.mcp_names else ()
-        label = self.profile.names.get(name)
+        before = (self.profile.naming.mcp_names.partition("{server}")[0],) if self.profile.naming.mcp_names else ()
+        label = self.profile.naming.names.get(name)
         asked = (name, *(one.tool for one in label.all)) if label else (name,)
         scope = self.session.scope
         reaches = [reach for reach in (scope.allowed, scope.exact) if reach is not None]
@@ -234,7 +268,7 @@ class VisibleCatalog:
 
     def category(self, tool: Tool) -> str:
         """Return the category in which the profile lists `tool`; empty for one that is in none."""
-        placed = self.profile.placed
+        placed = self.profile.naming.placed
         return placed.get(tool.name) or placed.get(tool.category) or tool.category
 
     @property

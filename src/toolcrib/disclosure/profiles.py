@@ -29,7 +29,7 @@ from ..policy.rules import check_rules
 from ..results.excerpts import Fit
 from . import meta_tools, strategies
 from .aliases import Labels, Rename
-from .base import OnMiss, Profile, Strategy, Verb
+from .base import GROUPED_KEYS, GROUPS, OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
 from .ops import OpMap
 
@@ -60,7 +60,13 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
 )
 """Every meta-tool (verb) that a profile may have."""
 
-_KEYS: Final = tuple(entry.name for entry in fields(Profile) if entry.name not in ("inherited", "ours"))
+_INTERNAL: Final = ("inherited", "ours")
+"""Fields that are no keys of the file."""
+_KEYS: Final = tuple(
+    name
+    for name in (*(entry.name for entry in fields(Profile) if entry.name not in GROUPS), *GROUPED_KEYS)
+    if name not in _INTERNAL
+)
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NEEDED: Final = {"batch": ("exec", "help")}
 """Verb → the meta-tools that it works through."""
@@ -155,7 +161,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     values |= {key: tuple(values.get(key, ())) for key in ("exclude", "include", "treat_as_write")}
     values["names"] = names
     ours = frozenset(name for name, one in names.items() if one in _our_names().get(name, ()))
-    return Profile(**values, ours=ours, inherited=_inherited(values, given))
+    return Profile.of({**values, "ours": ours, "inherited": _inherited(values, given)})
 
 
 def _raise_in_order(errors: ErrorList, given: Mapping[str, Any]) -> None:
@@ -230,7 +236,7 @@ def _check_word(key: str, word: Any, known: Iterable[str], file: str, what: str 
 
 @cache
 def _types_of_keys() -> Mapping[str, Any]:
-    return get_type_hints(Profile)
+    return {key: hint for kind in (Profile, *GROUPS.values()) for key, hint in get_type_hints(kind).items()}
 
 
 def _check_types(values: Mapping[str, Any], file: str, errors: ErrorList) -> None:
@@ -444,11 +450,11 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
 
     shown = frozenset(profile.verbs.values())
     known = (name in shown or is_there(_tool(profile, name)) for name in profile.core)
-    there = _groups(profile, catalog) if profile.strategy == "gateway" else _categories(catalog, profile.placed)
+    there = _groups(profile, catalog) if profile.strategy == "gateway" else _categories(catalog, profile.naming.placed)
     return Gaps(
         core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known and own(name)),
-        names=tuple(name for name, label in profile.names.items() if own(name) and not is_there(label.tool)),
-        categories=tuple(name for name in profile.categories if own(name) and name not in there),
+        names=tuple(name for name, label in profile.naming.names.items() if own(name) and not is_there(label.tool)),
+        categories=tuple(name for name in profile.naming.categories if own(name) and name not in there),
     )
 
 
@@ -479,10 +485,10 @@ def _places(tool: Tool, placed: Mapping[str, str]) -> tuple[str, str]:
 
 def _groups(profile: Profile, catalog: Catalog) -> frozenset[str]:
     """Return the category descriptions of `gateway` that match no tool: op prefixes, and the group of other tools."""
-    ops = Labels(catalog, profile.names, profile.mcp_names, profile.options.get("ops"), ours=profile.ours).ops
+    ops = Labels(catalog, profile.naming, profile.options.get("ops")).ops
     return frozenset({"x", *(ops.of(tool).partition(".")[0] for tool in catalog.tools.values())})
 
 
 def _tool(profile: Profile, name: str) -> str:
-    label = profile.names.get(name)
+    label = profile.naming.names.get(name)
     return label.tool if label else name

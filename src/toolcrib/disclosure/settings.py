@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from importlib import resources
+from typing import Any, cast
+
+import yaml
 
 from ..core.settings import INSTRUCTIONS, Section, Text, setting
 
-__all__ = ["SEED_PROFILES", "DisclosureSettings", "GivenProfile", "RankingSettings"]
+__all__ = ["DisclosureSettings", "GivenProfile", "RankingSettings", "seed_tools"]
 
-SEED_PROFILES: Final = frozenset({"flat", "gateway", "introspection", "selection", "tiered"})
-"""Built-in profiles that present tools as a seed system did, its own tools among them."""
+
+def seed_tools(profile: str) -> tuple[str, ...]:
+    """Return the built-in tools of the seed that a built-in profile presents, as `builtins` names them.
+
+    Empty for a profile of another origin.
+    """
+    text = resources.files("toolcrib.disclosure").joinpath("seed_tools.yaml").read_text("utf-8")
+    return tuple(cast("dict[str, list[str]]", yaml.safe_load(text)).get(profile, ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ def build(parts: Parts) -> Pipeline:
             content.NoteVersion(),
             *(CustomAfter(step) for step in parts.custom.after),
             content.Redact(parts.redactor),
-            content.Provenance(parts.policy.taint),
+            content.Provenance(parts.policy.taint, parts.policy.is_strict),
             content.Limit(parts.limiter, parts.profile_of),
             content.Examine(parts.policy.taint),
             record.Assess(parts.learning, parts.profile_of),

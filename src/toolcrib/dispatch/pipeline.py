@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -122,7 +123,8 @@ class Pipeline:
 
     def run(self, call: Call) -> Coroutine[Any, Any, ToolResult]:
         """Return the result of `call`. Raises only when the caller is cancelled."""
-        watch = self._telemetry.watch(call)
+        telemetry = self._telemetry
+        watch = None if time.monotonic() < telemetry.silent_until else telemetry.watch(call)
         return self._run(call) if watch is None else self._watched(call, watch)
 
     async def _watched(self, call: Call, watch: AbstractContextManager[None]) -> ToolResult:
@@ -173,21 +175,27 @@ class Pipeline:
         Behind the step that finds the tool, the list goes on in the plan of that tool; behind one that waited, in the
         plan of that moment.
         """
-        call, plan, number = walk.call, walk.plan, 0
-        while number < len(plan.before):
-            place, step = plan.before[number]
-            outcome, has_waited = step(call), False
-            if not isinstance(outcome, (Call, ToolResult)):
-                outcome, has_waited = await outcome, True
-            if isinstance(outcome, ToolResult):
-                return outcome
-            walk.call = call = outcome
-            number += 1
-            if has_waited:
-                plans = self._plans.of(call.session)
-            if has_waited or call.tool is not plan.subject.tool:
+        call, plan = walk.call, walk.plan
+        steps = plan.before
+        while steps:
+            left, steps = steps, ()
+            for place, step in left:
+                outcome = step(call)
+                if outcome is call:
+                    continue
+                if isinstance(outcome, Call):
+                    walk.call = call = outcome
+                    if call.tool is plan.tool:
+                        continue
+                else:
+                    outcome = outcome if isinstance(outcome, ToolResult) else await outcome
+                    if isinstance(outcome, ToolResult):
+                        return outcome
+                    walk.call = call = outcome
+                    plans = self._plans.of(call.session)
                 walk.plan = plan = plans.of(call.tool)
-                number = plan.behind[place]
+                steps = plan.before[plan.behind[place] :]
+                break
         if self._background is not None and (call.options.background or plan.may_wait):
             starting = self._background(self._telemetry.with_trace_context(call))
             if starting is not None:
@@ -201,16 +209,17 @@ class Pipeline:
 
 async def _finished(steps: Sequence[After], call: Call, result: ToolResult) -> ToolResult:
     """Return the result after `steps`. When the caller leaves in the middle, the others see a cancelled call."""
-    for number, step in enumerate(steps, 1):
+    for step in steps:
         try:
             outcome = step(call, result)
-            result = outcome if isinstance(outcome, ToolResult) else await outcome
+            if outcome is not result:
+                result = outcome if isinstance(outcome, ToolResult) else await outcome
         except ToolFailure as failure:
             result = ToolResult.of_failure(failure)
         except anyio.get_cancelled_exc_class():
             if caller_left():
                 with anyio.CancelScope(shield=True):
-                    await _finished(steps[number:], call, _CANCELLED)
+                    await _finished(steps[steps.index(step) + 1 :], call, _CANCELLED)
                 raise
             result = _INTERNAL
         except Exception:

@@ -19,7 +19,7 @@ from ..catalog.catalog import Catalog
 from ..core.call import Call
 from ..core.permission import Effect
 from ..core.result import ToolResult
-from ..core.session import SessionState
+from ..core.session import NO_LIMITS, Limits, SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Profile
 
@@ -52,12 +52,15 @@ class Subject(NamedTuple):
     contexts: frozenset[str] = frozenset()
     provided: frozenset[str] = frozenset()
     planning: bool = False
+    limits: Limits = NO_LIMITS
 
 
 class Plan(NamedTuple):
-    """Functions of one subject, in the order of the list."""
+    """Functions of one subject (that of `tool` and `profile`), in the order of the list."""
 
-    subject: Subject
+    tool: Tool | None
+    profile: Profile | None
+    limits: Limits
     before: Sequence[tuple[int, Before]]
     """With the place of each in the list, so that a call can go on in another plan."""
     behind: Sequence[int]
@@ -138,6 +141,7 @@ class Plans:
             scope.contexts,
             scope.provided,
             scope.planning,
+            session.limits,
         )
         kept: Any = session.strategies.get(SessionPlans)
         if (
@@ -151,9 +155,10 @@ class Plans:
         return kept
 
     def after_of(self, plan: Plan, call: Call) -> Sequence[After]:
-        """Return the after-steps of a call that went by `plan`: they rest on tool and profile alone."""
-        subject = plan.subject
-        if subject.tool is not call.tool or subject.profile is not self._profiles.get(call.session.profile):
+        """Return the after-steps of a call that went by `plan`: they rest on tool, profile and limits alone."""
+        session = call.session
+        is_same = plan.tool is call.tool and plan.limits is session.limits
+        if not is_same or plan.profile is not self._profiles.get(session.profile):
             return self.of(call.session).of(call.tool).after
         return plan.after
 
@@ -161,11 +166,13 @@ class Plans:
         """Bind every step to `subject`."""
         bind = bound if self._shortcuts else _unbound
         before = [(place, bind(step, subject)) for place, step in enumerate(self.before)]
-        ended = Subject(subject.tool, profile=subject.profile)
+        ended = Subject(subject.tool, profile=subject.profile, limits=subject.limits)
         after = [bind(step, ended) for step in self.after]
         kept = tuple((place, step) for place, step in before if step is not None)
         return Plan(
-            subject=subject,
+            tool=subject.tool,
+            profile=subject.profile,
+            limits=subject.limits,
             before=kept,
             behind=tuple(sum(other <= place for other, _ in kept) for place, _ in before),
             execute=bind(self.execute, subject),

@@ -12,8 +12,8 @@ import logging
 import math
 import os
 import time
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ..core.call import Call
+from ..core.call import USUAL, Call
 from ..core.context import Signal
 from ..core.json import canonical
 from ..core.tool import Tool
@@ -34,6 +34,8 @@ def allowed_time(call: Call) -> float:
     if call.options.job_seconds is not None:
         return call.options.job_seconds
     limits = call.session.limits
+    if call.options is USUAL and call.tool is not None:
+        return min(call.tool.execution.timeout or limits.timeout, limits.max_timeout)
     own = call.tool.execution.timeout if call.tool is not None else None
     return min(call.options.timeout or own or limits.timeout, limits.max_timeout)
 
@@ -48,6 +50,7 @@ class Deadlines:
     def __init__(self) -> None:
         """Start with nothing open and no timer."""
         self._ends: dict[anyio.CancelScope, tuple[float, Signal | None]] = {}
+        self._scope: Callable[[], anyio.CancelScope] = self._first_scope
         self._timer: asyncio.TimerHandle | None = None
         self._rings = math.inf
 
@@ -57,7 +60,7 @@ class Deadlines:
         `signal` is given before: work that is shielded from the cancellation receives it all the same. The scope must
         be handed to `close` when it was left, with any outcome.
         """
-        scope = anyio.CancelScope()
+        scope = self._scope()
         self._ends[scope] = (end, signal)
         if end <= time.monotonic():
             scope.cancel("deadline exceeded")
@@ -68,6 +71,12 @@ class Deadlines:
     def close(self, scope: anyio.CancelScope) -> None:
         """Forget `scope`; it is not cancelled any more."""
         del self._ends[scope]
+
+    def _first_scope(self) -> anyio.CancelScope:
+        """Return a scope; the others are made by its class, since anyio looks up the event loop for each of its own."""
+        scope = anyio.CancelScope()
+        self._scope = type(scope)
+        return scope
 
     def _set(self, end: float) -> None:
         if self._timer is not None:
@@ -206,7 +215,7 @@ class Lag:
 
     def __init__(self) -> None:
         """Start with nothing running and no timer."""
-        self._running: Counter[str] = Counter()
+        self._running: dict[str, int] = {}
         self._ended: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._waited = 0.0
@@ -216,7 +225,7 @@ class Lag:
         """A call of `tool` begins."""
         if tool.origin in _ELSEWHERE:
             return
-        self._running[tool.name] += 1
+        self._running[tool.name] = self._running.get(tool.name, 0) + 1
         if self._timer is None:
             self._set()
 
@@ -224,7 +233,9 @@ class Lag:
         """Record the end of a call. It may have blocked the loop, so it is remembered until the next check."""
         if tool.origin in _ELSEWHERE:
             return
-        self._running[tool.name] -= 1
+        left = self._running.pop(tool.name) - 1
+        if left:
+            self._running[tool.name] = left
         self._ended.add(tool.name)
 
     def _set(self) -> None:
@@ -234,7 +245,6 @@ class Lag:
 
     def _look(self, due: float) -> None:
         self._timer = None
-        self._running = +self._running
         late = time.monotonic() - due - (_waited() - self._waited)
         if late > _STANDS:
             self._report(late, sorted({*self._running, *self._ended}))

@@ -105,7 +105,7 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         near = get_close_matches(name, sorted(available_timezones()), n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else "an IANA name, such as Europe/Berlin"
+        hint = f"did you mean {', '.join(near)}?" if near else "give an IANA name, such as Europe/Berlin"
         raise ToolFailure("invalid_arguments", f"timezone: there is no time zone {name!r}", hint=hint) from None
 
 

@@ -119,7 +119,7 @@ class Policy:
         try:
             arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
             decision = self._decide(tool, arguments, session, is_unshown=is_unshown)
-            if decision.effect == "allow" and session.taint.source:
+            if decision.effect == "allow" and session.taint.cause:
                 taint = self._asking_taint if self.is_strict() else self.taint
                 return taint.asks(tool, arguments, session, decision) or decision
             return decision
@@ -131,7 +131,7 @@ class Policy:
         """Whether nothing but tool, arguments, rules and mode decides on this call: no answers, taint or guard."""
         session = call.session
         approvals = session.approvals
-        if session.taint.source or approvals.remembered or approvals.blanket:
+        if session.taint.cause or approvals.remembered or approvals.blanket:
             return False
         is_unshown = self._behind_client and call.route.verb and session.audience.is_client
         return not is_unshown and not self.is_strict()

@@ -74,12 +74,13 @@ class Taint(Section):
         """Whether such a result affects the session; most do not."""
         return trust == "untrusted" or "private" in tool.traits or _means(self.private, tool)
 
-    def note(self, tool: Tool, trust: Trust, session: SessionState, text: str) -> None:
+    def note(self, tool: Tool, trust: Trust, session: SessionState, text: str, *, is_strict: bool) -> None:
         """Record in `session` that a result of `tool`, with the text `text` and that trust, reached it.
 
         For an MCP client, the result of a call with side effects is a receipt, which taints only where its tool or
         source was declared untrusted: a gateway would otherwise hold every second call of a server that declares
-        nothing. The library, the agent and jobs make no difference.
+        nothing. The library, the agent and jobs make no difference, nor does a gateway while its guard is switched on
+        (`is_strict`).
         """
         if not session.taint.private_read_by and ("private" in tool.traits or _means(self.private, tool)):
             session.taint.private_read_by = tool.name
@@ -90,7 +91,7 @@ class Taint(Section):
             session.taint.links[link] = None
         while len(session.taint.links) > _KEPT:
             del session.taint.links[next(iter(session.taint.links))]
-        is_receipt = session.audience.is_client and tool.kind != "read"
+        is_receipt = session.audience.is_client and not is_strict and tool.kind != "read"
         if not is_receipt or self.origin_of(tool).name == "declared":
             self.stain(tool, session)
 
@@ -107,11 +108,11 @@ class Taint(Section):
         self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, allowed: Decision
     ) -> Decision | None:
         """Return the decision that replaces the allow `allowed`, naming the cause of the taint; None keeps it."""
-        if not self.ask or not session.taint.source or tool.source in _OURS:
+        if not self.ask or not session.taint.cause or tool.source in _OURS:
             return None
         carries = self._carries(tool, arguments, session)
         if session.taint.private_read_by and carries:
-            read = f"private data ({session.taint.private_read_by}) and untrusted content ({session.taint.source})"
+            read = f"private data ({session.taint.private_read_by}) and untrusted content ({session.taint.cause})"
             return Decision(
                 effect="ask", rule=f"taint: this session has read {read}; calls that can carry data out ask"
             )
@@ -121,7 +122,7 @@ class Taint(Section):
         what = "a read that can carry data out" if kind == "read" else f"a {kind} tool"
         return Decision(
             effect="ask",
-            rule=f"taint: this session has read untrusted content ({session.taint.source}); {what} asks unless a rule "
+            rule=f"taint: this session has read untrusted content ({session.taint.cause}); {what} asks unless a rule "
             f"names {tool.name}",
         )
 

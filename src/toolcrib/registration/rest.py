@@ -11,22 +11,18 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
-import anyio
-
-from ..core.json import dumps, read_json
 from ..errors import ToolFailure, UsageError
-from ..mcp.server.http_messages import Headers, Pair, Receive, Refusal, Send, is_json, linger, send_json, send_status
+from ..mcp.server.http_messages import Headers, Receive, Send
 from ..server.request_checks import INSTANCE, Caller, RequestLimits
+from ..server.rest import Answer, Problem, not_allowed, read_object, respond
 from .definitions import BadDefinition
 from .registrations import Full, Registration, Registrations, Taken
 
@@ -196,33 +192,9 @@ def _ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-_logger: Final = logging.getLogger(__name__)
-
-_CLOSE: Final = (b"connection", b"close")
-_PROBLEM: Final = b"application/problem+json"
 _PREFIX: Final = "/v1/"
 _DOCUMENT: Final = "/openapi.json"
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-
-
-class _Problem(Exception):
-    """A request that is answered with problem details."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        *,
-        errors: Iterable[Mapping[str, str]] = (),
-        headers: Iterable[Pair] = (),
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.errors = tuple(errors)
-        self.headers = tuple(headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,14 +209,7 @@ class _Asked:
     receive: Receive
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    status: int
-    body: Any = None
-    headers: tuple[Pair, ...] = ()
-
-
-_Handler = Callable[[_Asked], Awaitable[_Answer]]
+_Handler = Callable[[_Asked], Awaitable[Answer]]
 
 
 class RestApi:
@@ -268,29 +233,15 @@ class RestApi:
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer any request."""
-        try:
-            answer = await self._answer(scope, receive)
-        except _Problem as problem:
-            await _tell(send, problem, receive)
-        except Refusal as refusal:
-            code = "denied" if refusal.status in (401, 403) else "refused"
-            await _tell(send, _Problem(refusal.status, code, refusal.message, headers=refusal.headers), receive)
-        except Exception:
-            _logger.exception("a request to %s failed", scope["path"][:200])
-            await _tell(send, _Problem(500, "internal", "Internal error; the log has the cause"), receive)
-        else:
-            if answer.body is None:
-                await send_status(send, answer.status, headers=answer.headers)
-            else:
-                await send_json(send, dumps(answer.body), status=answer.status, headers=answer.headers)
+        await respond(scope, receive, send, self._answer)
 
-    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> _Answer:
+    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer:
         caller, headers = self._edge.admit(scope["headers"])
         path, method = scope["path"], scope["method"]
         if path == _DOCUMENT:
             if method != "GET":
-                raise _not_allowed(["GET"])
-            return _Answer(status=200, body=document())
+                raise not_allowed(["GET"])
+            return Answer(status=200, body=document())
         for pattern, handlers in self._routes:
             match = pattern.fullmatch(path)
             if match is None:
@@ -298,7 +249,7 @@ class RestApi:
             found = match.groupdict()
             self._check_scope(caller, method, found)
             if method not in handlers:
-                raise _not_allowed(handlers)
+                raise not_allowed(handlers)
             asked = _Asked(
                 caller=caller,
                 instance=found["instance"],
@@ -308,7 +259,7 @@ class RestApi:
                 receive=receive,
             )
             return await self._handled(handlers[method], asked)
-        raise _Problem(404, "not_found", "Unknown resource; /openapi.json lists the known ones")
+        raise Problem(404, "not_found", "Unknown resource; /openapi.json lists the known ones")
 
     def _check_scope(self, caller: Caller, method: str, found: Mapping[str, str]) -> None:
         """Raise for a caller who may only call tools, even for unknown paths; the attempt is recorded."""
@@ -317,96 +268,64 @@ class RestApi:
         refused = ToolFailure("denied", "a token of admin scope is needed")
         details = {"instance": found["instance"], "name": found.get("name", ""), "method": method}
         self._registrations.journal("administer", details, by=caller.principal, way="rest", failed=refused)
-        raise _Problem(
+        raise Problem(
             403, "denied", "This needs a token of admin scope: `admin_token` or `tokens` in the configuration"
         )
 
-    async def _handled(self, handler: _Handler, asked: _Asked) -> _Answer:
+    async def _handled(self, handler: _Handler, asked: _Asked) -> Answer:
         try:
             return await handler(asked)
         except BadDefinition as bad:
             errors = [{"path": wrong.path, "message": wrong.message} for wrong in bad.errors]
-            raise _Problem(422, "invalid_arguments", "The definition cannot be registered", errors=errors) from None
+            raise Problem(422, "invalid_arguments", "The definition cannot be registered", errors=errors) from None
         except (Taken, Full) as conflict:
-            raise _Problem(409, "conflict", str(conflict)) from None
+            raise Problem(409, "conflict", str(conflict)) from None
         except UsageError as error:
-            raise _Problem(422, "invalid_arguments", str(error)) from None
+            raise Problem(422, "invalid_arguments", str(error)) from None
         except ToolFailure as failure:
             status = 404 if failure.code == "not_found" else 503
-            raise _Problem(status, failure.code, failure.message) from None
+            raise Problem(status, failure.code, failure.message) from None
 
-    async def _register(self, asked: _Asked) -> _Answer:
+    async def _register(self, asked: _Asked) -> Answer:
         persist = _flag(asked.query, "persist")
-        definition = await self._object(asked)
+        definition = await read_object(asked.headers, asked.receive, self._patience, limit=BODY_BYTES)
         made = await self._registrations.register(
             asked.instance, definition, persist=persist, way="rest", by=asked.caller.principal
         )
         place = f"/v1/instances/{made.instance}/tools/{made.name}"
-        return _Answer(status=201, body=_whole(made), headers=((b"location", place.encode()),))
+        return Answer(status=201, body=_whole(made), headers=((b"location", place.encode()),))
 
-    async def _list(self, asked: _Asked) -> _Answer:
-        return _Answer(status=200, body={"tools": [_shown(one) for one in self._registrations.of(asked.instance)]})
+    async def _list(self, asked: _Asked) -> Answer:
+        return Answer(status=200, body={"tools": [_shown(one) for one in self._registrations.of(asked.instance)]})
 
-    async def _show(self, asked: _Asked) -> _Answer:
-        return _Answer(status=200, body=_whole(self._registrations.get(asked.instance, asked.name)))
+    async def _show(self, asked: _Asked) -> Answer:
+        return Answer(status=200, body=_whole(self._registrations.get(asked.instance, asked.name)))
 
-    async def _unregister(self, asked: _Asked) -> _Answer:
+    async def _unregister(self, asked: _Asked) -> Answer:
         await self._registrations.unregister(asked.instance, asked.name, way="rest", by=asked.caller.principal)
-        return _Answer(status=204)
+        return Answer(status=204)
 
-    async def _accept(self, asked: _Asked) -> _Answer:
-        given = await self._object(asked)
+    async def _accept(self, asked: _Asked) -> Answer:
+        given = await read_object(asked.headers, asked.receive, self._patience, limit=BODY_BYTES)
         hash = given.get("hash")
         if list(given) != ["hash"] or not isinstance(hash, str) or not _HASH.fullmatch(hash):
             message = "64 hexadecimal digits were expected, those that GET shows, and nothing beside it"
             errors = [{"path": "hash", "message": message}]
-            raise _Problem(422, "invalid_arguments", "An acceptance names the hash of the definition", errors=errors)
+            raise Problem(422, "invalid_arguments", "An acceptance names the hash of the definition", errors=errors)
         by = asked.caller.principal
         accepted = await self._registrations.accept(asked.instance, asked.name, hash=hash, way="rest", by=by)
-        return _Answer(status=200, body=_whole(accepted))
-
-    async def _object(self, asked: _Asked) -> dict[str, Any]:
-        """Return the JSON object of the body. Raises `_Problem`."""
-        if not is_json(asked.headers.get(b"content-type", b"")):
-            raise _Problem(415, "refused", "The body must be application/json, in UTF-8", headers=[_CLOSE])
-        length = asked.headers.get(b"content-length", b"0")
-        if not length.isdigit() or len(length) > 15 or int(length) > BODY_BYTES:
-            raise _too_large()
-        with anyio.move_on_after(self._patience) as waiting:
-            body = await _body(asked.receive)
-            try:
-                given: Any = read_json(body, limit=BODY_BYTES, strict=True)
-            except ValueError as error:
-                raise _Problem(400, "invalid_arguments", f"The body is not JSON: {error}") from None
-            if not isinstance(given, dict):
-                raise _Problem(400, "invalid_arguments", "The body must be a JSON object")
-            return cast("dict[str, Any]", given)
-        assert waiting.cancelled_caught
-        raise _Problem(408, "timeout", "The body did not arrive in time", headers=[_CLOSE])
-
-
-async def _body(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > BODY_BYTES:
-            raise _too_large()
-        if not message.get("more_body", False):
-            return b"".join(parts)
+        return Answer(status=200, body=_whole(accepted))
 
 
 def _flag(query: str, name: str) -> bool:
-    """Return the one parameter that there is. Raises `_Problem` for anything else in the query."""
+    """Return the one parameter that there is. Raises `Problem` for anything else in the query."""
     given = parse_qsl(query, keep_blank_values=True)
     wrong = [key for key, value in given if key != name or value not in ("true", "false")]
     if wrong or len(given) > 1:
         errors = [
             {"path": f"?{(wrong or [name])[0][:100]}", "message": f"only `{name}`, `true` or `false`, is taken once"}
         ]
-        raise _Problem(422, "invalid_arguments", "The query cannot be understood", errors=errors)
+        raise Problem(422, "invalid_arguments", "The query cannot be understood", errors=errors)
     return given == [(name, "true")]
 
 
@@ -429,35 +348,3 @@ def _shown(one: Registration) -> dict[str, Any]:
 
 def _whole(one: Registration) -> dict[str, Any]:
     return {**_shown(one), "definition": one.tool.definition}
-
-
-def _not_allowed(methods: Iterable[str]) -> _Problem:
-    allow = (b"allow", ", ".join(methods).encode())
-    return _Problem(405, "refused", "This resource does not have that method", headers=[allow])
-
-
-def _too_large() -> _Problem:
-    return _Problem(413, "too_large", f"The body has more than {BODY_BYTES} bytes", headers=[_CLOSE])
-
-
-async def _tell(send: Send, problem: _Problem, receive: Receive) -> None:
-    shown: dict[str, Any] = {
-        "type": "about:blank",
-        "title": HTTPStatus(problem.status).phrase,
-        "status": problem.status,
-        "detail": problem.detail,
-        "code": problem.code,
-    }
-    if problem.errors:
-        shown["errors"] = problem.errors
-    body = dumps(shown)
-    headers = [
-        (b"content-type", _PROBLEM),
-        (b"content-length", str(len(body)).encode()),
-        *problem.headers,
-    ]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-    if problem.status == 413:
-        await linger(receive)
-    await send({"type": "http.response.body", "body": b""})

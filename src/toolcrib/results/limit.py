@@ -187,15 +187,14 @@ class Limiter:
         """Whether the result is within every limit, `least` bytes among them, as nearly all are."""
         if result.spooled is not None:
             return False
-        content = result.content
-        if len(content) == 1 and content[0].get("type") == "text" and result.structured_content is None:
-            text = content[0].get("text")
-            most = min(budget_tokens * _BYTES_PER_TOKEN, least)
-            if isinstance(text, str) and len(text) * _LONGEST_CHARACTER <= most and result.error is None:
-                return True
         size = _text_bytes(result.content) + _json_bytes(result.structured_content)
         room = min(max(budget_tokens * _BYTES_PER_TOKEN, _LEAST), least)
         return size <= room and sum(map(_block_media, result.content)) <= self._media_bytes and _is_short(result.error)
+
+    @staticmethod
+    def short_text(budget_tokens: int, least: float) -> float:
+        """Return the characters up to which a result that is one text `fits`, whichever they are."""
+        return min(budget_tokens * _BYTES_PER_TOKEN, least) / _LONGEST_CHARACTER
 
     def _passes_whole(self, result: ToolResult) -> bool:
         """Whether a client gets text and structured content as they are; one mostly repeats the other."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import is_not
@@ -14,7 +15,7 @@ from anyio import to_thread
 
 from ..core.json import dumps
 from ..core.result import SpooledResult, ToolError, ToolResult
-from .secret_formats import ASSIGNMENT, FORMATS, PREFILTER, names_secret, spellings
+from .secret_formats import ASSIGNMENT, FORMATS, NAMED, PREFILTER, names_secret, spellings
 
 __all__ = ["Find", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
 
@@ -34,6 +35,10 @@ class Pattern(Protocol):
 
     def finditer(self, text: bytes, /) -> Iterator[Any]:
         """Yield matches with `span(group)`."""
+        ...
+
+    def search(self, text: bytes, /) -> Any:
+        """Return the first match, else None."""
         ...
 
 
@@ -143,12 +148,17 @@ class Redactor:
 
         Values that are not JSON (arguments before validation) are walked all the same.
         """
-        try:
-            if not self._may_hold(dumps(value)):
+        only_assignments = False
+        with suppress(TypeError, ValueError, RecursionError):
+            raw = dumps(value)
+            texts = [raw]
+            if b"\\" in raw:
+                texts.append(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"'))
+            hits = {hit for text in texts for hit in self._match(text)}
+            if not hits:
                 return value
-        except (TypeError, ValueError, RecursionError):
-            pass
-        walked = self._walk(value, b"", 0)
+            only_assignments = b"\\" not in texts[-1] and not _has_format(hits, texts)
+        walked = _Walk(self, only_assignments=only_assignments).clean(value, b"", 0)
         return value if walked == value else walked
 
     def result(self, result: ToolResult) -> ToolResult:
@@ -178,14 +188,10 @@ class Redactor:
 
     def is_clean(self, result: ToolResult) -> bool:
         """Whether `result` is one short text and nothing else, without anything that looks like a secret."""
-        content = result.content
-        if len(content) != 1 or result.structured_content is not None or result.error is not None or result.meta:
+        text = result.only_text
+        if text is None or result.meta or len(text) > _IN_THREAD:
             return False
-        text = content[0].get("text")
-        if len(content[0]) != 2 or not isinstance(text, str) or len(text) > _IN_THREAD:
-            return False
-        is_whole = result.spooled is None and result.input_required is None and content[0].get("type") == "text"
-        return is_whole and not self._match(text.encode("utf-8", "surrogatepass"))
+        return not self._match(text.encode("utf-8", "surrogatepass"))
 
     def is_quick(self, result: ToolResult) -> bool:
         """Whether `result` is so short that `clean` would not leave the event loop."""
@@ -221,12 +227,6 @@ class Redactor:
         finds = self._look(raw, hits)
         return _replaced(raw, finds, len(raw)) if finds else raw
 
-    def _may_hold(self, raw: bytes) -> bool:
-        """Whether JSON may contain a secret in a string, plain or with escapes."""
-        if self._match(raw):
-            return True
-        return b"\\" in raw and bool(self._match(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"')))
-
     def finds(self, raw: bytes) -> list[Find]:
         """Return the secrets in UTF-8 text, in order and without overlap."""
         hits = self._match(raw)
@@ -250,13 +250,18 @@ class Redactor:
 
     def _assignments(self, raw: bytes) -> list[Find]:
         finds: list[Find] = []
+        judged: dict[tuple[bytes, bytes, bytes, bytes], bool] = {}  # tables repeat their fields and values
         for found in compiled(ASSIGNMENT).finditer(raw):
             begin, middle = found.span(1)
             start, end = found.span(3)
             end = _closing_quote(raw, start, end)
             before = _NAME_BEFORE.search(raw[max(0, begin - 40) : begin])
             name = (before.group() if before else b"") + raw[begin:middle]
-            if names_secret(name, raw[middle:start], raw[start:end], raw[end : end + 1]):
+            parts = name, raw[middle:start], raw[start:end], raw[end : end + 1]
+            is_secret = judged.get(parts)
+            if is_secret is None:
+                is_secret = judged[parts] = names_secret(*parts)
+            if is_secret:
                 finds.append(Find(start, end, _kind_of(name)))
         return finds
 
@@ -284,22 +289,8 @@ class Redactor:
         tail = self.text(_without_edge(spooled.tail, end=False))
         return replace(spooled, head=head, tail=tail)
 
-    def _walk(self, value: Any, name: bytes, depth: int) -> Any:
-        if isinstance(value, str):
-            return self._named(value, name)
-        if depth > 200:
-            return "[redacted:too_deep]"
-        if isinstance(value, Mapping):
-            items = cast("Mapping[Any, Any]", value).items()
-            return {self._walk_key(key): self._walk(item, _name_of(key, name), depth + 1) for key, item in items}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [self._walk(item, name, depth + 1) for item in cast("Iterable[Any]", value)]
-        return value
-
-    def _walk_key(self, key: Any) -> Any:
-        return self.text(key) if isinstance(key, str) else key
-
-    def _named(self, value: str, name: bytes) -> str:
+    def named(self, value: str, name: bytes) -> str:
+        """Return a string without secrets, as the value of that name."""
         clean = self.text(value)
         if clean is not value or not name:
             return clean
@@ -311,6 +302,70 @@ class Redactor:
             if find.end > len(name) + 4:
                 return self._clean(assigned, self._match(assigned))[len(name) + 4 :].decode("utf-8", "surrogatepass")
         return value
+
+
+_SIGN: Final = re.compile(r"[:=>,|?.+\\]")
+"""A character that every assignment has between its name and its value."""
+_MOST_KNOWN: Final = 64
+"""Characters of strings whose results are remembered during a walk."""
+
+
+class _Walk:
+    """One walk over a value. Tables repeat their names, and often their values: each pair is looked at once.
+
+    Where only assignments may match (`name: value`), a string can be one with its own sign, or with a telling name.
+    """
+
+    def __init__(self, redactor: Redactor, *, only_assignments: bool) -> None:
+        self._redactor = redactor
+        self._only_assignments = only_assignments
+        self._keys: dict[tuple[Any, bytes], tuple[Any, bytes, bool]] = {}
+        self._known: dict[tuple[bytes, str], str] = {}
+
+    def clean(self, value: Any, name: bytes, depth: int) -> Any:
+        """Return a value without secrets."""
+        if isinstance(value, str):
+            return self._string(value, name)
+        if depth > 200:
+            return "[redacted:too_deep]"
+        if isinstance(value, Mapping):
+            cleaned: dict[Any, Any] = {}
+            keys, search = self._keys, _SIGN.search
+            for key, item in cast("Mapping[Any, Any]", value).items():
+                shown, own, is_plain = keys.get((key, name)) or self._key(key, name)
+                if type(item) is not str:
+                    cleaned[shown] = self.clean(item, own, depth + 1)
+                else:
+                    cleaned[shown] = item if is_plain and not search(item) else self._string(item, own)
+            return cleaned
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.clean(item, name, depth + 1) for item in cast("Iterable[Any]", value)]
+        return value
+
+    def _key(self, key: Any, outer: bytes) -> tuple[Any, bytes, bool]:
+        """Return a key without secrets, the name of its value, and whether only a sign in the value can tell.
+
+        A generic key (`value`) takes the outer name.
+        """
+        shown, name = key, outer
+        if isinstance(key, str):
+            shown = self._redactor.text(key)
+            name = outer if key in ("value", "default") else key.encode("utf-8", "surrogatepass")[:80]
+        known = shown, name, self._is_plain(name)
+        self._keys[key, outer] = known
+        return known
+
+    def _string(self, value: str, name: bytes) -> str:
+        if len(value) > _MOST_KNOWN:
+            return self._redactor.named(value, name)
+        known = self._known.get((name, value))
+        if known is None:
+            known = self._known[name, value] = self._redactor.named(value, name)
+        return known
+
+    def _is_plain(self, name: bytes) -> bool:
+        """Whether no assignment begins within this name, and nothing but assignments may be there."""
+        return self._only_assignments and compiled(b"(?i)" + NAMED).search(name) is None
 
 
 class _Beginnings:
@@ -358,6 +413,15 @@ def _necessary(pattern: bytes) -> bytes:
     return re.sub(rb"\{[1-9]\d*(?:,\d*)?\}", b"+", weaker)
 
 
+def _has_format(hits: Iterable[int], texts: Iterable[bytes]) -> bool:
+    """Whether more than an assignment is in the texts. The scanner's patterns are weaker: an id may hit some."""
+    return any(
+        hit > len(FORMATS)
+        or (hit < len(FORMATS) and any(compiled(FORMATS[hit].pattern).search(text) is not None for text in texts))
+        for hit in hits
+    )
+
+
 def _closing_quote(raw: bytes, start: int, end: int) -> int:
     """End of the value that begins at `start`: its closing quote, if it has quotes and no space in them."""
     quote = raw[start - 1 : start]
@@ -372,13 +436,6 @@ def _closing_quote(raw: bytes, start: int, end: int) -> int:
 def _kind_of(name: bytes) -> str:
     lowered = name.lower()
     return next((kind for kind in ("password", "token", "secret", "key") if kind.encode() in lowered), "secret")
-
-
-def _name_of(key: Any, outer: bytes) -> bytes:
-    """The name of a value: its key; a generic key (`value`) takes the outer one."""
-    if not isinstance(key, str):
-        return outer
-    return outer if key in ("value", "default") else key.encode("utf-8", "surrogatepass")[:80]
 
 
 def _disjoint(finds: list[Find]) -> list[Find]:

@@ -100,6 +100,8 @@ class DerivedSource:
                 setattr(self, optional, getattr(inner, optional))
         if hasattr(inner, "describe"):
             self.describe = self._describe
+        if hasattr(inner, "check"):
+            self.check = self._check
 
     def __getattr__(self, name: str) -> Any:
         """Return what `inner` has beyond the contract of sources, such as its skill groups."""
@@ -137,6 +139,10 @@ class DerivedSource:
         """Return what a call would send."""
         described: str | None = cast("Any", self.inner).describe(self._of_inner(tool), arguments)
         return described
+
+    async def _check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the failure that a call would end with whatever a person answers."""
+        await cast("Any", self.inner).check(self._of_inner(tool), arguments, context)
 
     def _of_inner(self, tool: Tool) -> Tool:
         """Return `tool`, in the version that the caller saw, under the name that it has in `inner`."""

@@ -8,8 +8,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +19,7 @@ import anyio.to_thread
 
 from ..catalog.catalog import Catalog
 from ..core.context import Context
+from ..core.entry_points import installed
 from ..core.events import Problem, SourceState
 from ..core.result import ToolResult
 from ..core.tool import Tool
@@ -27,7 +27,7 @@ from ..errors import ToolFailure, UsageError
 from ..system.tasks import Background
 from .source import Listing, Publish
 
-__all__ = ["GROUP", "FoundPlugin", "Functions", "Plugin", "PluginSource", "Services", "discover", "given", "installed"]
+__all__ = ["GROUP", "FoundPlugin", "Functions", "Plugin", "PluginSource", "Services", "discover", "given"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,27 +99,6 @@ def discover(folders: Iterable[Path]) -> tuple[list[FoundPlugin], list[Problem]]
             message = f"{plugin.origin}: not used, {earlier.origin} also has a plugin of this name and counts"
             problems.append(Problem(source=plugin.name, code="duplicate", message=message))
     return list(found.values()), problems
-
-
-def installed(group: str) -> tuple[EntryPoint, ...]:
-    """Return what installed packages name under `group`, by name.
-
-    Some hundred small files are read for it: once in a process, and again when a package has come or gone.
-    """
-    return _named(group, tuple((place, _changed(place)) for place in sys.path))
-
-
-@lru_cache(maxsize=8)
-def _named(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    return tuple(sorted(entry_points(group=group), key=lambda point: (point.name, point.value)))
-
-
-def _changed(place: str) -> int:
-    """Modification time of a folder of `sys.path`, in nanoseconds; 0 if missing."""
-    try:
-        return Path(place).stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _installed() -> Iterator[FoundPlugin]:
@@ -205,6 +184,10 @@ class Functions(Protocol):
         """Run a function."""
         ...
 
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the failure that a call would end with whatever a person answers."""
+        ...
+
     async def close(self) -> None:
         """Let everything go."""
         ...
@@ -272,6 +255,11 @@ class PluginSource:
         if self._state != "ready":
             raise ToolFailure("unavailable", f"the plugin {self.name} is not exposed")
         return await self._functions.call(tool, arguments, context)
+
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
+        """Raise the failure that a call would end with whatever a person answers."""
+        if self._state == "ready":
+            await self._functions.check(tool, arguments, context)
 
     async def close(self) -> None:
         """Shut the plugin down, within its time."""

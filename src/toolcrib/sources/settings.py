@@ -102,12 +102,12 @@ def _builtins(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     if not isinstance(value, list | tuple):
-        raise expected("true, false or a list of categories")
+        raise expected("true, false or a list of categories and tools")
     return tuple(cast("list[Any]", value))
 
 
 Builtins = Annotated[bool | tuple[Text, ...], BeforeValidator(_builtins)]
-"""true for all, false for none, or the categories of those that are mounted."""
+"""true for all, false for none, or the mounted ones by category or name."""
 
 
 class SourceSettings(Section):
@@ -128,7 +128,7 @@ class SourceSettings(Section):
     workflows: tuple[GivenWorkflow, ...] = setting((), why=REACH, names_only=True)
     """Several calls as one tool each."""
     builtins: Builtins = setting(True, why=REACH)
-    """Installed guests (entry points `toolcrib.tools`): all, none, or the categories that no server covers already.
+    """Installed guests (entry points `toolcrib.tools`): all, none, or those of a list that no server covers already.
 
     A gateway has none unless it is set.
     """

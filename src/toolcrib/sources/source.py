@@ -11,8 +11,8 @@ The contract that every kind passes (`tests/contract/`):
 * `close` leaves no task and no process.
 
 A source may also have `describe(tool, arguments) -> str | None`: what a call would send, for a dry run, without
-secrets. And `check(tool, arguments, context)`: raises the `ToolFailure` of a call that would fail whatever a person
-answers. It changes nothing, and runs before an approver is asked.
+secrets. And `check(tool, arguments, context)`: raises the `ToolFailure` of a call that would fail after any
+answer. It changes nothing, and runs before an approver is asked.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from .idempotency import Receipts, WorkflowRuns, settle_receipts
 from .jobs import JobRows
 from .records import RecordRows
 from .schedules import ScheduleRows
+from .services import ServiceRows
 from .shared_rows import SharedRows
 from .sqlite import SqliteDatabase
 from .threads import Reader, Writer
@@ -144,6 +145,7 @@ class Store:
     registrations: RegistrationRows
     shared: SharedRows
     schedules: ScheduleRows
+    services: ServiceRows
     workflows: WorkflowRuns
 
     def __init__(
@@ -179,6 +181,7 @@ class Store:
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)
         self.jobs = JobRows(self._writer, self._reader, self._lease)
         self.pending = Pending(self._writer, self._reader, vault, clock)
+        self.services = ServiceRows(self._writer, self._lease)
         self.schedules = ScheduleRows(self._writer, self._reader, self._lease, is_private=place is None)
 
     @classmethod

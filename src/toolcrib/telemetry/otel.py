@@ -197,12 +197,14 @@ class Telemetry:
         self._tracers = tracers
         self._meters = meters
         self._redact = redact
-        self._look_at = 0.0
-        self._kit: Kit | None = None
+        self.kit: Kit | None = None
+        """The instruments; None while nothing listens."""
+        self.silent_until = 0.0
+        """No call needs a span before, on the clock of `time.monotonic`."""
 
     def watch(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager to enter around the call, on its way to a result; None without a listener."""
-        kit = self._kit or self._look()
+        kit = self.kit or self._look()
         if kit is None:
             return None
         if (
@@ -216,7 +218,7 @@ class Telemetry:
 
     def watch_job(self, call: Call) -> AbstractContextManager[None] | None:
         """Return the context manager for the work of a job that `with_trace_context` announced; None without an SDK."""
-        kit = self._kit or self._look()
+        kit = self.kit or self._look()
         if kit is None:
             return None
         if call.options.background:
@@ -256,14 +258,14 @@ class Telemetry:
     def _look(self) -> Kit | None:
         """Look for providers that do something, at most once a second."""
         now = time.monotonic()
-        if now < self._look_at:
+        if now < self.silent_until:
             return None
-        self._look_at = now + _LOOK
         tracers = self._tracers or trace.get_tracer_provider()
         meters = self._meters or metrics.get_meter_provider()
         if does_something(tracers) or does_something(meters):
-            self._kit = Kit(tracers, meters)
-        return self._kit
+            self.kit = Kit(tracers, meters)
+        self.silent_until = now + _LOOK if self.kit is None else 0.0
+        return self.kit
 
 
 def current_kit() -> Kit | None:

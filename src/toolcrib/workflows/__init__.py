@@ -24,7 +24,7 @@ class Workflows(Slice):
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        self._untrusted = parts.settings.policy.untrusted
+        self._policy = parts.policy
         self._store = parts.storage.store
         self._tools = parts.tools
         self._calls = parts.calls
@@ -44,7 +44,7 @@ class Workflows(Slice):
         """Take note that what `tool` gave an earlier session goes on in this one: private, or written by strangers."""
         state, found = self._sessions.find(context.principal, context.session_key), self.catalog.find(tool)
         if state is not None and found is not None:
-            self._untrusted.note(found, trust, state, "")
+            self._policy.taint.note(found, trust, state, "", is_strict=self._policy.is_strict())
 
     async def add(self, name: str, definition: Mapping[str, Any]) -> None:
         """Offer several calls as the tool `name`; `definition` has the keys of `workflows.NAME` in a file.

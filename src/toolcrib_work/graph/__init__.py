@@ -1,4 +1,4 @@
-"""The graph of a user's projects: operations `onto.*`."""
+"""The graph of a user's projects: operations `onto.*`, and `work.*` to share, export and import them."""
 
 from .changes import (
     create_onto_document,
@@ -20,7 +20,14 @@ from .changes import (
     update_onto_risk,
     update_onto_task,
 )
-from .projects import create_onto_project, link_onto_entities, reorganize_onto_project_graph, unlink_onto_edge
+from .projects import (
+    create_onto_project,
+    link_onto_entities,
+    list_onto_members,
+    reorganize_onto_project_graph,
+    set_onto_member,
+    unlink_onto_edge,
+)
 from .reads import (
     get_document_path,
     get_document_tree,
@@ -50,6 +57,7 @@ from .reads import (
     search_onto_tasks,
     search_ontology,
 )
+from .transfer import export_onto_project, import_onto_project
 
 __all__ = [
     "create_onto_document",
@@ -62,6 +70,7 @@ __all__ = [
     "delete_onto_goal",
     "delete_onto_plan",
     "delete_onto_task",
+    "export_onto_project",
     "get_document_path",
     "get_document_tree",
     "get_entity_relationships",
@@ -76,9 +85,11 @@ __all__ = [
     "get_onto_requirement_details",
     "get_onto_risk_details",
     "get_onto_task_details",
+    "import_onto_project",
     "link_onto_entities",
     "list_onto_documents",
     "list_onto_goals",
+    "list_onto_members",
     "list_onto_milestones",
     "list_onto_plans",
     "list_onto_projects",
@@ -92,6 +103,7 @@ __all__ = [
     "search_onto_projects",
     "search_onto_tasks",
     "search_ontology",
+    "set_onto_member",
     "unlink_onto_edge",
     "update_onto_document",
     "update_onto_goal",

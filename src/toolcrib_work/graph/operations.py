@@ -60,6 +60,7 @@ def operation_tool(
     required: Sequence[str] = (),
     *,
     description: str = "",
+    category: str = CATEGORY,
     **options: Any,
 ) -> Callable[[Operation], Operation]:
     """Return the decorator that makes a function the tool of an operation; it is described by its docstring."""
@@ -70,7 +71,7 @@ def operation_tool(
         return tool(
             op=op,
             name=name,
-            category=CATEGORY,
+            category=category,
             kind=kind,
             open_world=False,
             input_schema=schema,

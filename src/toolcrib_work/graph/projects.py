@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Role, Row, Rows, ToolFailure
 
 from .changes import new_document
 from .edges import (
@@ -25,9 +25,16 @@ from .edges import (
 )
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, PARENTS, RELATIONS, SEMANTIC, Kind, containment
 from .nodes import edge_view, get_node, insert_node, invalid, node_kind, publish
-from .operations import ID, fields_of, operation_tool, storage_of
+from .operations import ID, fields_of, note, operation_tool, storage_of
 
-__all__ = ["create_onto_project", "link_onto_entities", "reorganize_onto_project_graph", "unlink_onto_edge"]
+__all__ = [
+    "create_onto_project",
+    "link_onto_entities",
+    "list_onto_members",
+    "reorganize_onto_project_graph",
+    "set_onto_member",
+    "unlink_onto_edge",
+]
 
 _MOST: Final = 2000
 """Entities that one call creates."""
@@ -533,3 +540,51 @@ def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, 
         message = f"{entity.kind} {entity.id} would have no parent"
         raise invalid(f"{path}.connections", message, hint=f"parents: {', '.join(PARENTS[entity.kind])}")
     attach(rows, project_id, entity, (), path=f"{path}.connections")
+
+
+@operation_tool(
+    "work.member.list",
+    "list_onto_members",
+    "read",
+    {"project_id": ID("project")},
+    ["project_id"],
+    category="work",
+    examples=[{"project_id": "<project_id>"}],
+)
+async def list_onto_members(ctx: Context, project_id: str) -> dict[str, Any]:
+    """List the members of a project with their roles."""
+    members = await storage_of(ctx).read(lambda rows: rows.members(project_id))
+    note(ctx, "work.member.list", project_id)
+    shown = [{"principal": one.principal, "role": one.role} for one in members]
+    return {"members": shown, "total": len(shown), "message": f"{len(shown)} members."}
+
+
+@operation_tool(
+    "work.member.set",
+    "set_onto_member",
+    "write",
+    {
+        "project_id": ID("project"),
+        "principal": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Name of the other user"},
+        "role": {
+            "type": ["string", "null"],
+            "enum": ["viewer", "editor", "owner", None],
+            "description": "null removes",
+        },
+    },
+    ["project_id", "principal", "role"],
+    category="work",
+    approval="always",
+    idempotent=True,
+    examples=[{"project_id": "<project_id>", "principal": "eve", "role": "editor"}],
+)
+async def set_onto_member(ctx: Context, project_id: str, principal: str, role: Role | None) -> dict[str, Any]:
+    """Share a project with another user: viewers read, editors change, owners also set members; null removes one."""
+
+    def work(rows: Rows) -> None:
+        rows.set_member(project_id, principal, role)
+        publish(rows, "work.member.set", project_id, "project", project_id, principal=principal, role=role)
+
+    await storage_of(ctx).write(work)
+    message = f"{principal} is {role} of the project." if role else f"{principal} is not a member of the project."
+    return {"project_id": project_id, "principal": principal, "role": role, "message": message}

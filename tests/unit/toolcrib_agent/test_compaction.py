@@ -69,6 +69,7 @@ def test_where_there_is_nothing_to_take_away_nothing_is(messages: list[ModelMess
     assert cut(messages, 10) is None
 
 
+@pytest.mark.slow
 @given(st.integers(1, 12), st.integers(1, 2000), st.booleans())
 def test_no_call_is_parted_from_its_return(number: int, keep: int, has_answer: bool) -> None:
     messages = [*rounds(number, size=300), *([said("Done."), asked("And now?")] if has_answer else [])]

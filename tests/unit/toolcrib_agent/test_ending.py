@@ -128,6 +128,7 @@ async def test_a_limit_of_tokens_counts_what_the_api_counts() -> None:
         assert (outcome.usage.cache_read_tokens, outcome.usage.is_estimated) == (500, True)
 
 
+@pytest.mark.slow
 async def test_a_limit_of_time_cancels_what_runs_and_asks_for_an_answer() -> None:
     def answers(seen: Seen) -> str | Reply:
         is_last = "Tools can no longer be called" in seen.prompts[-1]

@@ -93,6 +93,7 @@ async def test_the_prompt_of_a_profile_is_as_short_as_it_ever_was(profile: str, 
     assert length == LONGEST[profile], "shorter: write the new figure down; longer: take something out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_the_prompt_does_not_grow_with_the_catalog(profile: str) -> None:
     async with having(*shed()) as crib, having(*shed(800)) as large:
@@ -122,6 +123,7 @@ def catalogs(draw: st.DrawFn) -> tuple[Tool, ...]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @sized(max_examples=40)
 @given(catalogs(), st.sampled_from(PROFILES), st.sampled_from(["cautious", "review", "plan"]), st.data())

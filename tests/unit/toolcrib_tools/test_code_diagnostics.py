@@ -60,6 +60,7 @@ async def test_ruff_tells_what_it_finds_by_the_settings_of_the_project(
     assert (await told(session, max_results=1))[-1].count("the first 1 of 2 are shown") == 1
 
 
+@pytest.mark.long
 @pytest.mark.process
 async def test_pyright_tells_about_types(session: Session, folder: Path, programs: Path) -> None:
     (programs / "pyright").symlink_to(PROGRAMS / "pyright")

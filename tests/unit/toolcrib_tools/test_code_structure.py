@@ -163,6 +163,7 @@ async def test_a_long_match_and_a_long_answer_are_cut_and_said_to_be(ctx: Contex
     assert answer[-1].endswith("there are more: narrow it with path or file_pattern]")
 
 
+@pytest.mark.long
 async def test_a_pattern_that_fits_in_too_many_ways_is_given_up(session: Session, folder: Path) -> None:
     (folder / "a.py").write_text(f"f({', '.join(['a'] * 400)})\n")
 

@@ -90,6 +90,7 @@ _RULES = st.lists(
 )
 
 
+@pytest.mark.long
 @given(top=_RULES, inner=_RULES)
 def test_what_is_ignored_is_what_git_ignores(
     tmp_path_factory: pytest.TempPathFactory, top: list[str], inner: list[str]
@@ -388,6 +389,7 @@ async def test_what_ripgrep_finds_elsewhere_is_not_shown(
     )
 
 
+@pytest.mark.long
 async def test_a_large_file_is_searched_when_it_is_named(folder: Path, ctx: Context) -> None:
     with (folder / "big.log").open("wb") as file:
         file.writelines([b"x" * 99 + b"\n"] * 900_000)

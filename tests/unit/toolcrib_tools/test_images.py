@@ -104,6 +104,7 @@ async def test_a_large_image_is_shown_smaller_and_a_region_of_it_as_it_is(folder
     assert sent(part).getcolors() == [(10 * 20, (255, 0, 0)), (20 * 20, (0, 0, 255))]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_a_picture_that_stays_too_large_is_compressed(folder: Path, ctx: Context) -> None:
     for name, mode in (("noise.png", "RGB"), ("holes.png", "RGBA")):

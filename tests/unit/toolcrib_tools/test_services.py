@@ -277,6 +277,7 @@ async def test_a_body_is_sent_as_the_description_has_it(at: Online, body: object
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_", "message"),
     [

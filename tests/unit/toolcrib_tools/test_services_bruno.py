@@ -82,6 +82,7 @@ def bare(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: one[key] for key in ("name", "value", "enabled")} for one in found]
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_files_are_read_as_bruno_itself_reads_them() -> None:
     files = {name: text for name, text in FILES.items() if name.endswith(".bru")}

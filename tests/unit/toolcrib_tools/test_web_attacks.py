@@ -132,6 +132,7 @@ async def dripping(request: Request) -> Response:
     return StreamingResponse(drops(), media_type="text/plain")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("handler", "code", "seconds"),

@@ -100,6 +100,7 @@ async def test_raw_is_what_the_server_sent(at: Online) -> None:
     assert body_of(await at.said("web_fetch", url=f"{at.server.origin}/birds/kestrel", mode="raw")) == PAGE
 
 
+@pytest.mark.slow
 async def test_a_selector_names_the_part_that_is_read(at: Online) -> None:
     url = f"{at.server.origin}/birds/kestrel"
 
@@ -155,6 +156,7 @@ async def test_what_is_no_text_is_refused_by_its_kind(at: Online) -> None:
     assert refused.message == f"{at.server.origin}/a.pdf is application/pdf (10 bytes), which is not text"
 
 
+@pytest.mark.slow
 async def test_a_page_made_to_hurt_is_still_read(at: Online) -> None:
     at.server.handlers["GET /deep"] = gives("<div>" * 20_000 + "bottom" + "</div>" * 20_000)
 

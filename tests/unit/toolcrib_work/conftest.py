@@ -13,7 +13,7 @@ from unit.toolcrib_work.people import Person, person
 
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(bare().with_values(builtins=("onto",)), memory=True) as opened:
+    async with Toolcrib(bare().with_values(builtins=("onto", "work")), memory=True) as opened:
         yield opened
 
 

@@ -37,6 +37,8 @@ def reads(ids: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         "onto.entity.relationships.get": {"entity_id": ids["task"]},
         "onto.entity.links.get": {"entity_id": ids["task"], "entity_kind": "task"},
         "onto.task.docs.list": {"task_id": ids["task"]},
+        "work.project.export": project,
+        "work.member.list": project,
     }
 
 
@@ -106,11 +108,13 @@ async def test_every_operation_of_the_graph_is_attacked(crib: Toolcrib) -> None:
     ids = dict.fromkeys(
         ["project", "task", "goal", "plan", "document", "milestone", "risk", "requirement", "edge"], "x"
     )
-    ops = {tool.op for tool in crib.catalog.tools.values() if tool.category == "onto"}
+    ops = {tool.op for tool in crib.catalog.tools.values() if tool.category in ("onto", "work")}
 
-    assert ops - {"util.schema.field_info"} == {*reads(ids), *open_reads(), *writes(ids), "onto.project.create"}
+    known = {*reads(ids), *open_reads(), *writes(ids), "onto.project.create", "work.project.import"}
+    assert ops - {"util.schema.field_info", "work.member.set"} == known, "test_transfer attacks work.member.set"
 
 
+@pytest.mark.slow
 async def test_to_a_stranger_a_project_looks_like_one_that_is_not_there(
     crib: Toolcrib, ada: Person, eve: Person, ids: dict[str, str]
 ) -> None:
@@ -161,6 +165,7 @@ async def test_a_stranger_cannot_reach_a_project_through_one_of_his_own(
     assert [one["id"] for one in (await eve.ok("onto.task.list"))["tasks"]] == [task]
 
 
+@pytest.mark.slow
 async def test_a_viewer_reads_everything_and_changes_nothing(
     crib: Toolcrib, ada: Person, eve: Person, ids: dict[str, str]
 ) -> None:

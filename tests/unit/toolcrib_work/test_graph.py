@@ -233,6 +233,7 @@ async def test_a_deprecated_relation_is_turned_round(ada: Person, old: str) -> N
     assert (edge["src_id"], edge["dst_id"]) == ((ids[dst], ids[src]) if is_turned else (ids[src], ids[dst]))
 
 
+@pytest.mark.slow
 async def test_every_relation_links_the_kinds_that_it_names_once_and_refuses_others(ada: Person) -> None:
     project_id, ids = await whole(ada)
     by_kind = {"project": project_id, **{one["kind"]: ids[one["temp_id"]] for one in WHOLE["entities"]}}
@@ -413,6 +414,7 @@ async def test_documents_of_a_new_project_have_their_text_under_any_usual_name(a
     assert [(one["title"], one["content"]) for one in made] == [("The plan", "# The plan\nmore"), ("Named", "short")]
 
 
+@pytest.mark.slow
 async def test_fifty_states_of_a_tree_and_of_a_document_are_kept(crib: Toolcrib, ada: Person) -> None:
     project_id = await ada.project()
     id = await ada.made("document", project_id, "v1")
@@ -577,6 +579,7 @@ async def test_a_change_of_an_edges_props_is_a_change_of_the_graph(ada: Person) 
     assert (done["counts"], code) == ({"create": 0, "delete": 0, "update": 1}, "CONFLICT")
 
 
+@pytest.mark.slow
 async def test_a_reorganization_keeps_to_the_rules_of_parents(ada: Person) -> None:
     project_id, ids = await whole(ada)
     goal = {"kind": "goal", "id": ids["g"]}

@@ -75,7 +75,7 @@ _NOT_PREFIXED: Final = frozenset(
     )
 )
 _UNDOING: Final = frozenset(map(stem, "revert rollback undo".split()))
-"""They reverse the next word, whatever it is."""
+"""They reverse any word that follows."""
 _STOP: Final = "stop"
 """It reverses what goes on: `stop following`."""
 _REACH: Final = 5

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
+from ..json import read_json
+
 __all__ = [
     "JSON_TYPES",
     "Node",
@@ -19,6 +21,7 @@ __all__ = [
     "properties_of",
     "resolve",
     "types_of",
+    "value_of",
 ]
 
 Node = Mapping[str, Any]
@@ -127,3 +130,13 @@ def json_type(value: object) -> str:
     if isinstance(value, list | tuple):
         return "array"
     return _SCALARS.get(type(value)) or type(value).__name__
+
+
+def value_of(text: str, types: frozenset[str]) -> Any:
+    """Return the value that a text stands for where a schema admits these types; itself where text is admitted."""
+    if "string" in types:
+        return text
+    try:
+        return read_json(text, strict=True)
+    except ValueError:
+        return text

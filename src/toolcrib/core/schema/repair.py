@@ -58,14 +58,15 @@ def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
 def plain_check(schema: Node) -> Callable[[Any], bool]:
     """Return a check for one schema: whether nothing in the arguments can need repair, as in most calls."""
     declared = schema.get("properties")
+    has_properties = isinstance(declared, dict)
     nodes = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
     texts = {name: as_node(node).get("type") == "string" for name, node in nodes.items()}
     lists = {name: as_node(as_node(node).get("items")).get("type") == "string" for name, node in nodes.items()}
 
     def is_plain(arguments: Any) -> bool:
-        if not isinstance(arguments, Mapping) or not isinstance(declared, dict):
+        if not has_properties or (type(arguments) is not dict and not isinstance(arguments, Mapping)):
             return False
-        for name, value in cast("Mapping[str, Any]", arguments).items():
+        for name, value in arguments.items():
             if name not in texts:
                 return False
             if isinstance(value, str):

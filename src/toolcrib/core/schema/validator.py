@@ -315,9 +315,10 @@ class Validator:
         """
         if odd := self._odd(value):
             return value, odd
-        filled = self.fill(value)
-        if filled is not value and self._is_valid(filled):
-            return filled, ()
+        if self._defaults is not None:
+            filled = self._defaults.fill(value)
+            if filled is not value and self._is_valid(filled):
+                return filled, ()
         return value, self._errors(value)
 
     def failing(self, value: Any) -> tuple[tuple[str | int, ...], ...]:

@@ -27,20 +27,20 @@ def adaptive(scene: VisibleCatalog) -> View:
     profile, session = scene.profile, scene.session
     declared = meta_tools.definitions(profile, meta_tools.VERBS)
     faces = (face for tool in scene.listed() for face in scene.faces(tool))
-    everything = _within(faces, profile.budget_tokens)
+    everything = _within(faces, profile.tokens.budget_tokens)
     if everything is not None:
         reading = profile.verbs.get("read") if scene.aids else None
         return View(tools=(*everything, *(tool for tool in declared if tool.name == reading)))
     instructions = _instructions(scene)
     spent = sum(map(estimate_tokens, declared)) + len(instructions.encode()) // 4
-    core = _core(scene, profile.shown_tokens - spent)
+    core = _core(scene, profile.tokens.shown_tokens - spent)
     grown = _grown(scene, core) if session.audience.grows else ()
     shown = scene.labels.shown
     spent += sum(map(estimate_tokens, core))
     return View(
         tools=(*map(shown, core), *declared, *map(shown, grown)),
         instructions=instructions,
-        spare_tokens=max(0, profile.shown_tokens - spent),
+        spare_tokens=max(0, profile.tokens.shown_tokens - spent),
     )
 
 

@@ -376,7 +376,7 @@ def _group(scene: VisibleCatalog, tree: Tree, group: str, *, full: bool) -> dict
     named = [entity for entity in entities if entity]
     listed = ", ".join(named if full else named[:_NAMED])
     more = "" if full or len(named) <= _NAMED else f" and {len(named) - _NAMED} more"
-    words = [scene.profile.categories.get(group, ""), f"({listed}{more})" if named else ""]
+    words = [scene.profile.naming.categories.get(group, ""), f"({listed}{more})" if named else ""]
     about = " ".join(word for word in words if word)
     return {"name": group, "type": "group", "summary": _counted(len(below), about)}
 

@@ -90,7 +90,7 @@ async def _list(scene: VisibleCatalog, arguments: Mapping[str, Any], context: Ve
     names = scene.profile.verbs
     if not category:
         listed = [
-            {"name": name, "tool_count": len(found[name]), "description": scene.profile.categories.get(name, "")}
+            {"name": name, "tool_count": len(found[name]), "description": scene.profile.naming.categories.get(name, "")}
             for name in sorted(found)
         ]
         hint = f"Call {names['list']}(category='<name>') to see the tools in a category."

@@ -40,7 +40,7 @@ _FOLLOWS: Final = re.compile(
     r"\s*(?:and|also|now|again|it|that|this|these|those|the same|continue|go on|yes|no|ok)\b", re.IGNORECASE
 )
 _FEW: Final = 8
-"""Words of a request that can only be understood by what was said before it."""
+"""Words of a request that can only be understood by the messages before it."""
 
 
 def analyse(scene: VisibleCatalog, task: str, *, follows: bool = False) -> Mapping[str, Any]:

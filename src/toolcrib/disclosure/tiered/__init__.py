@@ -43,7 +43,7 @@ def categories(scene: VisibleCatalog) -> dict[str, dict[str, Tool]]:
     They are those of the catalog, by shown name.
     """
     core = growing_list.core_names(scene)
-    found: dict[str, dict[str, Tool]] = {name: {} for name in scene.profile.categories}
+    found: dict[str, dict[str, Tool]] = {name: {} for name in scene.profile.naming.categories}
     for tool in scene.tools():
         names = [name for name in scene.labels.names(tool) if name not in core]
         if names and scene.is_mentioned(tool):
@@ -65,8 +65,8 @@ async def _browse(scene: VisibleCatalog, arguments: Mapping[str, Any], context: 
 
 def _description(scene: VisibleCatalog, category: str, tools: Mapping[str, Tool]) -> str:
     """Return the profile's description, else a list of the contents: a source's own description is not reviewed."""
-    if category in scene.profile.categories:
-        return scene.profile.categories[category]
+    if category in scene.profile.naming.categories:
+        return scene.profile.naming.categories[category]
     named = ", ".join([*tools][:_NAMED])
     more = len(tools) - _NAMED
     return f"{named} and {more} more" if more > 0 else named

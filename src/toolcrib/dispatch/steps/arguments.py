@@ -67,25 +67,25 @@ class _Place:
     path: tuple[str | int, ...]
 
 
-def holds_reference(value: object, depth: int = 0) -> bool:
+def holds_reference(value: Any, depth: int = 0) -> bool:
     """Whether `value` may hold a reference: the question that nearly every call answers with no."""
     if isinstance(value, str):
         return value.startswith(URI_PREFIX)
     if type(value) in _PLAIN or depth > _DEPTH:
         return False
-    if isinstance(value, Mapping):
-        inside = cast("Mapping[str, object]", value)
-        if KEY in inside:
+    if type(value) is dict or isinstance(value, Mapping):
+        if KEY in value:
             return True
-        for inner in inside.values():  # a loop: a generator costs twice as much, and most calls end here
-            kind = type(inner)
-            if kind not in _PLAIN and (
-                cast("str", inner).startswith(URI_PREFIX) if kind is str else holds_reference(inner, depth + 1)
-            ):
-                return True
+        value = value.values()
+    elif not isinstance(value, list):
         return False
-    if isinstance(value, list):
-        return any(holds_reference(inner, depth + 1) for inner in cast("list[object]", value))
+    for inner in value:  # a loop: a generator costs twice as much, and most calls end here
+        kind = type(inner)
+        if kind is str:
+            if inner.startswith(URI_PREFIX):
+                return True
+        elif kind not in _PLAIN and holds_reference(inner, depth + 1):
+            return True
     return False
 
 
@@ -304,8 +304,12 @@ class Expand:
         return self._expanded(call)
 
     def bind(self, subject: Subject) -> Before | None:
-        """Return nothing for meta-tools and the tools for jobs."""
-        return None if subject.tool is not None and subject.tool.source in (SOURCE, JOBS) else self
+        """Return the step for one tool; nothing for meta-tools and the tools for jobs."""
+        if subject.tool is None:
+            return self
+        if subject.tool.source in (SOURCE, JOBS):
+            return None
+        return lambda call: self._expanded(call) if holds_reference(call.arguments) else call
 
     async def _expanded(self, call: Call) -> Call:
         tool, owner = call.target, call.session.principal

@@ -116,9 +116,10 @@ _OUR_WORDS: Final = frozenset({"budget_exceeded", "internal", "overloaded", "sto
 class Provenance:
     """Mark a result with its origin, and apply its trust to the session."""
 
-    def __init__(self, taint: Taint) -> None:
-        """`taint` decides which content is untrusted."""
+    def __init__(self, taint: Taint, is_strict: Callable[[], bool]) -> None:
+        """`taint` decides which content is untrusted; `is_strict`: whether the guard of a gateway is switched on."""
         self._taint = taint
+        self._is_strict = is_strict
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with `source` and `trust` in its metadata. A refusal is our own word, and local."""
@@ -150,12 +151,12 @@ class Provenance:
         hands_on = tool.source in _OURS or tool.origin == "workflow"
         if marked == "untrusted" or (hands_on and marked is not None):
             if marked == "untrusted":
-                self._taint.note(tool, "untrusted", call.session, result.text)
+                self._taint.note(tool, "untrusted", call.session, result.text, is_strict=self._is_strict())
             return result  # the result of another call, handed on
         trust = origin_of_result(tool, call.arguments, result, origin).trust
         if result.input_required is None and self._taint.is_noted(tool, trust):
             text = result.text if result.spooled is None else f"{result.spooled.head}\n{result.spooled.tail}"
-            self._taint.note(tool, trust, call.session, text)
+            self._taint.note(tool, trust, call.session, text, is_strict=self._is_strict())
         return result.with_meta(source=tool.source, trust=trust)
 
 
@@ -249,15 +250,17 @@ class Limit:
         return self._limited(call, result, profile, _usual_way(profile))
 
     def bind(self, subject: Subject) -> After:
-        """Return the step for one profile."""
+        """Return the step for one profile: a single text that is short under any characters passes at once."""
         profile = subject.profile
         if profile is None:
             return self
-        usual, fits = _usual_way(profile), self._limiter.fits
-        least = 0 if usual.fit.hints or (subject.tool is not None and subject.tool.source == JOBS) else usual.fit.least
+        usual = _usual_way(profile)
+        takes_all = usual.fit.hints or (subject.tool is not None and subject.tool.source == JOBS)
+        short = 0 if takes_all else self._limiter.short_text(subject.limits.tokens_of_result, usual.fit.least)
 
         def limit(call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
-            if least and fits(result, call.session.result_tokens, least):
+            text = result.only_text
+            if text is not None and len(text) <= short:
                 return result
             return self._limited(call, result, profile, usual)
 
@@ -334,15 +337,17 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
     """Return a failure with the names that the profile gives to tools; what another source's tool reports stays."""
     error = result.error
     is_foreign = call.tool is not None and call.tool.source not in (SOURCE, *OUR_SOURCES)
-    if error is None or not profile.names or (is_foreign and error.code == "tool_error"):
+    if error is None or not profile.naming.names or (is_foreign and error.code == "tool_error"):
         return result
     written = call.route.as_written
     called = written[0].name if written is not None else call.route.requested
-    message, hint = (in_words(text, profile.names, called) for text in (error.message, error.hint))
+    message, hint = (in_words(text, profile.naming.names, called) for text in (error.message, error.hint))
     if (message, hint) == (error.message, error.hint):
         return result
     blocks = tuple(
-        {**block, "text": in_words(str(block["text"]), profile.names, called)} if block.get("type") == "text" else block
+        {**block, "text": in_words(str(block["text"]), profile.naming.names, called)}
+        if block.get("type") == "text"
+        else block
         for block in result.content
     )
     return replace(result, content=blocks, error=replace(error, message=message, hint=hint))
@@ -369,11 +374,13 @@ class Wrap:
         is_foreign = tool is None or tool.source not in (SOURCE, JOBS)
         keeps_all = envelope == "mcp" and (tool is None or tool.source != JOBS)
         keeps = keeps_all or (is_foreign and envelope in KEEP_SUCCESSES)
+        keeps_errors = keeps_all and not profile.naming.names
 
         def wrap(call: Call, result: ToolResult) -> ToolResult:
             if (
                 keeps
-                and (keeps_all or (result.error is None and not call.route.verb))
+                and (keeps_all or not call.route.verb)
+                and (result.error is None or keeps_errors)
                 and call.changes is UNCHANGED
                 and result.meta.get("trust") != "untrusted"
             ):

@@ -220,10 +220,10 @@ class Execute:
         """Return the tool's result; raises `ToolFailure` when it could not run or did not end in time."""
         tool = call.target
         turns = lock_keys(tool, call.arguments, call.session.files.cwd)
-        return self._timed(call, tool, turns, self._permissions(call.session))
+        return self._timed(call, tool, turns, self._services(call.session))
 
     async def check(self, call: Call) -> None:
-        """Raise the `ToolFailure` of a call that would fail whatever a person answers; nothing of the tool runs.
+        """Raise the `ToolFailure` of a call that would fail after any answer; nothing of the tool runs.
 
         A check that fails itself, or takes too long, stops nothing: the call is asked about, and fails when it runs.
         """
@@ -232,7 +232,7 @@ class Execute:
             return
         signal = Signal(time.monotonic() + _CHECK)
         silent = call.evolve(client=Client())
-        context = _context(silent, signal, self._permissions(call.session), self._peers, self._host)
+        context = _context(silent, signal, self._services(call.session), self._peers)
         try:
             with anyio.move_on_after(_CHECK):
                 await check(call.target, call.arguments, context)
@@ -246,19 +246,26 @@ class Execute:
         tool = subject.tool
         if tool is None or tool.execution.serial or not tool.annotations.read_only:
             return self
-        permissions: Mapping[str, Effect] | None = None
+        services: Mapping[str, Any] | None = None
 
         def execute(call: Call) -> Awaitable[ToolResult]:
-            nonlocal permissions
-            if permissions is None:
-                permissions = self._permissions(call.session)
-            return self._timed(call, tool, (), permissions)
+            nonlocal services
+            if services is None:
+                services = self._services(call.session)
+            return self._timed(call, tool, (), services)
 
         return execute
 
-    async def _timed(
-        self, call: Call, tool: Tool, turns: tuple[str, ...], permissions: Mapping[str, Effect]
-    ) -> ToolResult:
+    def _services(self, session: SessionState) -> dict[str, Any]:
+        """Return the fields of a context that are the same for all calls in one mode under the same limits."""
+        return {
+            "host": self._host,
+            "cleaner": self._peers.cleaner,
+            "permissions": self._permissions(session),
+            "result_bytes": session.result_tokens * 4,
+        }
+
+    async def _timed(self, call: Call, tool: Tool, turns: tuple[str, ...], services: Mapping[str, Any]) -> ToolResult:
         source = self._sources(tool.source)
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
@@ -270,10 +277,10 @@ class Execute:
         try:
             with scope:
                 if not turns:
-                    return await self._run(call, source, signal, permissions)
+                    return await self._run(call, tool, source, signal, services)
                 async with self._locks.hold(turns, signal):
                     is_waiting = False
-                    return await self._run(call, source, signal, permissions)
+                    return await self._run(call, tool, source, signal, services)
         finally:
             self._deadlines.close(scope)
             self._lag.leave(tool)
@@ -281,11 +288,12 @@ class Execute:
             raise still_starting(tool.source)
         raise _not_started(call) if is_waiting else _timed_out(call)
 
-    async def _run(self, call: Call, source: Source, signal: Signal, permissions: Mapping[str, Effect]) -> ToolResult:
-        tool = call.target
+    async def _run(
+        self, call: Call, tool: Tool, source: Source, signal: Signal, services: Mapping[str, Any]
+    ) -> ToolResult:
         if not tool.annotations.read_only:
             await self._journal.intend(call)
-        context = _context(call, signal, permissions, self._peers, self._host)
+        context = _context(call, signal, services, self._peers)
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
         try:
@@ -294,17 +302,16 @@ class Execute:
             signal.abort("timeout" if time.monotonic() >= signal.deadline else "cancelled")
             raise
         finally:
-            if context.is_waiting:
+            if context.is_waiting:  # for output that it held back
                 with anyio.move_on_after(_LAST_WORDS, shield=True):
                     await context.settle()
 
 
-def _context(
-    call: Call, signal: Signal, permissions: Mapping[str, Effect], peers: RedactedPeers, host: Host | None
-) -> Context:
+def _context(call: Call, signal: Signal, services: Mapping[str, Any], peers: RedactedPeers) -> Context:
     """Return the surroundings of this call, made anew for each."""
-    session = call.session
+    session, client, files = call.session, call.client, call.session.files
     fields: dict[str, Any] = {
+        **services,
         "call_id": call.id,
         "session_key": session.key,
         "principal": session.principal,
@@ -313,20 +320,16 @@ def _context(
         "defaults": session.defaults,
         "user": session.user,
         "deadline": signal.deadline,
-        "peer": call.client.peer and peers.to(call.client.peer),
-        "progress_token": call.client.progress_token,
-        "meta": call.client.meta or {},
-        "resume": call.client.resume,
-        "cwd": session.files.cwd,
-        "workspace": session.files.workspace,
-        "host": host,
-        "result_bytes": session.result_tokens * 4,
-        "permissions": permissions,
+        "peer": client.peer and peers.to(client.peer),
+        "progress_token": client.progress_token,
+        "meta": client.meta or {},
+        "resume": client.resume,
+        "cwd": files.cwd,
+        "workspace": files.workspace,
         "runtime": session.runtime,
         "signal": signal,
-        "listener": call.client.listener,
+        "listener": client.listener,
         "elicitor": _elicitor(session),
-        "cleaner": peers.cleaner,
     }
     return Context.of(fields)
 

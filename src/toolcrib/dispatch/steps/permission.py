@@ -67,14 +67,14 @@ class CheckBudget:
 
     def bind(self, subject: Subject) -> Before:
         """Return the step for one tool: where nothing is limited, a call is counted and goes on."""
-        if subject.tool is None or self._spending.has_any:
+        limits = subject.limits
+        is_limited = self._spending.has_any or limits.calls is not None or limits.calls_per_tool
+        if subject.tool is None or is_limited:
             return self
         name = subject.tool.name
 
         def count(call: Call) -> Call | Awaitable[Call]:
-            limits = call.session.limits
-            is_limited = limits.calls is not None or limits.calls_per_tool
-            if is_limited or call.charged or call.turn.place or call.options.job_seconds is not None:
+            if call.charged or call.turn.place or call.options.job_seconds is not None:
                 return self(call)
             call.session.usage.calls[name] += 1
             return call.evolve(charged=True)
@@ -83,7 +83,7 @@ class CheckBudget:
 
     def _check_loops(self, call: Call) -> None:
         """Check the turns of a model for loops: single calls do not form turns."""
-        loops = self._profile_of(call.session).loops
+        loops = self._profile_of(call.session).session.loops
         if loops is NO_LOOPS or call.target.source == JOBS:  # repeated queries of a job are a way of waiting for it
             return
         if loops.burst is not None and call.turn.place > loops.burst:
@@ -254,7 +254,7 @@ class Approve:
     def __init__(self, approvals: Approvals, revise: Revise, check: Callable[[Call], Awaitable[None]]) -> None:
         """`approvals` asks the approver; `revise` validates and decides anew where the arguments were changed.
 
-        `check` raises the failure of a call that nobody need be asked about, as it would fail after any answer.
+        `check` raises the failure of a call that fails after any answer, so that no person is asked about it.
         """
         self._approvals = approvals
         self._revise = revise
@@ -265,9 +265,9 @@ class Approve:
 
         An approval that was given before is used up even where a rule allows the call by now.
         """
-        decision = call.decision
-        if decision is not None and decision.effect == "allow" and not call.approval:
-            return call.evolve(grant=mint(call.id, call.target, call.arguments, decision.rule))
+        tool, decision = call.tool, call.decision
+        if tool is not None and decision is not None and decision.effect == "allow" and not call.approval:
+            return call.evolve(grant=mint(call.id, tool, call.arguments, decision.rule))
         return self._approvals.ask(call, self._revise) if call.approval else self._checked(call)
 
     async def _checked(self, call: Call) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -48,7 +49,7 @@ class Assess:
         if subject.profile is None:
             return self
         deliver = strategy_of(subject.profile).deliver
-        return lambda call, result: self._assessed(call, result, deliver)
+        return partial(self._assessed, deliver=deliver)
 
     def _assessed(
         self, call: Call, result: ToolResult, deliver: Callable[[Call, ToolResult], Awaitable[ToolResult]] | None
@@ -69,7 +70,8 @@ class Assess:
         if call.grant is not None:
             history = call.session.history
             history.errors = ("", 0)
-            history.failures.pop(call.name, None)
+            if history.failures:
+                history.failures.pop(call.name, None)
         return result
 
     def _failed(self, call: Call, result: ToolResult, error: ToolError) -> ToolResult:
@@ -114,7 +116,8 @@ class Record:
         result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
         if self._finished.callbacks:
             self._finished.tell(self._event(call, result, took))
-        self._telemetry.ended(call, result)
+        if self._telemetry.kit is not None:
+            self._telemetry.ended(call, result)
         if call.grant is None or self._spending.has_any:
             self._spending.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:

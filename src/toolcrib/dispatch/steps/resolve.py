@@ -231,7 +231,8 @@ class _Names:
     def resolve(self, call: Call) -> Call | Awaitable[Call]:
         asked = call.name
         tool = self._tools.get(asked)
-        if tool is not None and call.tool is None and not call.options.is_special and self._is_on(call, tool):
+        is_plain = call.options is USUAL or not call.options.is_special
+        if tool is not None and call.tool is None and is_plain and self._is_on(call, tool):
             if asked == tool.name:
                 return call.evolve(tool=tool)
             return call.evolve(tool=tool, name=tool.name, requested=call.route.requested or asked)

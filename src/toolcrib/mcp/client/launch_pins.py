@@ -99,10 +99,10 @@ def _named(spec: ServerSpec, here: Path) -> Iterator[Path]:
         is_run = is_run and (word.startswith("-") or option.startswith("-"))
         for text in _spellings(word, is_module=word in modules):
             place = Path(os.path.normpath(here / text))
-            if place.is_dir():
+            if os.path.isdir(place):  # unlike `Path.is_dir`, False for a word that is too long to name a file
                 yield from (place / name for name in (*_ENTRIES, *_BESIDE) if place != here)
             else:
-                yield from (found for end in _SUFFIXES if (found := place.with_name(f"{place.name}{end}")).is_file())
+                yield from (found for end in _SUFFIXES if os.path.isfile(found := Path(f"{place}{end}")))
 
 
 def _spellings(word: str, *, is_module: bool) -> Iterator[str]:

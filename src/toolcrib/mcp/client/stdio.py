@@ -21,8 +21,7 @@ import anyio.to_thread
 
 from ...core.json import dumps
 from ...errors import ToolFailure
-from ...system.child_processes import clean_environment, shared_reaper
-from ...system.pipes import PipeReader, PipeWriter
+from ...system.child_processes import PipeReader, PipeWriter, clean_environment, shared_reaper
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
 from .launch_pins import changed_files

@@ -211,7 +211,11 @@ class McpSource:
                 context.signal.is_starting = not repeats  # the deadline may end this wait: it must not look like a run
                 session = await self._connection.get()
                 context.signal.is_starting = False
-            current = await self._listed_now(tool, session)
+            try:
+                current = await self._listed_now(tool, session)
+            except LinkLost as lost:  # nothing of the call was sent, whatever was written of the request for the list
+                _log.info("server %s %s before a call; attempt %d follows", self.name, lost.reason, attempt + 2)
+                continue
             headers = self._headers(current, session, arguments)
             sent = time.monotonic()
             try:

@@ -120,10 +120,10 @@ class PythonSource:
         self._tell_of(added)
         return tuple(added)
 
-    def offer(self, thing: object, origin: str, categories: Collection[str] | None = None) -> tuple[str, ...]:
-        """Add a guest's tools, of `categories` alone where they are given; unusable ones become problems."""
+    def offer(self, thing: object, origin: str, chosen: Collection[str] | None = None) -> tuple[str, ...]:
+        """Add a guest's tools, those alone whose category or name is `chosen`; unusable ones become problems."""
         try:
-            found = [one for one in find(thing) if categories is None or _category(one) in categories]
+            found = [one for one in find(thing) if chosen is None or one.name in chosen or _category(one) in chosen]
         except UsageError as error:
             self.report(Problem(source=self._name, code="bad_tool", message=f"{origin}: {error}"))
             return ()
@@ -253,12 +253,12 @@ class PythonSource:
         self._problems.pop(found.origin, None)
 
 
-def categories_of(thing: object) -> frozenset[str]:
-    """Return the categories of a guest's tools."""
+def categories_of(thing: object) -> dict[str, str]:
+    """Return the category of each of a guest's tools, by the tool's name."""
     try:
-        return frozenset(map(_category, find(thing)))
+        return {found.name: _category(found) for found in find(thing)}
     except UsageError:
-        return frozenset()
+        return {}
 
 
 def _category(found: FoundFunction) -> str:

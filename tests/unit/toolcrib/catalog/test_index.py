@@ -200,6 +200,7 @@ ENTRIES = st.builds(
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(

@@ -94,6 +94,7 @@ def test_what_is_remembered_is_bounded_and_the_least_used_goes_first() -> None:
     assert (len(points) <= 20_000, "t0" in points, "t24999" in points) == (True, False, True)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["ok", "tool_error", "timeout", "denied", "unavailable"]), max_size=60))
 def test_no_history_moves_a_tool_beyond_the_bound(outcomes: list[str]) -> None:
     assert all(-BOUND <= points <= BOUND for points in taught(*outcomes).points("ada").values())

@@ -41,6 +41,7 @@ def test_a_name_longer_than_mcp_allows_is_shortened_in_the_catalog_too() -> None
     assert len(qualify("server", "a" * 200)) == MAX_WHOLE
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=80), st.booleans())
 def test_every_name_is_accepted_everywhere_and_always_the_same(source: str, local: str, prefix: bool) -> None:

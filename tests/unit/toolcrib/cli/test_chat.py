@@ -69,6 +69,7 @@ async def test_what_a_model_would_see_is_shown_with_its_tokens(chatter: Chatter)
     assert '"input_schema": {' in shown
 
 
+@pytest.mark.slow
 async def test_an_answer_is_shown_with_its_calls_their_arguments_and_who_decided(chatter: Chatter) -> None:
     (chatter.project / "a.txt").write_text("\n".join(f"line {n}" for n in range(50)))
     model = ScriptedModel(
@@ -171,6 +172,7 @@ async def test_a_rule_that_denies_holds_for_undo_too(chatter: Chatter) -> None:
     assert "denied" in shown
 
 
+@pytest.mark.slow
 async def test_changes_that_wait_are_told_shown_and_accepted_also_in_a_later_chat(chatter: Chatter) -> None:
     write = calls("call_tool", name="write_file", arguments={"path": "new.txt", "content": "new\n"})
     model = ScriptedModel(write, "Done.")
@@ -204,6 +206,7 @@ async def test_a_conversation_is_saved_after_every_turn_for_its_user_alone_and_w
     assert json.loads(saved.splitlines()[0])["turns"] == 1
 
 
+@pytest.mark.slow
 async def test_a_conversation_goes_on_where_it_was_left(chatter: Chatter) -> None:
     await chatter.chats("My name is Ada.", model=ScriptedModel("Hello Ada."))
     assert chatter.talk is not None
@@ -218,6 +221,7 @@ async def test_a_conversation_goes_on_where_it_was_left(chatter: Chatter) -> Non
     assert chatter.talk.saved.title == "My name is Ada."
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_listed_by_what_the_model_says_that_it_is_about(chatter: Chatter) -> None:
     describe = calls("session_describe", description="Ada's name")
     await chatter.chats("My name is Ada.", model=ScriptedModel(describe, "Hello Ada."), profile="flat")
@@ -230,6 +234,7 @@ async def test_a_conversation_is_listed_by_what_the_model_says_that_it_is_about(
     assert "Ada's name" in shown
 
 
+@pytest.mark.slow
 async def test_a_new_conversation_begins_empty_and_an_earlier_one_can_be_taken_up_in_the_same_chat(
     chatter: Chatter,
 ) -> None:

@@ -48,6 +48,7 @@ WORD = "write_file"
 """Approves a call of that tool, which can overwrite."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "made", "prompts"),
     [
@@ -94,6 +95,7 @@ async def test_what_will_run_is_shown_with_the_diff_and_the_rule_before_anybody_
     assert "→ no" in shown
 
 
+@pytest.mark.slow
 async def test_what_a_long_diff_leaves_out_can_be_seen_before_the_answer(chatter: Chatter) -> None:
     long = "".join(f"line {number}\n" for number in range(200))
 

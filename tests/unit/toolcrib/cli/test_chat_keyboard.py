@@ -153,6 +153,7 @@ def at_terminal(request: pytest.FixtureRequest) -> Generator[AtTerminal]:
         yield AtTerminal(ours, theirs, stack, plain=request.param == "lines")
 
 
+@pytest.mark.slow
 async def test_keys_before_a_question_do_not_answer_it_and_keys_after_it_do(at_terminal: AtTerminal) -> None:
     keys = {"y": "yes", "n": "no"}
 
@@ -260,6 +261,7 @@ async def test_what_is_begun_is_completed(tmp_path: Path, text: str, offered: li
         assert sorted(whole for whole, _ in complete(talk, text)) == sorted(offered)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_the_command_loads_no_model_library_before_it_needs_one() -> None:
     loads = "import toolcrib_agent.chat.command, sys; "

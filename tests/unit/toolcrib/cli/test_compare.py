@@ -14,6 +14,7 @@ from .conftest import User
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.long
 def test_every_profile_is_a_row_beside_the_full_list(owner: User) -> None:
     told = owner.reads("compare")
 
@@ -46,6 +47,7 @@ def test_a_line_that_is_no_query_is_named(owner: User) -> None:
     assert 'queries.jsonl:2: takes {"query": text, "tool": name}' in result.stderr
 
 
+@pytest.mark.long
 def test_a_comparison_leaves_no_calls_in_the_users_records(owner: User) -> None:
     owner.types("call", "calculate", "expression=1+1")
 

@@ -499,6 +499,7 @@ def test_servers_of_a_project_in_the_users_own_file_move_project_by_project_and_
     mode = user.config.read_text().partition("modes:")[2]
     if rewritten:
         claude.write_text(json.dumps({**left, "numStartups": 2}))
+        settings.write_text(json.dumps({**json.loads(settings.read_text()), "model": "x"}))
     undone = user.types("disconnect", "claude-code")
 
     assert (first["moved"], second["moved"]) == (["count", "echo"], ["echo", "write"])
@@ -513,8 +514,39 @@ def test_servers_of_a_project_in_the_users_own_file_move_project_by_project_and_
     assert undone.exit_code == 0, undone.output
     if rewritten:
         assert json.loads(claude.read_text()) == {**json.loads(before[0]), "numStartups": 2}
+        assert json.loads(settings.read_text()) == {**json.loads(before[1]), "model": "x"}
     else:
-        assert claude.read_text() == before[0]
+        assert [claude.read_text(), settings.read_text()] == before[:2]
+    assert local.read_text() == before[2], "the settings of the project that was connected first"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("of_other", [[], ["mcp__write"]])
+def test_reads_are_asked_about_again_once_a_server_is_moved_that_the_client_asked_about(
+    user: User, monkeypatch: pytest.MonkeyPatch, of_other: list[str]
+) -> None:
+    other = user.home / "other"
+    other.mkdir()
+    projects = {str(other): {"mcpServers": {"write": plain("write")}}}
+    user.has(".claude.json", {"mcpServers": {"echo": plain("echo")}, "projects": projects})
+    settings = user.has(".claude/settings.json", {"permissions": {"allow": ["mcp__echo"]}})
+    user.has("other/.claude/settings.local.json", {"permissions": {"allow": of_other}})
+    reads = "mcp__toolcrib__call_tool_readonly"
+
+    def allowed() -> list[str]:
+        return json.loads(settings.read_text())["permissions"]["allow"]
+
+    user.reads("connect", "claude-code", "--replace", "--profile", "adaptive", "--anyway")
+    first = allowed()
+    monkeypatch.chdir(other)
+    [second] = user.reads("connect", "claude-code", "--replace")
+    after = allowed()
+    user.types("disconnect", "claude-code")
+
+    assert (second["moved"], second["profile"]) == (["write"], "adaptive")
+    assert reads in first
+    assert after == [rule for rule in first if rule != reads or of_other]
+    assert allowed() == ["mcp__echo"]
 
 
 @pytest.mark.process

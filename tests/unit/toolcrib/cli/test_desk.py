@@ -143,6 +143,7 @@ def test_settings_that_are_no_json_are_left_alone(user: User) -> None:
     assert settings.read_text() == '{"hooks": '
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize("where", ["daemon", "process"])
 def test_the_hook_answers_whether_or_not_there_is_a_daemon(tmp_path: Path, where: str) -> None:
@@ -200,6 +201,7 @@ def test_a_server_that_asks_in_the_place_of_the_client_is_not_told_to_leave_that
     assert desk_overrides({"guard": None, "mode": "manual"}) == {"guard": "on", "mode": "manual"}
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_hook_that_cannot_decide_denies_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("colour: blue\n")

@@ -11,12 +11,15 @@ from toolcrib.errors import CODES
 
 from .conftest import User
 
+GUESTS = ("chat", "work")
+"""Commands that the packages of this distribution bring by `toolcrib.commands`."""
+
 
 @pytest.fixture(scope="module")
 def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the help of the application (""), of each command and of each action (`results show`)."""
     user = User(tmp_path_factory.mktemp("reader"))
-    texts = {name: user.types(*name.split(), "--help").stdout for name in ("", *COMMANDS)}
+    texts = {name: user.types(*name.split(), "--help").stdout for name in ("", *COMMANDS, *GUESTS)}
     for group in COMMANDS:
         listed = texts[group].partition("\nActions:\n")[2].splitlines()
         for action in [line.split()[0] for line in listed if line.startswith("  ") and line[2:3].strip()]:
@@ -27,12 +30,14 @@ def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_help_lists_every_command_and_exit_status(user: User) -> None:
     text = " ".join(user.types("--help").stdout.split())
 
-    assert [name for name in COMMANDS if f" {name} " not in text] == []
+    assert [name for name in (*COMMANDS, *GUESTS) if f" {name} " not in text] == []
+    assert "List your projects; print one as a tree, with its calendar." in text
     assert [code for code, info in CODES.items() if info.exit not in (1, 2) and code not in text] == []
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself(helps: dict[str, str]) -> None:
-    assert [name for name in COMMANDS if not helps[name].startswith("Usage: ")] == []
+    assert [name for name in (*COMMANDS, *GUESTS) if not helps[name].startswith("Usage: ")] == []
 
 
 def test_every_action_has_a_help_with_its_own_options_only(helps: dict[str, str]) -> None:
@@ -64,6 +69,7 @@ def test_every_action_has_a_help_with_its_own_options_only(helps: dict[str, str]
     assert options["policy import"] == {"--dry-run", "--trust", "--json", "-h"}
 
 
+@pytest.mark.slow
 def test_an_action_may_stand_behind_its_options_and_the_default_needs_no_name(user: User) -> None:
     for group in ("approvals", "jobs", "log", "pending", "results", "secret"):
         plain, named, behind = (

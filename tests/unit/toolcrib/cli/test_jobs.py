@@ -90,6 +90,7 @@ def test_what_is_not_there_is_said_in_words(user: User) -> None:
     assert (which.exit_code, "Missing argument 'ID'" in which.stderr) == (2, True)
 
 
+@pytest.mark.long
 def test_a_worker_says_what_it_works_on_and_ends_when_it_is_asked_to(user: User) -> None:
     environ = {**os.environ, "HOME": str(user.home), "XDG_DATA_HOME": str(user.home / "data")}
     command = [sys.executable, "-c", "from toolcrib.cli.main import main; main()", "worker"]

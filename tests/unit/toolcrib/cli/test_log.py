@@ -30,6 +30,7 @@ def keeper(request: pytest.FixtureRequest, owner: User) -> User:
     return owner
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_the_records_are_proven_exported_and_proven_by_the_export_alone(keeper: User) -> None:
     head = keeper.types("log", "head").stdout.strip()

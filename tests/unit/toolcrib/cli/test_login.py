@@ -43,6 +43,7 @@ def logs_in(user: User, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_server_is_added_logged_in_to_used_and_left_again(
     user: User, peer: AuthPeer, monkeypatch: pytest.MonkeyPatch

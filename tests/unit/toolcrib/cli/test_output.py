@@ -64,8 +64,11 @@ def test_characters_that_take_two_places_count_twice(capsys: pytest.CaptureFixtu
 def test_prose_fits_the_columns_with_a_tilde_for_the_home_and_content_stays_whole(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
-    text = "  client: /home/somebody/.cursor/mcp.json has it, " + "instead of one-server, another-server " * 4
+    home = "/no-such-home"
+    monkeypatch.setenv("HOME", home)
+    text = (
+        f"  client: {home}/.cursor/mcp.json has it, not /mnt{home}/x, " + "instead of one-server, another-server " * 4
+    )
 
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -73,7 +76,7 @@ def test_prose_fits_the_columns_with_a_tilde_for_the_home_and_content_stays_whol
     out(text)
     note(text)
     out(text, verbatim=True)
-    table((("FILE", "<"),), [("/home/somebody/config.yaml",)])
+    table((("FILE", "<"),), [(f"{home}/config.yaml",)])
     folded = capsys.readouterr()
     monkeypatch.undo()
     out(text)
@@ -81,7 +84,7 @@ def test_prose_fits_the_columns_with_a_tilde_for_the_home_and_content_stays_whol
 
     *prose, verbatim, _, row = folded.out.splitlines()
     assert prose == folded.err.splitlines()
-    assert prose[0] == "  client: ~/.cursor/mcp.json has it,"
+    assert prose[0] == "  client: ~/.cursor/mcp.json has it, not"
     assert max(map(len, prose)) <= 40
-    assert " ".join(" ".join(prose).split()) == " ".join(text.replace("/home/somebody", "~").split())
+    assert " ".join(" ".join(prose).split()) == " ".join(text.replace(f" {home}", " ~").split())
     assert (verbatim, row, whole.out) == (text, "~/config.yaml", f"{text}\n")

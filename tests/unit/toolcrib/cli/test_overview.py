@@ -110,6 +110,32 @@ def test_what_was_seen_when_a_server_was_asked_is_shown(owner: User) -> None:
 
 
 @pytest.mark.process
+def test_a_screen_whose_reader_has_gone_ends_without_a_traceback(user: User) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as closed:
+        done = subprocess.run(
+            [TOOLCRIB],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=PATIENCE,
+            env={"HOME": str(user.home), "PATH": os.environ["PATH"]},
+            cwd=user.project,
+        )
+
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_what_counts_servers_that_were_never_listed_writes_no_configuration(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": GONE}})
+
+    [unknown] = [one for one in user.reads("overview")["findings"] if one["kind"] == "unknown"]
+
+    assert unknown["detail"].startswith("`toolcrib import --dry-run` ")
+
+
+@pytest.mark.process
 def test_a_screen_that_is_known_loads_no_configuration(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": GONE}})
     user.types()
@@ -133,6 +159,7 @@ def test_a_screen_that_is_known_loads_no_configuration(user: User) -> None:
     assert heavy & modules == set()
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize("answer,connected", [("n", False), ("y", True)])
 def test_at_a_terminal_it_shows_the_change_and_asks(user: User, answer: str, connected: bool) -> None:

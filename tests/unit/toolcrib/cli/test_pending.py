@@ -115,6 +115,7 @@ def test_what_cannot_be_meant_is_a_usage_error(user: User, project: Path, words:
     assert user.types("pending", *words).exit_code == 2
 
 
+@pytest.mark.slow
 def test_calls_of_one_task_see_what_waits_of_it_and_others_do_not(user: User, project: Path) -> None:
     project.joinpath("c.yaml").write_text("workspace: .\nmode: review\n")
     words = ("call", "--config", "c.yaml", "--mode", "review")

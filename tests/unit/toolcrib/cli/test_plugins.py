@@ -13,6 +13,7 @@ from toolcrib.cli.main import app
 _RUN = CliRunner()
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_new_plugin_passes_its_own_tests(tmp_path: Path) -> None:
     written = _RUN.invoke(app, ["plugin", "new", "my-weather", "--folder", str(tmp_path)])

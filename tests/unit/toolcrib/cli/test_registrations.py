@@ -50,6 +50,7 @@ def test_what_was_registered_waits_until_its_source_is_accepted_by_name(user: Us
     assert "rest@shop: nothing was withheld" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_registered_tool_is_shown_by_its_source_and_name(user: User) -> None:
     anyio.run(registered, user, "find_order")
 

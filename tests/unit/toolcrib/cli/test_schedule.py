@@ -106,6 +106,7 @@ def test_a_list_is_80_columns_wide_on_a_terminal(capsys: pytest.CaptureFixture[s
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_worker_fires_what_was_added_and_it_is_in_the_log(user: User) -> None:
     one = added(user, "--every", "1", "--call", "current_time", "--args", '{"zone": "Asia/Tokyo"}')

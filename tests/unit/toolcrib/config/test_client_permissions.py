@@ -229,6 +229,7 @@ def outcome(mode: Mapping[str, Any], tool: Tool, *, verb: str = "") -> str:
 NAME_TEXTS = st.text(alphabet="ab_.- 9é/", min_size=1, max_size=50).map(lambda text: f"x{text}")
 
 
+@pytest.mark.slow
 @given(server=NAME_TEXTS, tool=NAME_TEXTS, effect=st.sampled_from(["deny", "ask"]))
 def test_a_tool_of_any_name_that_was_kept_back_is_kept_back_however_its_name_is_shortened(
     server: str, tool: str, effect: Any

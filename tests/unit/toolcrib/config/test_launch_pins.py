@@ -126,6 +126,13 @@ def test_a_database_is_pinned_only_where_it_could_be_a_program(
     assert bool(changed_files(spec, SYSTEM)) == is_pinned
 
 
+def test_a_word_that_is_too_long_for_the_name_of_a_file_names_none(project: Path) -> None:
+    spec = server(project, "python3", "-c", "x" * 300, f"{'y' * 300}.py:app", "server.py")
+    assert changed_files(spec, SYSTEM) == []
+    (project / "server.py").write_text("evil\n")
+    assert changed_files(spec, SYSTEM) == [str(project / "server.py")]
+
+
 def test_a_file_that_is_gone_or_a_link_to_another_one_is_a_change(project: Path) -> None:
     spec = server(project, "python3", "server.py")
     (project / "server.py").unlink()

@@ -123,6 +123,7 @@ calls = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(arguments=calls, context=st.sampled_from([{}, {"owner": "context"}, {"args": ["context"], "other": 1}]))
 def test_each_form_determines_the_other(arguments: dict[str, Any], context: dict[str, Any]) -> None:
     effective = effective_arguments(EDIT, arguments, context)

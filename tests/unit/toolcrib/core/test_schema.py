@@ -322,6 +322,7 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("schema", "value"), HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_schema_answers_within_two_seconds(schema: Any, value: Any) -> None:
     started = time.process_time()

@@ -258,6 +258,7 @@ async def test_others_approvals_do_not_exist_and_the_operator_sees_all() -> None
         await approvals.decide(asked.id, Answer(verdict="no"), principal="ada", hash=asked.hash)
 
 
+@pytest.mark.slow
 async def test_who_watches_sees_every_question_and_every_answer() -> None:
     async with opened(source()) as crib, anyio.create_task_group() as group:
         seen = list[tuple[str, str]]()
@@ -427,6 +428,7 @@ async def _crashed(home: Path, moment: str) -> None:
     assert killed.returncode == -9, killed.stderr.decode()
 
 
+@pytest.mark.long
 @pytest.mark.process
 async def test_a_question_survives_kill_9_and_its_call_runs_once_after_a_yes(tmp_path: Path) -> None:
     await _crashed(tmp_path, "pending")
@@ -438,6 +440,7 @@ async def test_a_question_survives_kill_9_and_its_call_runs_once_after_a_yes(tmp
         assert (tmp_path / "ran").read_text() == "a\n"
 
 
+@pytest.mark.long
 @pytest.mark.process
 async def test_kill_9_between_approval_and_run_neither_loses_the_call_nor_doubles_one(tmp_path: Path) -> None:
     await _crashed(tmp_path, "approved")

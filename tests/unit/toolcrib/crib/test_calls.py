@@ -188,6 +188,7 @@ async def test_a_budget_ends_calls_with_what_to_do_instead() -> None:
     assert (codes, other) == (["ok", "budget_exceeded"], "ok")
 
 
+@pytest.mark.slow
 async def test_a_call_that_hangs_ends_at_its_deadline_and_the_next_one_works(crib: Toolcrib) -> None:
     async def hang(_: Mapping[str, Any], __: Context) -> ToolResult:
         await anyio.sleep_forever()
@@ -360,6 +361,7 @@ async def test_a_structured_result_that_is_too_large_is_shortened_and_read_on_by
     assert ("5,000 rows" in direct.text, direct.meta["artifact"] in direct.text) == (True, True)
 
 
+@pytest.mark.slow
 async def test_a_structured_result_that_cannot_be_shortened_is_an_error_that_clients_pass_on(crib: Toolcrib) -> None:
     row = {"type": "object", "required": ["number", "text"]}
     rows_of = {"type": "array", "items": row, "minItems": 5_000}

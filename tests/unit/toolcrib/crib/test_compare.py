@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from toolcrib import Toolcrib, tool
 from toolcrib.cli.compare import PLAIN_LIST, Cost, Query, compare_profiles, own_queries
 from toolcrib.disclosure.profiles import BUILT_IN
@@ -45,6 +47,7 @@ async def test_every_built_in_profile_and_the_plain_list_are_measured_and_reach_
     assert {name: row.reached for name, row in found.items()} == dict.fromkeys(found, 1.0)
 
 
+@pytest.mark.slow
 async def test_the_plain_list_costs_every_definition_in_the_one_turn_that_calls() -> None:
     plain = (await rows(Query(text="feed the hare", tool="feed_hare")))[PLAIN_LIST]
 

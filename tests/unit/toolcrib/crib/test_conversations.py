@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ def replica(tmp_path: Path) -> Replica:
 
 def talk(crib: Toolcrib, key: str = "k", **options: Any) -> Session:
     return crib.session(key=key, principal=options.pop("principal", "ada"), **options)
+
+
+@contextmanager
+def away(directories: Directories) -> Generator[None]:
+    """Take the conversations away from a store that goes on taking the intents of calls."""
+    with closing(sqlite3.connect(directories.data / "toolcrib.db")) as connection:
+        connection.execute("ALTER TABLE conversations RENAME TO away")
+        yield
+        connection.execute("ALTER TABLE away RENAME TO conversations")
 
 
 async def refusal(session: Session, name: str = "save") -> str:
@@ -193,6 +203,19 @@ async def test_an_unreadable_store_leaves_the_session_as_it_was(replica: Replica
         await session.call("web__page")
         await crib.store.close()
         assert (await refusal(session), session.state.taint.source) == ("denied", "web__page")
+
+
+async def test_while_a_conversation_cannot_be_read_its_side_effects_ask_and_reads_go_on(
+    replica: Replica, tmp_path: Path
+) -> None:
+    async with replica() as one, replica() as other:
+        await talk(one).call("web__page")
+        there, clean = talk(other), talk(other, "clean")
+        with away(Directories.of({"HOME": str(tmp_path)})):
+            outcomes = [await refusal(session, name) for session in (there, clean) for name in ("save", "diary")]
+            assert outcomes == ["denied", ""] * 2
+        assert (await refusal(there), await refusal(clean)) == ("denied", "")
+        assert (there.state.taint.source, clean.state.taint.source) == ("web__page", "")
 
 
 ALLOW, DENY = "allow", "deny"

@@ -92,6 +92,7 @@ async def test_a_yes_makes_the_call_once_however_often_it_is_resumed() -> None:
         assert [row.outcome for row in await crib.store.calls.list()] == ["ok", "denied"]
 
 
+@pytest.mark.slow
 async def test_many_who_resume_at_once_have_the_result_of_one_call() -> None:
     post = Post()
     async with opened(post) as (_, session):
@@ -261,6 +262,7 @@ async def test_a_question_outlives_its_process(tmp_path: Path) -> None:
         assert (result.text, post.sent) == ("sent to Bob", ["Bob"])
 
 
+@pytest.mark.slow
 async def test_where_the_crib_makes_late_calls_by_itself_it_is_made_once_and_its_result_is_had() -> None:
     post = Post()
     settings = bare().with_values(approvals=ApprovalSettings(when_gone="run"))

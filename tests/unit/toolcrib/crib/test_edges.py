@@ -174,6 +174,7 @@ async def test_an_enricher_that_returns_nothing_hides_nothing() -> None:
         assert (await crib.session().call("s__t")).text == "done"
 
 
+@pytest.mark.slow
 async def test_a_call_that_never_gets_its_turn_says_that_it_did_not_run() -> None:
     started, release, late = anyio.Event(), anyio.Event(), list[ToolResult]()
 

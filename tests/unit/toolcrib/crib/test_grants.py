@@ -111,6 +111,7 @@ async def ran(case: Case) -> list[tuple[str, Mapping[str, Any]]]:
     return list(RAN)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(

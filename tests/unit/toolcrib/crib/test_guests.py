@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from toolcrib import Toolcrib
 from toolcrib.config.loader import bare, load_gateway
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
+from toolcrib.crib.plugins import load_guests
+from toolcrib.disclosure.settings import seed_tools
 from toolcrib.errors import ConfigError
 from toolcrib.testing import ScriptedSource
+
+INVENTORIES = Path(__file__).parents[3] / "seeds" / "inventories"
+MINE = {tool.name for tool in load_guests(True, {}.get).every_tool}
 
 
 def categories(crib: Toolcrib) -> set[str]:
@@ -65,13 +71,40 @@ def gateway(tmp_path: Path, text: str, **options: str) -> bool | tuple[str, ...]
     return load_gateway([file], options).sources.builtins
 
 
+async def test_single_tools_can_be_chosen_beside_categories() -> None:
+    async with Toolcrib(bare().with_values(builtins=("math", "convert_time", "convrt_time")), memory=True) as crib:
+        assert categories(crib) == {"math", "time"}
+        assert "current_time" not in crib.catalog
+        [problem] = [problem for problem in crib.problems if problem.source == "builtins"]
+        assert "'convrt_time'; did you mean convert_time?" in problem.message
+
+
+@pytest.mark.parametrize("profile", ["flat", "gateway", "introspection", "selection", "tiered"])
+async def test_a_gateway_started_with_the_profile_of_a_seed_has_the_tools_of_that_seed_alone(
+    profile: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("mode: cautious\n")
+    settings = load_gateway([file], {"profile": profile}).with_values(workspace=WorkspaceSpec(roots=(tmp_path,)))
+    async with Toolcrib(settings, memory=True) as crib:
+        there = {tool.name for tool in crib.catalog.tools.values() if tool.source == "builtin"}
+        wanting = {name for source in crib.parts.inventory.sources.values() for name in getattr(source, "held", ())}
+        labels = crib.session(profile=profile).scene.labels
+        words = yaml.safe_load((INVENTORIES / f"{profile}.yaml").read_text())
+        own = {real.tool for word in words if (real := labels.real(word)) and real.tool in MINE}
+        assert own <= there | wanting
+        assert [problem for problem in crib.problems if problem.source == "builtins"] == []
+    assert 0 < len(there) < len(MINE)
+
+
 def test_a_gateway_has_built_in_tools_when_they_are_chosen_or_when_it_is_started_with_the_profile_of_a_seed(
     tmp_path: Path,
 ) -> None:
     assert gateway(tmp_path, "") is False
     assert gateway(tmp_path, "builtins: [files, git]\n") == ("files", "git")
     assert gateway(tmp_path, "builtins: true\n") is True
-    assert gateway(tmp_path, "", profile="tiered") is True
+    assert gateway(tmp_path, "", profile="selection") == seed_tools("selection")
+    assert gateway(tmp_path, "builtins: [files]\n", profile="tiered") == ("files",)
     assert gateway(tmp_path, "", profile="tiered", guard="off") is False
     assert gateway(tmp_path, "builtins: [files]\n", guard="off") == ("files",)
     with pytest.raises(ConfigError, match=r"config\.yaml:2.*builtins.*true, false or a list of categories"):

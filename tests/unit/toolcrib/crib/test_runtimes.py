@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from toolcrib import Context, Toolcrib, tool
 
 
@@ -38,6 +40,7 @@ async def test_a_session_that_is_left_closes_what_it_keeps() -> None:
         assert not shell.is_open
 
 
+@pytest.mark.slow
 async def test_what_a_forgotten_session_kept_is_closed_before_the_next_call() -> None:
     async with Toolcrib() as crib:
         crib.add(work)

@@ -110,6 +110,7 @@ def held(folder: Path, canaries: list[str]) -> dict[str, list[str]]:
     return {name: names for name, names in found.items() if names}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_fifty_canaries_leave_no_trace(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)

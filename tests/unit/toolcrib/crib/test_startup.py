@@ -389,6 +389,7 @@ async def down(tmp_path: Path, meta_tool: str, arguments: dict[str, Any], profil
             return await session.call(meta_tool, arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["old__echo", "old__not_listed", "new-forge__echo", "new_forge.echo"])
 async def test_a_call_of_a_tool_of_a_server_that_is_down_says_so(name: str, tmp_path: Path) -> None:
     result = await down(tmp_path, "call_tool", {"name": name, "arguments": {"text": "hi"}})

@@ -201,6 +201,7 @@ async def test_the_status_of_a_daemon_names_its_clients_and_servers_whatever_its
     assert echo.met == [HELLO]
 
 
+@pytest.mark.slow
 async def test_asking_for_the_status_does_not_keep_a_daemon_alive(meeting: Meeting) -> None:
     ended = anyio.Event()
 

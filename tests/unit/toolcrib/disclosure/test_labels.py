@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def labels(names: dict[str, Any], *more: Tool, ours: tuple[str, ...] = ()) -> La
     for source in dict.fromkeys(one.source for one in (*TOOLS, *more)):
         registry.declare(source, prefix=False)
         registry.put(source, [one for one in (*TOOLS, *more) if one.source == source])
-    return Labels(registry.catalog, profile.names, ours=ours)
+    return Labels(registry.catalog, replace(profile.naming, ours=frozenset(ours)))
 
 
 def find(known: Labels, name: str) -> Tool:

@@ -11,7 +11,7 @@ from toolcrib import Toolcrib, tool
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Capability, Tool
-from toolcrib.errors import ConfigError
+from toolcrib.errors import ConfigError, ToolFailure
 from toolcrib.testing import ScriptedSource
 
 
@@ -101,6 +101,27 @@ async def test_braces_in_instructions_that_are_no_verb_are_text(strategy: str) -
         crib.profiles.add({"name": "mine", "extends": strategy, "budget_tokens": 0, "instructions": said})
         told = crib.session(profile="mine").instructions
         assert told.startswith('Say {"a": 1} or {nothing}; long results: read_artifact.')
+
+
+@pytest.mark.parametrize("envelope", ["mcp", "error", "text"])
+async def test_a_failure_names_tools_as_the_profile_does_in_every_envelope(envelope: str) -> None:
+    @tool(kind="write")
+    async def keep_note() -> str:
+        """Keep a note."""
+        raise ToolFailure("conflict", "read it with read_note first", hint="read_note returns it")
+
+    @tool(kind="read")
+    async def read_note() -> str:
+        """Read a note."""
+        return "a note"
+
+    async with Toolcrib(mode="autonomous") as crib:
+        crib.add(keep_note, read_note)
+        names = {"view_note": {"tool": "read_note"}}
+        crib.profiles.add({"name": "mine", "extends": "adaptive", "envelope": envelope, "names": names})
+        text = (await crib.session(profile="mine").call("keep_note")).text
+
+    assert (text.count("view_note"), text.count("read_note")) == (2, 0)
 
 
 BAD: dict[str, dict[str, Any]] = {

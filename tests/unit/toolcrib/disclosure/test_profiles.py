@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from toolcrib.catalog.registry import Registry
@@ -27,12 +25,12 @@ def registry(count: int) -> Registry:
 
 
 def shown(count: int, session: SessionState | None = None, **changes: object) -> View:
-    profile = replace(profiles.load("adaptive"), **changes)
+    profile = profiles.load("adaptive").with_values(changes)
     return view_of(profile, registry(count), session or SessionState(key="k", audience=Audience(grows=False)))
 
 
 def view_of(profile: Profile, filled: Registry, session: SessionState) -> View:
-    labels = Labels(filled.catalog, profile.names, profile.mcp_names)
+    labels = Labels(filled.catalog, profile.naming)
     scene = VisibleCatalog(profile=profile, catalog=filled.catalog, session=session, labels=labels)
     return profiles.strategy_of(profile).view(scene)
 

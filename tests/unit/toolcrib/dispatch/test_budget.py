@@ -273,7 +273,7 @@ async def test_a_profile_of_ones_own_may_look_for_circles_or_leave_it() -> None:
 
 
 def test_flat_has_the_figures_of_its_seed() -> None:
-    assert profile("flat").loops == Loops(burst=12, same=4, cycle=2, window=8)
+    assert profile("flat").session.loops == Loops(burst=12, same=4, cycle=2, window=8)
 
 
 @pytest.mark.parametrize(

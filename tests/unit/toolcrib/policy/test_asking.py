@@ -18,6 +18,7 @@ from unit.toolcrib.policy.asked import ASKED, TOOL, WAIT, asking, call, session
 # The store and other channels
 
 
+@pytest.mark.slow
 async def test_where_the_store_answers_a_session_with_nobody_to_ask_waits_for_it() -> None:
     grants = list[Grant]()
 
@@ -32,6 +33,7 @@ async def test_where_the_store_answers_a_session_with_nobody_to_ask_waits_for_it
     assert [grant.rule for grant in grants] == [f"approved by Ada ({ASKED.rule})"]
 
 
+@pytest.mark.slow
 async def test_an_answer_in_the_store_wins_over_an_approver_who_is_still_thinking() -> None:
     cancelled = anyio.Event()
 
@@ -49,6 +51,7 @@ async def test_an_answer_in_the_store_wins_over_an_approver_who_is_still_thinkin
     assert cancelled.is_set(), "the approver learns that it is settled"
 
 
+@pytest.mark.slow
 async def test_a_never_in_the_store_is_remembered_in_the_session_that_asked() -> None:
     state = session()
     async with asking(settings=WAIT) as approvals, anyio.create_task_group() as tasks:
@@ -72,6 +75,7 @@ async def test_a_job_waits_as_long_as_an_approver_has_for_no_caller_makes_it_aga
         assert (failure.details["reason"], await approvals.states()) == ("unanswered", ["expired"])
 
 
+@pytest.mark.slow
 async def test_a_channel_answers_at_once_or_says_that_the_answer_comes_through_the_store() -> None:
     async def at_once(question: Question) -> Answer | None:
         return Answer(verdict="yes", by="hook")

@@ -95,6 +95,7 @@ async def test_the_yes_is_for_the_same_call_alone(changes: dict[str, Any]) -> No
         assert await approvals.grant(asked(3))
 
 
+@pytest.mark.slow
 async def test_an_answer_within_the_wait_lets_the_call_run_and_its_client_hears_that_it_waits() -> None:
     heard, has_heard = list[Mapping[str, Any]](), anyio.Event()
 

@@ -45,7 +45,7 @@ def tainted(
     mode: str = "autonomous", *, text: str = "", source: Tool = INBOX, taint: Taint | None = None
 ) -> SessionState:
     session, taint = SessionState(key="k", mode=mode), taint or Taint()
-    taint.note(source, taint.trust_of(source), session, text)
+    taint.note(source, taint.trust_of(source), session, text, is_strict=False)
     return session
 
 
@@ -101,18 +101,15 @@ def test_every_other_result_taints_whatever_the_server_declares(origin: str, ann
     assert tainted(source=tool("t", annotations, origin)).taint.source == "mail__t"
 
 
-def test_a_receipt_of_a_side_effect_taints_no_client_unless_its_tool_was_declared_untrusted() -> None:
-    def taints(source: Tool, taint: Taint) -> bool:
+def test_a_receipt_of_a_side_effect_taints_no_client_unless_its_tool_is_untrusted_or_the_guard_on() -> None:
+    def taints(source: Tool, taint: Taint, *, is_strict: bool = False) -> bool:
         session = SessionState(key="k", mode="autonomous", audience=Audience(is_client=True))
-        taint.note(source, taint.trust_of(source), session, "sent")
+        taint.note(source, taint.trust_of(source), session, "sent", is_strict=is_strict)
         return bool(session.taint.source)
 
     sent, read = tool("send", WRITE), tool("read", READ)
-    assert [taints(sent, Taint()), taints(sent, Taint(untrusted=("mail",))), taints(read, Taint())] == [
-        False,
-        True,
-        True,
-    ]
+    found = [taints(sent, Taint()), taints(sent, Taint(untrusted=("mail",))), taints(read, Taint())]
+    assert [*found, taints(sent, Taint(), is_strict=True)] == [False, True, True, True]
 
 
 def test_a_tool_that_is_declared_untrusted_taints_with_whatever_it_returns() -> None:
@@ -141,7 +138,7 @@ def test_what_was_answered_before_the_content_was_read_holds_no_longer_and_what_
         key="k", mode="cautious", approvals=SessionApprovals(remembered={approved_as(SEND): "allow", "mail__x": "deny"})
     )
     assert decide(SEND, session=session).effect == "allow"
-    Taint().note(INBOX, "untrusted", session, "")
+    Taint().note(INBOX, "untrusted", session, "", is_strict=False)
     assert (decide(SEND, session=session).effect, dict(session.approvals.remembered)) == ("ask", {"mail__x": "deny"})
     session.approvals.remembered[approved_as(SEND)] = "allow"
     assert decide(SEND, session=session).effect == "allow"
@@ -193,7 +190,7 @@ def test_a_link_that_was_shown_is_followed_as_it_stands_and_in_no_other_form() -
 def test_private_data_and_untrusted_content_together_ask_before_anything_goes_out_whatever_the_rules_say() -> None:
     session = tainted(text="https://news.example/a")
     files = tool("read_file", LOCAL_READ, "python", traits=("private",))
-    Taint().note(files, "local", session, "the secret")
+    Taint().note(files, "local", session, "the secret", is_strict=False)
     fetch = tool("fetch", READ)
     rule = decide(SEND, session=session, allow=["mail__send"]).rule
     assert ("mail__read_file" in rule, "mail__read_inbox" in rule) == (True, True)
@@ -205,7 +202,7 @@ def test_private_data_and_untrusted_content_together_ask_before_anything_goes_ou
 def test_settings_say_what_is_private_and_what_goes_out() -> None:
     taint = Taint(private=("mail__read_file",), outbound=("mail__search",))
     session = tainted(taint=taint)
-    taint.note(tool("read_file", LOCAL_READ, "python"), "local", session, "")
+    taint.note(tool("read_file", LOCAL_READ, "python"), "local", session, "", is_strict=False)
     assert session.taint.private_read_by == "mail__read_file"
     assert decide(tool("search", LOCAL_READ, "python"), session=session, taint=taint).effect == "ask"
 

@@ -50,6 +50,7 @@ def test_letters_that_pose_as_those_of_the_fence_defuse_it_and_stay_as_they_are(
     assert defused(f"a{text}b{text}") == f"a{text}b{text}".replace("<", "&lt;")
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["<", "/", "</", "tool", "_", "output", ">", " ", "tool_output", "a", "＜"]), max_size=12)
 )

@@ -20,6 +20,7 @@ def test_a_learnt_secret_is_masked_like_a_configured_one() -> None:
     assert redactor.begun(b"... learnt-") == len(b"learnt-")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_of_many_learnt_secrets_the_last_ones_count() -> None:
     redactor = Redactor()

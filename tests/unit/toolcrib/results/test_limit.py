@@ -224,6 +224,7 @@ async def test_a_spill_that_cannot_be_kept_shows_its_clean_excerpts(tmp_path: Pa
     assert not raw.exists()
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     lines=st.lists(st.text(max_size=80), min_size=1, max_size=200),

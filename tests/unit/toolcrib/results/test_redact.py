@@ -14,6 +14,7 @@ import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -235,6 +236,35 @@ def test_values_are_clean_in_keys_values_and_by_the_names_they_stand_behind() ->
     }
 
 
+_NAMES = ("id", "state_key", "password", "value", "note", "api_token", "lines", "sort_key", "_")
+_VALUES = (
+    "0f8fad5b-d9cb-469f-a165-70867728950e",
+    "todo",
+    "2026-11-30T09:00:00Z",
+    "hunter2!",
+    "password: xK9mPq2vTz",
+    "a\ttoken=ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    'say "api_key": "q8Zr4Kd9sXw2Lm6T"\n',
+    "q8Zr4Kd9sXw2Lm6TvB3n",
+    "AKIAIOSFODNN7XAMPLQ7",
+    "a, b. c",
+    "\\ back",
+)
+
+
+def test_a_string_is_judged_alike_alone_and_among_many() -> None:
+    cells = [(name, value) for name in _NAMES for value in _VALUES]
+    rows: list[Any] = [{name: value} for name, value in cells]
+    rows += [{name: {"value": value, "list": [value, {name: value}]}} for name, value in cells]
+    alone = [Redactor().value(row) for row in rows]
+    plain = [row for row, clean in zip(rows, alone, strict=True) if row is clean]
+
+    assert Redactor().value(rows) == alone
+    assert Redactor().value([*rows, *rows]) == [*alone, *alone]
+    assert Redactor().value(plain) is plain
+    assert 20 < len(plain) < len(rows) - 20
+
+
 def test_a_secret_behind_escapes_in_a_value_is_found() -> None:
     value = {"said": 'the password is "Secret123"\n'}
 
@@ -292,6 +322,7 @@ def test_excerpts_of_a_spill_lose_the_word_that_was_cut() -> None:
     assert (clean.head, clean.tail) == ("head ", " tail")
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(offset=st.integers(0, 3000), kind=st.sampled_from(["github_token", "own", "private_key"]))
 def test_a_secret_across_the_border_of_two_blocks_is_found(offset: int, kind: str) -> None:

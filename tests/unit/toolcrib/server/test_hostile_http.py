@@ -36,6 +36,7 @@ def _status(response: bytes) -> int:
     return int(response.split(b" ", 2)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -84,6 +84,7 @@ async def test_probing_writes_nothing(tmp_path: Path) -> None:
         assert [file.read_bytes() for file in files] == before
 
 
+@pytest.mark.slow
 async def test_however_many_ask_the_parts_are_checked_once_a_second(site: Site, backend: FakeBackend) -> None:
     ready = site.url.replace("/mcp", "/readyz")
     async with anyio.create_task_group() as tasks:

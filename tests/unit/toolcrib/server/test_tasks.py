@@ -295,6 +295,7 @@ async def test_nobody_else_can_see_or_stop_a_task(shop: Shop) -> None:
     assert (await shop.ask("tasks/get", taskId=task))["result"]["status"] == "working"
 
 
+@pytest.mark.slow
 async def test_a_task_is_kept_as_long_as_it_says(opened: Open) -> None:
     async with opened(age=0.5) as shop:
         begun = await shop.begin()

@@ -14,9 +14,10 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.server_features import WithFeatures, WithSkills
 from toolcrib.core.tool import Annotations
 from toolcrib.crib.catalog_ingest import WithFiles
+from toolcrib.errors import ToolFailure
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.python.source import PythonSource
-from toolcrib.testing import ScriptedSource
+from toolcrib.testing import RecordingApprover, ScriptedSource
 
 READ = Annotations(read_only=True, destructive=False)
 
@@ -143,6 +144,32 @@ async def test_a_derived_source_is_mounted_and_its_tools_are_called_under_their_
     assert (outcome["v1_get"], outcome["v1_put"], outcome["v1_drop"]) == ("ran", "denied", "not_found")
     assert dry.structured_content["request"] == "GET /get"
     assert ("get", {}) in source.calls
+
+
+async def test_the_check_of_a_tool_runs_before_the_question_under_another_name_too() -> None:
+    async def check(arguments: Mapping[str, Any], context: Context) -> None:
+        raise ToolFailure("not_found", "no such place")
+
+    @tool(kind="write", check=check)
+    def send() -> str:
+        """Send."""
+        return "sent"
+
+    @tool(kind="write")
+    def keep() -> str:
+        """Keep."""
+        return "kept"
+
+    source = PythonSource("post")
+    source.add(send, keep)
+    approver = RecordingApprover("yes")
+    swapped = renamed(source, {"send": "keep", "keep": "send"})
+    async with Toolcrib(mode="cautious") as crib, crib.session(approver=approver) as session:
+        await crib.tools.mount_source(swapped)
+        outcomes = [await session.call(f"post__{name}") for name in ("keep", "send")]
+
+    assert [result.error.code if result.error else result.text for result in outcomes] == ["not_found", "kept"]
+    assert [question.tool.name for question in approver.questions] == ["post__send"]
 
 
 async def test_tools_that_come_and_go_pass_through() -> None:

@@ -376,6 +376,7 @@ async def race(path: Path, deciders: list[str]) -> None:
     sys.stdout.write(json.dumps(won))
 
 
+@pytest.mark.long
 @pytest.mark.process
 async def test_of_25_deciders_in_two_processes_exactly_one_wins_each_of_200_calls(tmp_path: Path) -> None:
     path = tmp_path / "toolcrib.db"

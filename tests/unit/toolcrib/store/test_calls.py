@@ -50,6 +50,7 @@ async def test_arguments_are_stored_as_the_redactor_shows_them_and_cut_when_long
     assert len(long.arguments.encode()) <= 8192
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_200_flipped_bits_in_the_rows_of_the_file_are_all_found(tmp_path: Path) -> None:
     """T26 below the SQL: whoever edits the file."""

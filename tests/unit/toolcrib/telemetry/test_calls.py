@@ -347,6 +347,7 @@ async def probe() -> bool:
     return trace.get_current_span().get_span_context().is_valid
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_the_sdk_of_the_program_is_used_as_soon_as_it_is_there() -> None:
     code = """

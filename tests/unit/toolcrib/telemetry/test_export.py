@@ -96,6 +96,7 @@ def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, said: st
     assert key in str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_without_the_extra_it_says_what_to_install() -> None:
     code = """

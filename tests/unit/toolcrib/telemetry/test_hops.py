@@ -96,6 +96,7 @@ async def test_a_failing_hop_says_how(behaviour: Behaviour, error: str, status: 
     )
 
 
+@pytest.mark.slow
 async def test_a_hop_that_was_cut_off_ends_as_cancelled() -> None:
     async with served(read=hangs) as (watched, _):
         result = await called(watched, "read", timeout=0.5)

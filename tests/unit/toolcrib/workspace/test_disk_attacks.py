@@ -141,6 +141,7 @@ async def test_removing_a_link_removes_the_link(workspace: DiskWorkspace, root: 
     assert (contents(outside), list(root.iterdir())) == ({"secret.txt": SECRET}, [])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_no_read_leaks_while_a_folder_is_swapped_for_a_link(
     workspace: DiskWorkspace, root: Path, outside: Path

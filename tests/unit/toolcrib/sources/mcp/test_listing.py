@@ -208,6 +208,17 @@ async def test_a_server_that_does_not_list_its_tools_runs_no_side_effect(tmp_pat
 
 
 @pytest.mark.process
+async def test_a_server_that_ends_while_it_lists_before_a_side_effect_gets_the_call_once_it_is_back(
+    tmp_path: Path, journal: Journal
+) -> None:
+    async with open_source(replace(scripted(journal.path), relist_after=1e-6), tmp_path) as peer:
+        await peer.call("become", mode="exit-list")
+        assert not (await peer.call("effect", id=1)).is_error
+
+    assert [entry["name"] for entry in journal.of("call")] == ["become", "effect"]
+
+
+@pytest.mark.process
 async def test_the_list_of_before_is_published_before_the_server_answers(tmp_path: Path, journal: Journal) -> None:
     spec = scripted(journal.path)
     async with open_source(spec, tmp_path, cache=True) as peer:

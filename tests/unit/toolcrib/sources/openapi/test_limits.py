@@ -40,6 +40,7 @@ def test_a_schema_that_refers_to_itself_below_any_keyword_is_kept_as_a_reference
     assert tool.input_schema["$defs"] == {"Tree": {"type": "object", keyword: {"$ref": "#/$defs/Tree"}}}
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_definitions_takes_at_most_its_own_operation_away() -> None:
     chain = {f"S{n}": {"not": {"$ref": f"#/components/schemas/S{n + 1}"}} for n in range(2_000)}
     paths = {"/bad": {"post": _post({"$ref": "#/components/schemas/S0"})}, "/good": {"get": {"operationId": "good"}}}

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Toolcrib, UsageError, tool
+from toolcrib import Toolcrib, ToolFailure, UsageError, tool
+from toolcrib.core.context import Context
 from toolcrib.crib.plugins import PluginState
 from toolcrib.plugin import Plugin, Services
+from toolcrib.testing import RecordingApprover
 
 
 class Counter(Plugin):
@@ -55,6 +57,25 @@ async def test_an_exposed_plugin_has_its_tools_under_its_name_and_a_folder_of_it
     assert state == PluginState(name="counter", origin=f"{__name__}.Counter", state="ready", tools=1)
     assert (result.text, plugin.services.data.name, plugin.services.data.is_dir()) == ("5", "counter", True)
     assert plugin.services.catalog().find("counter__next_number") is not None
+
+
+async def test_the_check_of_a_plugins_tool_runs_before_the_question(crib: Toolcrib) -> None:
+    async def check(arguments: Mapping[str, Any], context: Context) -> None:
+        raise ToolFailure("not_found", "no such place")
+
+    class Post(Plugin):
+        name = "post"
+
+        @tool(kind="write", check=check)
+        async def send(self) -> str:
+            """Send."""
+            return "sent"
+
+    approver = RecordingApprover("yes")
+    await crib.plugins.expose(Post(), {})
+    error = (await crib.session(mode="cautious", approver=approver).call("post__send")).error
+
+    assert (error and error.code, approver.questions) == ("not_found", [])
 
 
 async def test_exposing_again_ends_it_and_begins_it_with_the_new_configuration(crib: Toolcrib) -> None:

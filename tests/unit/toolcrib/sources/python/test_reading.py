@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import anyio
+import pytest
 
 from toolcrib.core.context import Context
 from toolcrib.core.tool import Tool
@@ -90,6 +91,7 @@ async def test_a_method_runs_on_the_object_that_it_is_of_however_many_read_alike
     assert await call(Counter.count, self=Counter(60), by=1) == "61", "a function of two arguments"
 
 
+@pytest.mark.slow
 def test_a_function_that_nobody_has_any_more_is_let_go() -> None:
     @tool(kind="read")
     def passing() -> str:

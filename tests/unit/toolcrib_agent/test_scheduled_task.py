@@ -18,7 +18,7 @@ from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.testing import ScriptedSource
 from toolcrib.testing.models import ScriptedModel, calls
-from toolcrib_agent.unattended import run_task
+from toolcrib_agent.scheduled_task import run_task
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -58,6 +58,7 @@ async def test_without_a_model_a_task_is_unavailable(crib: Toolcrib) -> None:
     assert failure.value.code == "unavailable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [None, ["ping"]])
 async def test_a_schedule_runs_an_agent_and_no_other_session_can(crib: Toolcrib, allowed: list[str] | None) -> None:
     scheduler, now = crib.schedules.scheduler, START

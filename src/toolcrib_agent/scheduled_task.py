@@ -1,4 +1,4 @@
-"""Agent that no person waits for: a task of a schedule, with the model of the configuration."""
+"""Scheduled task of an agent: run without a person, with the model of the configuration."""
 
 from __future__ import annotations
 

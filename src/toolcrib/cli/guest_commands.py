@@ -1,0 +1,56 @@
+"""Services for the commands of guests: tools of an open crib, and output as our own commands print it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..core.contributions import ToolCaller
+from ..crib.contributions import SessionCaller
+from .call import say_yes
+from .open_crib import opened
+from .options import run, settings_of
+from .output import Column, emit_json, escape, out, table
+from .prompts import Terminal as Approver
+
+__all__ = ["Terminal"]
+
+T = TypeVar("T")
+
+
+class Terminal:
+    """Implements `core.contributions.CommandHost`."""
+
+    def run(
+        self,
+        work: Callable[[ToolCaller], Awaitable[T]],
+        *,
+        categories: Sequence[str],
+        config: Sequence[Path] | None = None,
+        yes: bool = False,
+    ) -> T:
+        """Run `work` with the built-in tools of these categories, without servers."""
+        settings = settings_of(list(config) if config else None)
+        settings = settings.with_values(builtins=tuple(categories), servers=(), openapi=())
+
+        async def main() -> T:
+            async with opened(settings, wait=0.0) as crib:
+                asks = Approver() if sys.stdin.isatty() and sys.stderr.isatty() else None
+                async with crib.session(profile="flat", approver=say_yes if yes else asks) as session:
+                    return await work(SessionCaller(session, "cli"))
+
+        return run(main)
+
+    def out(self, text: str) -> None:
+        """Print lines."""
+        out(escape(text, lines=True))
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Print rows."""
+        table(columns, rows)
+
+    def json(self, value: Any) -> None:
+        """Print JSON."""
+        emit_json(value)

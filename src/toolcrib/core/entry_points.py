@@ -1,0 +1,76 @@
+"""Entry points of installed packages: found without running their code. Loads the standard library only."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Final
+
+__all__ = ["COMMANDS", "RESOURCES", "SERVICES", "installed", "origin_of", "summary_of"]
+
+COMMANDS: Final = "toolcrib.commands"
+"""Group of commands: `toolcrib NAME`."""
+RESOURCES: Final = "toolcrib.resources"
+"""Group of REST resources: `/v1/NAME/…`."""
+SERVICES: Final = "toolcrib.services"
+"""Group of services that run beside the tools, supervised."""
+
+
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """Return what installed packages name under `group`, by name.
+
+    Some hundred small files are read for it: once in a process, and again when a package has come or gone.
+    """
+    return _named(group, tuple((place, _changed(place)) for place in sys.path))
+
+
+@lru_cache(maxsize=8)
+def _named(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=group), key=lambda point: (point.name, point.value)))
+
+
+def _changed(place: str) -> int:
+    """Modification time of a folder of `sys.path`, in nanoseconds; 0 if missing."""
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def origin_of(point: EntryPoint) -> str:
+    """Return distribution, version and entry point: `weather-tools 1.2 (weather)`."""
+    package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "unknown package"
+    return f"{package} ({point.name})"
+
+
+def summary_of(point: EntryPoint) -> str:
+    """Return the first sentence of the docstring of a target, read from its file; else who brings it."""
+    try:
+        text = _docstring(point)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        text = ""
+    first = " ".join(text.split("\n\n")[0].split())
+    return first or f"Brought by {origin_of(point)}."
+
+
+def _docstring(point: EntryPoint) -> str:
+    """Return the docstring of a function or class; for any other target that of its module."""
+    path: list[str] | None = None
+    spec, names = None, point.module.split(".")
+    for count in range(len(names)):
+        spec = PathFinder.find_spec(".".join(names[: count + 1]), path)
+        if spec is None:
+            return ""
+        path = list(spec.submodule_search_locations or ())
+    if spec is None or not spec.origin:
+        return ""
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    for node in tree.body:
+        is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if is_definition and node.name == point.attr:
+            return ast.get_docstring(node) or ""
+    return ast.get_docstring(tree) or ""

@@ -1,0 +1,108 @@
+"""`toolcrib work`: lists, trees and files of a user's projects, by the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from toolcrib.cli.main import app
+
+Typed = Callable[..., Any]
+
+ISSUES = [
+    {"number": 1, "title": 'Crash <on> "start" & more', "state": "OPEN", "milestone": {"title": "v1"}},
+    {"number": 2, "title": "\x1b[31mRed\x00 " + "long " * 40, "state": "closed", "body": "# Text\r\n"},
+]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """Return a command line in a home of its own, with a project of two issues."""
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "issues.json").write_text(json.dumps(ISSUES), encoding="utf-8")
+
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(app, ["work", *words])
+
+    assert run("Issues", "--import", "issues.json").exit_code == 5, "a write is asked for, and nobody is there"
+    assert run("Issues", "--import", "issues.json", "--yes").exit_code == 0
+    return run
+
+
+def test_projects_are_listed_and_one_is_a_tree(typed: Typed) -> None:
+    listed, tree = typed(), typed("issues")
+    shown = json.loads(typed("--json").stdout)
+    whole = json.loads(typed("issues", "--json").stdout)
+
+    assert re.match(r"PROJECT +STATE +TYPE +ID\nIssues +planning +technical.issues +[0-9a-f-]{36}\n", listed.stdout)
+    assert tree.stdout.splitlines()[:1] == ["Issues (planning)"]
+    assert [line for line in tree.stdout.splitlines() if "Crash" in line] == [
+        '      task: Crash <on> "start" & more (todo)'
+    ]
+    assert not {"\x1b", "\0"} & set(tree.stdout)
+    assert (shown["total"], shown["projects"][0]["name"]) == (1, "Issues")
+    assert {task["state_key"] for task in whole["nodes"]["tasks"]} == {"todo", "done"}
+    assert typed(shown["projects"][0]["id"][:8]).stdout == tree.stdout
+
+
+def test_a_project_is_written_as_svg_and_as_mermaid(typed: Typed, tmp_path: Path) -> None:
+    picture = typed("Issues", "--format", "svg")
+    diagram = typed("Issues", "--format", "mermaid", "--output", "graph.mmd")
+
+    assert (picture.exit_code, picture.stdout) == (0, "Wrote Issues.svg\n")
+    titles = [one.text for one in ElementTree.parse(tmp_path / "Issues.svg").iter("{http://www.w3.org/2000/svg}title")]
+    assert 'task: Crash <on> "start" & more (todo)' in titles
+    assert len(titles) == 5
+    assert diagram.exit_code == 0
+    lines = (tmp_path / "graph.mmd").read_text().splitlines()
+    assert lines[0] == "flowchart TD"
+    assert sum("-->" in line for line in lines) == 4
+    assert '  n1["task: ' in lines[2]
+    assert "Crash &lt;on&gt; &quot;start&quot; &amp; more (todo)" in "\n".join(lines)
+
+
+def test_a_project_goes_to_files_and_back(typed: Typed, tmp_path: Path) -> None:
+    assert typed("Issues", "--format", "json").stdout == "Wrote Issues.json\n"
+    assert typed("Issues", "--format", "markdown", "-o", "folder").stdout == "Wrote folder\n"
+    again = typed("Again", "--import", "Issues.json", "-y", "--json")
+    folder = typed("--import", "folder", "-y")
+
+    assert json.loads(again.stdout)["counts"] == {"tasks": 2, "milestones": 1, "goals": 1, "edges": 4}
+    assert folder.stdout.startswith("Imported project 'Issues'.")
+    assert len(list((tmp_path / "folder").rglob("*.md"))) == 5
+    assert [one["name"] for one in json.loads(typed("--json").stdout)["projects"]] == ["Issues", "Again", "Issues"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["nothing"], 3),
+        (["--format", "svg"], 2),
+        (["Issues", "--output", "x"], 2),
+        (["Issues", "--format", "gif"], 2),
+        (["Issues", "--format", "svg", "--output", "no/such/folder.svg"], 2),
+        (["Issues", "--format", "markdown", "--output", "."], 2),
+        (["--import", "missing.json"], 2),
+        (["--import", "issues.json", "--format", "svg"], 2),
+        (["--import", "XDG_CONFIG_HOME"], 2),
+    ],
+)
+def test_a_wrong_command_line_says_so_and_writes_nothing(
+    typed: Typed, tmp_path: Path, words: list[str], status: int
+) -> None:
+    before = sorted(one.name for one in tmp_path.iterdir())
+    done = typed(*words)
+
+    assert (done.exit_code, done.stdout) == (status, "")
+    assert sorted(one.name for one in tmp_path.iterdir()) == before
