@@ -93,7 +93,13 @@ async def create_agent(ctx: Context, agent_type: str, name: str = "") -> dict[st
         home = open_home(rows)
         sql = "SELECT count(*) AS n FROM {agents} AS a WHERE project_id = ?"
         shown = name.strip() or f"{agent_type}-{rows.select(sql, (home,))[0]['n'] + 1}"
-        values = {"project_id": home, "name": shown, "agent_type": agent_type, "state": "IDLE", "is_pausing": 0}
+        values: dict[str, Any] = {
+            "project_id": home,
+            "name": shown,
+            "agent_type": agent_type,
+            "state": "IDLE",
+            "is_pausing": 0,
+        }
         made = rows.insert("agents", {**values, "total_tokens_used": 0})
         rows.publish("agent.created", home, {"agent_id": made["id"], "title": shown, "project_id": home})
         return {"created": made["id"], "name": shown, "state": made["state"]}
@@ -220,7 +226,7 @@ async def create_profile(ctx: Context, id: str, name: str, **given: Any) -> dict
 
 
 def _insert(rows: Rows, id: str, name: str, given: Mapping[str, Any]) -> None:
-    values = {"project_id": open_home(rows), "profile_id": id, "name": name.strip()}
+    values: dict[str, Any] = {"project_id": open_home(rows), "profile_id": id, "name": name.strip()}
     rows.insert("profiles", {**values, **_EMPTY, **{key: given[key] for key in _FIELDS if key in given}})
 
 
@@ -366,7 +372,7 @@ async def export_profile(ctx: Context, profile_id: str, create_gist: bool) -> di
 async def import_profile(ctx: Context, source: str, overwrite: bool, id: str = "", name: str = "") -> dict[str, Any]:
     """Create a profile from YAML that export_profile wrote."""
     data = await _document(ctx, source)
-    given = {key: data[key] for key in _FIELDS if key in data}
+    given: dict[str, Any] = {key: data[key] for key in _FIELDS if key in data}
     for key, value in given.items():
         if not isinstance(value, type(_EMPTY[key])):
             raise invalid(f"source.{key}", f"it is not a {type(_EMPTY[key]).__name__}", keyword="type")

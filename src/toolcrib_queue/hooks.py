@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
@@ -125,7 +125,7 @@ async def create_hook(ctx: Context, project_id: str, name: str, **given: Any) ->
 
     def work(rows: Rows) -> Row:
         rows.get("projects", project_id, "editor")
-        values = {
+        values: dict[str, Any] = {
             "project_id": project_id,
             "name": name.strip(),
             "enabled": 1,
@@ -332,7 +332,7 @@ async def _run(ctx: Context, run_id: str) -> Row:
         if why == _WAIT:
             return run, None
         if hook is None or why:
-            ended = {"status": "skipped", "skipped_reason": why, "completed_at": rows.now}
+            ended: dict[str, Any] = {"status": "skipped", "skipped_reason": why, "completed_at": rows.now}
             return rows.update("hook_runs", run_id, ended), None
         rows.update("hooks", hook["id"], {"last_run": rows.now})
         begun = {"status": "running", "started_at": rows.now, "generation": run["generation"] + 1}
@@ -355,7 +355,7 @@ async def _run(ctx: Context, run_id: str) -> Row:
                 run_id,
                 {**ended, "status": "failed" if failed else "skipped", "skipped_reason": failed or skipped},
             )
-        given = {"description": prompt, "task_type": "chore", "hook_id": hook["id"]}
+        given: dict[str, Any] = {"description": prompt, "task_type": "chore", "hook_id": hook["id"]}
         task = insert_task(rows, hook["project_id"], f"Hook: {hook['name']}"[:500], given)
         return rows.update(
             "hook_runs", run_id, {**ended, "status": "completed", "prompt_sent": prompt, "task_id": task["id"]}
@@ -419,7 +419,8 @@ async def _step(ctx: Context, hook: Row, step: Mapping[str, Any]) -> dict[str, A
 
 
 async def _query(ctx: Context, hook: Row, step: Mapping[str, Any]) -> dict[str, Any]:
-    query, params = step["query"], step.get("params") or {}
+    query = step["query"]
+    params: Mapping[str, Any] = step.get("params") or {}
     if query == "recent_events":
         events = await ctx.lent.events.recent(ctx.principal, project_id=hook["project_id"], limit=20)
         found = [{"type": one.type, "payload": dict(one.payload), "time": date_of(one.time)} for one in events]
@@ -445,12 +446,15 @@ def _fill(template: str, results: Sequence[Mapping[str, Any]], event: Mapping[st
     known: dict[str, Any] = {f"step_{number}": result for number, result in enumerate(results)}
     known["event"] = event
 
+    def known_fields(found: Any) -> Mapping[str, Any]:
+        return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
     def value(match: re.Match[str]) -> str:
         found: Any = known.get(match[1], "")
         if match[2]:
-            found = found.get(match[2], "") if isinstance(found, Mapping) else ""
-        elif isinstance(found, Mapping) and match[1] != "event":
-            found = next(iter(found.values()), "")
+            found = known_fields(found).get(match[2], "")
+        elif match[1] != "event":
+            found = next(iter(known_fields(found).values()), "")
         return str(found)
 
     return _FIELD.sub(value, template)[:_LARGE]

@@ -58,12 +58,8 @@ _STEP: Final = re.compile(
 
 
 def _note(rows: Rows, task: Row, type: str, content: str) -> None:
-    values = {"task_id": task["id"], "type": type, "label": type, "content": content}
+    values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
     rows.insert("contexts", {"project_id": task["project_id"], **values})
-
-
-def _is_open(task: Row) -> bool:
-    return task["status"] not in ("COMPLETED", "FAILED")
 
 
 @queue_tool("x.task.stop", "tasks", "write", _TASK, ["task_id"], idempotent=False)
@@ -419,7 +415,7 @@ async def get_task_diff(ctx: Context, task_id: str) -> dict[str, Any]:
         raise ToolFailure(
             "not_found", f"task {task_id} has no branch", hint="complete_task takes the branch of a result"
         )
-    arguments = {"repo": folder, "ref1": project["repo_default_branch"], "ref2": task["branch_name"]}
+    arguments: dict[str, Any] = {"repo": folder, "ref1": project["repo_default_branch"], "ref2": task["branch_name"]}
     result = await ctx.call("git_diff", arguments)
     if result.error is not None:
         raise ToolFailure(result.error.code, result.error.message, hint=result.error.hint)
@@ -609,8 +605,9 @@ async def _plan_in(ctx: Context, folder: str) -> tuple[str, str] | None:
             paths: Sequence[str] = [pattern]
         else:
             at = await workspace.stat(f"{base}/{parent}")
-            entries = await workspace.list(f"{base}/{parent}") if at is not None and at.kind == "folder" else []
-            names = [entry.path.rpartition("/")[2] for entry in entries if entry.kind == "file"]
+            if at is None or at.kind != "folder":
+                continue
+            names = [entry.path.rpartition("/")[2] for entry in await workspace.list(f"{base}/{parent}")]
             paths = [f"{parent}/{one}" for one in names if one.endswith(".md")]
         for path in paths:
             entry = await workspace.stat(f"{base}/{path}")
@@ -640,7 +637,7 @@ async def approve_plan(ctx: Context, task_id: str) -> dict[str, Any]:
         fire(rows, task, "PLAN_APPROVED")
         made: list[Row] = []
         for step in task["plan"]:
-            given = {
+            given: dict[str, Any] = {
                 "description": step["description"],
                 "priority": task["priority"],
                 "parent_task_id": task_id,

@@ -94,7 +94,7 @@ async def create_project(ctx: Context, name: str, auto_create_channels: bool, **
         if same:
             raise ToolFailure("conflict", f"there is a project {name.strip()!r} already: {same[0]['id']}")
         id = named_id(rows, name)
-        values = {
+        values: dict[str, Any] = {
             "project_id": id,
             "name": name.strip(),
             "status": "ACTIVE",
@@ -294,7 +294,7 @@ async def add_workspace(ctx: Context, project_id: str, source: str, path: str = 
         used = rows.select("SELECT project_id FROM {workspaces} AS w WHERE workspace_path = ?", (folder,))
         if used:
             raise invalid("path", f"project {used[0]['project_id']} uses this folder already")
-        values = {
+        values: dict[str, Any] = {
             "project_id": project_id,
             "workspace_path": folder,
             "source_type": source,

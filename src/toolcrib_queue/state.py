@@ -103,7 +103,7 @@ def put_run(rows: Rows, hook: Row, reason: str, key: str, event: Mapping[str, An
     sql = "SELECT * FROM {hook_runs} AS r WHERE hook_id = ? AND event_key = ?"
     if known := rows.select(sql, (hook["id"], key)):
         return known[0]
-    values = {
+    values: dict[str, Any] = {
         "project_id": hook["project_id"],
         "hook_id": hook["id"],
         "trigger_reason": reason,
@@ -211,7 +211,12 @@ def add_dependency(rows: Rows, task: Row, other: Row, type: str = "blocks") -> R
     if known:
         rows.update("dependencies", known[0]["id"], {"type": type})
     else:
-        values = {"project_id": task["project_id"], "task_id": task["id"], "depends_on": other["id"], "type": type}
+        values: dict[str, Any] = {
+            "project_id": task["project_id"],
+            "task_id": task["id"],
+            "depends_on": other["id"],
+            "type": type,
+        }
         rows.insert("dependencies", values)
     return settle(rows, task)
 

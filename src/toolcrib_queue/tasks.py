@@ -136,7 +136,7 @@ async def create_task(ctx: Context, title: str, **given: Any) -> dict[str, Any]:
 def insert_task(rows: Rows, project_id: str, title: str, given: Mapping[str, Any]) -> Row:
     """Add a task with its dependencies. Raises `ToolFailure` for an unknown profile, workspace, parent or task."""
     _check_links(rows, project_id, given)
-    values = {
+    values: dict[str, Any] = {
         "project_id": project_id,
         "title": title.strip(),
         "description": given.get("description") or "",
@@ -407,7 +407,12 @@ def _set_status(rows: Rows, task: Row, status: Status, result: str) -> Row:
         failed = {"error_message": result} if event in ("AGENT_FAILED", "VERIFY_FAILED") else {}
         task = fire(rows, task, event, **person, **failed)
     if status in _OVER and result:
-        values = {"agent_id": rows.principal, "result": status.lower(), "summary": result, "files_changed": []}
-        more = {"error_message": result if status == "FAILED" else "", "tokens_used": 0, "evidence": []}
+        values: dict[str, Any] = {
+            "agent_id": rows.principal,
+            "result": status.lower(),
+            "summary": result,
+            "files_changed": [],
+        }
+        more: dict[str, Any] = {"error_message": result if status == "FAILED" else "", "tokens_used": 0, "evidence": []}
         rows.insert("results", {"project_id": task["project_id"], "task_id": task["id"], **values, **more})
     return task

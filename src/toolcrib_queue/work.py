@@ -198,7 +198,7 @@ async def fail_task(
 def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) -> None:
     """Store what an agent ended with, and count its tokens."""
     tokens = int(given.get("tokens_used") or 0)
-    values = {
+    values: dict[str, Any] = {
         "project_id": task["project_id"],
         "task_id": task["id"],
         "agent_id": task["assigned_agent_id"] or rows.principal,
@@ -257,7 +257,7 @@ async def answer_question(ctx: Context, task_id: str, answer: str) -> dict[str, 
         task = rows.get("tasks", task_id, "editor")
         question = task["question"] or ""
         changed = fire(rows, task, "HUMAN_REPLIED", question=None, lease_until=rows.now + PAUSE_SECONDS)
-        values = {"task_id": task_id, "type": "answer", "label": question[:500], "content": answer}
+        values: dict[str, Any] = {"task_id": task_id, "type": "answer", "label": question[:500], "content": answer}
         rows.insert("contexts", {"project_id": task["project_id"], **values})
         return {"task_id": task_id, "status": changed["status"], "question": question}
 
@@ -287,9 +287,14 @@ async def verify_task(ctx: Context, task_id: str, agent_id: str, is_passed: bool
         done_by = rows.select(sql, (task_id,))
         if done_by and done_by[0]["agent_id"] == agent["id"]:
             raise ToolFailure("conflict", f"agent {agent_id} did task {task_id}: another one verifies it")
-        values = {"task_id": task_id, "type": "verification", "label": agent["name"], "content": comment}
+        values: dict[str, Any] = {
+            "task_id": task_id,
+            "type": "verification",
+            "label": agent["name"],
+            "content": comment,
+        }
         rows.insert("contexts", {"project_id": task["project_id"], **values})
-        more = {} if is_passed else {"error_message": comment}
+        more: dict[str, Any] = {} if is_passed else {"error_message": comment}
         changed = fire(rows, task, "VERIFY_PASSED" if is_passed else "VERIFY_FAILED", **more)
         return {"task_id": task_id, "status": changed["status"]}
 
