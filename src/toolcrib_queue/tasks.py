@@ -37,7 +37,7 @@ from .state import (
     unmet_of,
 )
 
-__all__ = ["brief", "create_task", "edit_task", "get_task", "insert_task", "list_tasks", "view"]
+__all__ = ["brief", "create_task", "edit_task", "get_task", "insert_task", "list_tasks", "page_of", "view"]
 
 _PAGE: Final = 200
 """Tasks of one page of a list."""
@@ -285,7 +285,7 @@ async def list_tasks(ctx: Context, limit: int, offset: int, **given: Any) -> dic
             rows.get("projects", project_id)
         elif not given["show_all"]:
             project_id = active_project(ctx, rows)
-        found, counts = _page(rows, project_id, wanted, limit, offset)
+        found, counts = page_of(rows, project_id, wanted, limit, offset)
         total = sum(counts.values())
         lines = [_line(rows, task, given) for task in found]
         if given["display_mode"] == "tree":
@@ -296,7 +296,7 @@ async def list_tasks(ctx: Context, limit: int, offset: int, **given: Any) -> dic
     return await storage_of(ctx).read(work)
 
 
-def _page(
+def page_of(
     rows: Rows, project_id: str, wanted: Sequence[str], limit: int, offset: int
 ) -> tuple[list[Row], dict[str, int]]:
     """Return a page of tasks in the order of their statuses, and the number of tasks in each."""
