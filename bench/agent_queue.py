@@ -26,18 +26,20 @@ from toolcrib_queue.state import fire
 from toolcrib_queue.tasks import page_of
 
 ORDER = ("READY", "COMPLETED")
+_PART = 2000
 
 
 def same(value: Any) -> Any:
     return value
 
 
-def fill(rows: Rows, project: str, tasks: int, statuses: tuple[str, ...] = ("READY",)) -> None:
-    rows.create_project(project)
-    plain = {"name": project, "status": "ACTIVE", "credit_weight": 1.0, "max_concurrent_agents": 100}
-    more = {"total_tokens_used": 0, "repo_url": "", "repo_default_branch": "main"}
-    rows.insert("projects", {"project_id": project, **plain, **more}, id=project)
-    for number in range(tasks):
+def fill(rows: Rows, project: str, tasks: int, statuses: tuple[str, ...] = ("READY",), first: int = 0) -> None:
+    if not first:
+        rows.create_project(project)
+        plain = {"name": project, "status": "ACTIVE", "credit_weight": 1.0, "max_concurrent_agents": 100}
+        more = {"total_tokens_used": 0, "repo_url": "", "repo_default_branch": "main"}
+        rows.insert("projects", {"project_id": project, **plain, **more}, id=project)
+    for number in range(first, first + tasks):
         empty: dict[str, Any] = {name: [] for name in ("attachments", "acceptance", "plan")}
         zero = dict.fromkeys(("requires_approval", "retry_count", "generation", "is_plan_subtask"), 0)
         texts = {
@@ -96,7 +98,8 @@ async def main(projects: int, ready: int, listed: int) -> None:
             )
         async with Store.open(Path(folder) / "list.db") as store:
             await store.shared.prepare(SCHEMA)
-            await store.shared.write(SCHEMA, "local", same, lambda rows: fill(rows, "p", listed, ORDER))
+            for number in range(0, listed, _PART):
+                await store.shared.write(SCHEMA, "local", same, lambda rows, n=number: fill(rows, "p", _PART, ORDER, n))
             await body(store, f"first page of {listed:,} tasks", 50, lambda rows, _: page_of(rows, "p", ORDER, 200, 0))
             await body(
                 store, "a page in the middle", 50, lambda rows, _: page_of(rows, "p", ORDER, 200, listed // 2 + 100)
