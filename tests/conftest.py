@@ -69,15 +69,25 @@ _ONCE_LAST_WORD = "/bin/true"
 # So is the repository that others are copies of, in a folder of this prefix (`tempfile`).
 _ONCE_FOLDER = "toolcrib-test-"
 
+# The store of the user who runs the tests: no test may open it, for it may be newer, and it is not the test's to fill.
+_OWN_STORE = os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "toolcrib")
+
 _started: list[str] = []
+_opened: list[str] = []
 # Fixtures that started a process, by name and by the folder or file that they are for. What a shared fixture starts
 # counts for every test that asks for it: the order of the tests must not decide which of them fails.
 _starting: dict[tuple[str, str], str] = {}
 _started_before = pytest.StashKey[int]()
+_opened_before = pytest.StashKey[int]()
 
 
-def _record_process(event: str, arguments: tuple[Any, ...], events: frozenset[str] = _PROCESS_EVENTS) -> None:
-    if event not in events:  # a default value: the interpreter clears the globals of a module before it ends
+def _record_event(
+    event: str, arguments: tuple[Any, ...], events: frozenset[str] = _PROCESS_EVENTS, own_store: str = _OWN_STORE
+) -> None:
+    # Default values, for the interpreter clears the globals of a module before it ends.
+    if event == "sqlite3.connect" and own_store in str(arguments[0]):
+        _opened.append(str(arguments[0]))
+    if event not in events:
         return
     words = [str(word) for word in arguments[1]] if event == "subprocess.Popen" else [event]
     if event == "subprocess.Popen" and _ONCE_FOLDER in str(arguments[2]):
@@ -86,13 +96,14 @@ def _record_process(event: str, arguments: tuple[Any, ...], events: frozenset[st
         _started.append(" ".join(words)[:200])
 
 
-sys.addaudithook(_record_process)
+sys.addaudithook(_record_event)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Remember how many processes were started before the fixtures of the test."""
+    """Remember how many processes were started, and own stores opened, before the fixtures of the test."""
     item.stash[_started_before] = len(_started)
+    item.stash[_opened_before] = len(_opened)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -107,8 +118,10 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that starts a process without the marker: `make quick` relies on it."""
+    """Fail a test that opens the store of the user, or starts a process without the marker that `make quick` needs."""
     result = yield
+    if len(_opened) > item.stash[_opened_before]:
+        pytest.fail(f"opens {_opened[-1]}, the store of the user: give it `memory=True` or a `store`", pytrace=False)
     asked = getattr(item, "fixturenames", ())
     shared = [one for (name, where), one in _starting.items() if name in asked and item.nodeid.startswith(where)]
     own = [*_started[item.stash[_started_before] :], *shared]

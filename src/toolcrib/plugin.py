@@ -45,7 +45,7 @@ from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbo
 from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
-from .core.workspace import Entry, OpenFile, Workspace, Written
+from .core.workspace import FileEntry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
 from .sources.plugins import Plugin, Services
@@ -67,10 +67,10 @@ __all__ = [
     "Context",
     "Described",
     "Endpoint",
-    "Entry",
     "Event",
     "EventLog",
     "FieldError",
+    "FileEntry",
     "Finished",
     "Guest",
     "Host",

@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
+import toolcrib
 from contract.test_entrances import change, get, pay, view
 from contract.workshop import Workshop, workshop
 from toolcrib import Toolcrib, tool
@@ -525,3 +529,27 @@ async def test_a_call_whose_session_lost_its_profile_is_an_internal_error_and_re
             "internal",
             [],
         )
+
+
+async def test_one_call_enters_at_most_25_of_our_files() -> None:
+    """A recorded read of a function, once what is made once was made: who debugs a call steps through no more."""
+    ours, entered = str(Path(toolcrib.__file__).parent.parent), set[str]()
+
+    def enter(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(ours):
+            entered.add(Path(frame.f_code.co_filename).relative_to(ours).as_posix())
+
+    async with Toolcrib(bare(), memory=True) as crib:
+        crib.add(view)
+        session = crib.session(profile="flat", mode="autonomous")
+        for _ in range(100):
+            await session.call("view", {"path": "a"})
+        before = sys.getprofile()
+        sys.setprofile(enter)
+        try:
+            result = await session.call("view", {"path": "a"})
+        finally:
+            sys.setprofile(before)
+    assert result.error is None
+    assert "toolcrib/dispatch/steps/execute.py" in entered
+    assert len(entered) <= 25, sorted(entered)

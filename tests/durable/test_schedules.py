@@ -18,7 +18,7 @@ from toolcrib.core.host import Schedule
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved_call import SavedSession
 from toolcrib.errors import ToolFailure
-from toolcrib.jobs.scheduler import Plan, Run, Scheduler
+from toolcrib.jobs.scheduler import ScheduledRun, Scheduler, ScheduleSpec
 from toolcrib.jobs.triggers import trigger_of
 from toolcrib.store.store import Store
 from toolcrib.store.vault import Vault
@@ -42,7 +42,7 @@ class Runs:
     """Keeps the runs that were made, and lets them end as a test wants it."""
 
     def __init__(self) -> None:
-        self.made: list[Run] = []
+        self.made: list[ScheduledRun] = []
         self.noted: list[str] = []
         self.offered, self.lacking = False, ""
         self.result: ToolResult | None = ToolResult.of_text("done")
@@ -52,13 +52,13 @@ class Runs:
     def offer(self) -> None:
         self.offered = True
 
-    def lacks(self, plan: Plan) -> str:
+    def lacks(self, plan: ScheduleSpec) -> str:
         return self.lacking
 
-    def note(self, run: Run) -> None:
+    def note(self, run: ScheduledRun) -> None:
         self.noted.append(run.id)
 
-    async def run(self, run: Run) -> ToolResult | None:
+    async def run(self, run: ScheduledRun) -> ToolResult | None:
         self.made.append(run)
         await self.go.wait()
         return self.result
@@ -77,11 +77,11 @@ class Desk:
         config = config or {"interval_seconds": HOUR}
         session = SavedSession(key="schedule/1", principal=principal)
         action = {"type": "send_message", "content": "Water."}
-        plan = Plan(title="T", trigger=trigger_of(type, config, zone), action=action, session=session)
+        plan = ScheduleSpec(title="T", trigger=trigger_of(type, config, zone), action=action, session=session)
         made, _ = await self.scheduler.create(plan)
         return made
 
-    async def at(self, moment: float) -> list[Run]:
+    async def at(self, moment: float) -> list[ScheduledRun]:
         """Return what is fired at that time."""
         self.clock.now, before = moment, len(self.runs.made)
         await self.scheduler.fire_due()
@@ -311,7 +311,7 @@ async def test_bad_actions_are_refused_with_their_place(desk: Desk) -> None:
         ({"type": "agent_task", "prompt": "x" * 40_001}, "action.prompt"),
     ):
         with pytest.raises(ToolFailure) as failure:
-            await desk.scheduler.create(Plan(title="", trigger=trigger, action=action, session=session))
+            await desk.scheduler.create(ScheduleSpec(title="", trigger=trigger, action=action, session=session))
         assert (failure.value.code, failure.value.message.partition(":")[0]) == ("invalid_arguments", place)
 
 

@@ -34,7 +34,7 @@ SEEDS = Path(__file__).parent
 @asynccontextmanager
 async def seeded(seed: str, **settings: Any) -> AsyncGenerator[Toolcrib]:
     """Open a crib with the tools of `<seed>.yaml`, under their own names; nobody is asked for anything."""
-    values = {"mode": "autonomous", **({"builtins": ("onto",)} if seed == "gateway" else {}), **settings}
+    values = {"mode": "autonomous", **({"builtins": ("onto", "cal")} if seed == "gateway" else {}), **settings}
     async with Toolcrib(bare().with_values(**values), memory=True) as crib:
         source = YamlSource(seed, SEEDS / f"{seed}.yaml")
         await crib.tools.mount_source(source, prefix=False, trusted=True)

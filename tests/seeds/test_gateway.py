@@ -12,6 +12,7 @@ from seeds.rigging import answer_of, in_project, names, seeded
 from toolcrib.core.events import CallFinished
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.base import estimate_tokens
+from toolcrib.plugin import tool
 
 pytestmark = pytest.mark.anyio
 
@@ -205,10 +206,11 @@ async def test_adding_a_tool_changes_version_counts_help_and_exec_together(crib:
 # --- scope
 
 
-async def test_an_op_made_for_other_contexts_is_neither_helped_with_nor_run(shared: Toolcrib) -> None:
-    session = await in_project(shared, contexts=())
-    op = "cal.project.set"
-    sent: dict[str, Any] = {"op": op, "args": {"action": "create"}}
+async def test_an_op_made_for_other_contexts_is_neither_helped_with_nor_run(crib: Toolcrib) -> None:
+    op = "cal.project.close"
+    crib.add(tool(op=op, contexts=["project"])(say_word))
+    session = await in_project(crib, contexts=())
+    sent: dict[str, Any] = {"op": op, "args": {}}
     batch = answer_of(
         await session.call("tool_batch", {"ops": [{"type": "exec", **sent}, {"type": "help", "path": op}]})
     )
@@ -218,6 +220,8 @@ async def test_an_op_made_for_other_contexts_is_neither_helped_with_nor_run(shar
     assert (await helped(session, op))["type"] == "not_found"
     assert (alone["error"]["code"], asked["result"]["type"]) == ("PERMISSION_DENIED", "not_found")
     assert op not in str(await helped(session, "cal.project"))
+    inside = await in_project(crib)
+    assert (await ran(inside, op))["result"] == "word"
 
 
 @pytest.mark.parametrize("scope", ["allowed", "exact", "disabled"])

@@ -24,7 +24,15 @@ Run = Callable[..., Awaitable[Any]]
 async def gateway(home: Path, used: set[str]) -> AsyncGenerator[Run]:
     """Start a gateway in its own process; `used` gathers the ops that it runs."""
     config = home / "toolcrib.yaml"
-    config.write_text(json.dumps({"builtins": ["onto"], "rules": {"deny": ["delete_onto_goal"]}}))
+    config.write_text(
+        json.dumps(
+            {
+                "builtins": ["onto", "cal"],
+                "tools": {"calendar": {"timezone": "Europe/Berlin"}},
+                "rules": {"deny": ["delete_onto_goal"]},
+            }
+        )
+    )
     words = ["serve", "--config", str(config), "--profile", "gateway", "--mode", "autonomous", "--no-daemon"]
     server = StdioServerParameters(command=TOOLCRIB, args=words, env=Home(folder=home).environ, cwd=home)
 
@@ -58,7 +66,7 @@ async def test_a_day_of_planning_survives_a_restart_at_noon(tmp_path: Path) -> N
 
     from seeds.test_gateway import ADDED, OPS
 
-    assert {op for op in [*OPS, *ADDED] if op.startswith("onto.")} - used == {"onto.goal.delete"}
+    assert {op for op in [*OPS, *ADDED] if not op.startswith("util.")} - used == {"onto.goal.delete"}
 
 
 async def morning(run: Run) -> dict[str, Any]:
@@ -136,6 +144,17 @@ async def morning(run: Run) -> dict[str, Any]:
     await run("onto.goal.delete", code="PERMISSION_DENIED", goal_id=ids["goal"])
     await run("onto.project.graph.reorganize", code="CONFLICT", **here, nodes=[_under(ids)], options=_since(ids))
 
+    await run("cal.project.get", code="NOT_FOUND", project_id="00000000-0000-4000-8000-000000000000")
+    calendar = await run("cal.project.set", **here, action="create", name="Baking days")
+    assert (await run("cal.project.get", **here))["calendar"] == calendar["calendar"]
+    late = {"title": "x", "start_at": "2026-12-02T10:00", "end_at": "2026-12-02T09:00"}
+    refused = await run("cal.event.create", code="VALIDATION_ERROR", **late)
+    assert refused["details"]["field_errors"][0]["path"] == "end_at"
+    weekly = {"recurrence": "FREQ=WEEKLY;COUNT=4", "end_at": "2026-10-20T19:00"}
+    baking = await run("cal.event.create", title="Bake", start_at="2026-10-20T17:00", task_id=ids["task"], **weekly)
+    ids["baking"] = baking["event"]["id"]
+    ids["dentist"] = (await run("cal.event.create", title="Dentist", start_at="2026-10-21"))["event"]["id"]
+
     found = await run("onto.search", query="sourdough starter")
     assert [one["type"] for one in found["results"]] == ["document"]
     assert (await run("onto.task.search", search="photograph"))["total"] == 1
@@ -168,6 +187,18 @@ async def afternoon(run: Run, ids: dict[str, Any]) -> None:
     await run("onto.project.update", **here, description="Bread for beginners", end_at="2027-04-01")
     late = await run("onto.task.update", code="VALIDATION_ERROR", task_id=ids["task"], due_at="soon")
     assert late["details"]["field_errors"][0]["path"] == "due_at"
+
+    await run("cal.event.update", onto_event_id=ids["baking"], start_at="2026-10-20T18:00")
+    await run("cal.event.delete", onto_event_id=ids["baking"], instance_start_at="2026-11-03T17:00:00Z")
+    await run("cal.event.delete", onto_event_id=ids["dentist"])
+    event = (await run("cal.event.get", onto_event_id=ids["baking"]))["event"]
+    assert (event["project_id"], event["end_at"]) == (ids["project"], "2026-10-20T20:00:00+02:00")
+    october = await run("cal.event.list", timeMin="2026-10-01", timeMax="2026-12-01")
+    assert [one["start_at"] for one in october["events"]] == [
+        "2026-10-20T18:00:00+02:00",
+        "2026-10-27T18:00:00+01:00",
+        "2026-11-10T18:00:00+01:00",
+    ]
 
     moved = await run("onto.document.tree.move", **here, document_id=ids["pad"], new_parent_id=ids["folder"])
     (recipes,) = [node for node in moved["structure"]["root"] if node["id"] == ids["folder"]]

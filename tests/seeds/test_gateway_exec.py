@@ -195,7 +195,7 @@ async def test_a_name_argument_is_not_taken_for_the_op(session: Session) -> None
             "took body_markdown for content",
         ),
         ("onto.project.get", {"id": "{project}"}, "took id for project_id"),
-        ("cal.event.list", {"time_min": "2026-01-01", "timeMax": "2027"}, "took time_min for timeMin"),
+        ("cal.event.list", {"time_min": "2026-01-01", "timeMax": "2027-01-01"}, "took time_min for timeMin"),
     ],
 )
 async def test_an_argument_by_another_name_is_taken_and_said(

@@ -33,7 +33,7 @@ from ..config.client_permissions import (
 from ..config.clients import Client, FoundServer, Places, discover, is_ours, servers_elsewhere
 from ..config.connections import (
     NAME,
-    Connection,
+    ClientConnection,
     Outcome,
     connection_of,
     connections,
@@ -57,7 +57,7 @@ from .server_probe import probe
 
 __all__ = [
     "LIST_SECONDS",
-    "Change",
+    "ClientChange",
     "Program",
     "Way",
     "change_client",
@@ -105,7 +105,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ClientChange:
     """What `connect` did to one client."""
 
     client: Client
@@ -175,7 +175,7 @@ class Program:
 
 def change_client(
     client: Client, file: Path, places: Places, way: Way, *, named_profile: str | None, program: Program
-) -> Change:
+) -> ClientChange:
     """Put the entry into `file`; `named_profile` is that of the command line."""
     state = places.directories.state
     content = disk.read(file, limit=disk.FOREIGN_MAX_BYTES) if file.exists() else b""
@@ -191,7 +191,7 @@ def change_client(
     path = NAME if way.shared else program.path
     names = _move(client, movable, own, places, dry_run=program.dry_run)
     if is_more and not names:
-        return Change(client=client, file=file, way=way, is_new=False)
+        return ClientChange(client=client, file=file, way=way, is_new=False)
     moved_here = [server.name for server in movable if server.scope == "local" and server.name in names]
     settings = load((), {"guard": "on" if way.guard else "off"})
     has_call_tool = "call" in load_profile(way.profile).verbs
@@ -206,7 +206,7 @@ def change_client(
         settings=settings,
         allow=["call_tool"] if client.name == "codex" and has_call_tool else [],
     )
-    change = Change(
+    change = ClientChange(
         client=client,
         file=file,
         way=way,
@@ -265,7 +265,7 @@ def put_back(client: Client, file: Path, places: Places) -> Outcome:
     if is_settings_file(client.name, file):
         return disconnect_settings(file, state=state, client=client.name)
 
-    def also(text: str, done: Connection) -> str:
+    def also(text: str, done: ClientConnection) -> str:
         return original_names(client, text, done, str(file))
 
     outcome = undo(client, file, state=state, also=also)

@@ -26,7 +26,7 @@ from ..disclosure.profiles import load as load_profile
 from ..errors import ToolcribError, UsageError
 from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .client_changes import LIST_SECONDS, Change, Program, Way, change_client, put_back, settings_elsewhere
+from .client_changes import LIST_SECONDS, ClientChange, Program, Way, change_client, put_back, settings_elsewhere
 from .clients import candidates, chosen_clients, identity, is_shared
 from .last_seen import remember
 from .open_crib import opened
@@ -95,7 +95,7 @@ def connect(
     places = here()
     if profile is not None:
         load_profile(profile)
-    changes: list[Change] = []
+    changes: list[ClientChange] = []
     program = Program(places, command, dry_run=dry_run)
 
     def one(client: Client, file: Path) -> None:
@@ -112,7 +112,7 @@ def connect(
     chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
     if approvals and [client.name for client, _ in chosen] != [_CLAUDE]:
         raise UsageError("--approvals is for Claude Code: `toolcrib connect claude --approvals`")
-    worse: list[Change] = []
+    worse: list[ClientChange] = []
     costs: Mapping[str, _Cost] = {}
     try:
         _each(chosen, one)
@@ -224,7 +224,7 @@ class _Cost:
     """Servers that listed nothing in time, and are in neither figure."""
 
 
-def _preview(changes: Sequence[Change], program: Program, places: Places, *, as_json: bool) -> None:
+def _preview(changes: Sequence[ClientChange], program: Program, places: Places, *, as_json: bool) -> None:
     """Print what `connect` would do; no server is started and no file is written."""
     new = [change for change in changes if change.is_new]
     copied = bool(new) and not program.entry.is_lasting
@@ -269,7 +269,7 @@ def _preview(changes: Sequence[Change], program: Program, places: Places, *, as_
         out(f"this environment ({sys.prefix}) {why}: it would be copied there")
 
 
-def _is_worse(change: Change, costs: Mapping[str, _Cost]) -> bool:
+def _is_worse(change: ClientChange, costs: Mapping[str, _Cost]) -> bool:
     """Whether the first request gets longer by more than longer names explain. A guarded entry has tools of its own."""
     cost = costs.get(change.client.name)
     if cost is None or change.way.guard or change.is_more:
@@ -277,7 +277,7 @@ def _is_worse(change: Change, costs: Mapping[str, _Cost]) -> bool:
     return cost.after > cost.direct + max(_MORE_TOKENS, _MORE_PART * cost.direct)
 
 
-def _refusal(change: Change, cost: _Cost) -> str:
+def _refusal(change: ClientChange, cost: _Cost) -> str:
     """Return why a client was left as it was, and what helps."""
     counter = tokenizer()
     figures = f"{counter.shown(cost.after)} tokens instead of {counter.shown(cost.direct)} ({counter.name})"
@@ -289,7 +289,7 @@ def _refusal(change: Change, cost: _Cost) -> str:
     )
 
 
-def _tell_rest(change: Change, own: Path) -> None:
+def _tell_rest(change: ClientChange, own: Path) -> None:
     """Print what `connect` would change beside the entry: rules and servers in our file, the client's other files."""
     title = change.client.title
     if change.moved:
@@ -305,7 +305,7 @@ def _tell_rest(change: Change, own: Path) -> None:
         note(f"{title}: {line}")
 
 
-def _report(changes: Sequence[Change], costs: Mapping[str, _Cost], places: Places, *, as_json: bool) -> None:
+def _report(changes: Sequence[ClientChange], costs: Mapping[str, _Cost], places: Places, *, as_json: bool) -> None:
     """Print what was done to each client, and what the definitions of its first request cost before and after."""
     counter = tokenizer()
     paid = {
@@ -347,7 +347,7 @@ def _report(changes: Sequence[Change], costs: Mapping[str, _Cost], places: Place
         emit_json(rows)
 
 
-def _costs(changes: Sequence[Change], places: Places) -> dict[str, _Cost]:
+def _costs(changes: Sequence[ClientChange], places: Places) -> dict[str, _Cost]:
     """Return what each client's definitions cost, by the client's name. Each server is started once."""
     if not changes:
         return {}
@@ -400,7 +400,7 @@ def _warn_of_questions(settings: Settings) -> None:
         note(f"calls that worked before may wait for an answer: your configuration says `{'` and `'.join(asking)}`")
 
 
-def _served(crib: Toolcrib, change: Change, counter: Tokenizer) -> int:
+def _served(crib: Toolcrib, change: ClientChange, counter: Tokenizer) -> int:
     """Return the tokens of what the new entry shows the client at first."""
     backend = WithApprove(crib) if change.way.desk else CribBackend(crib)
     session = backend.serve(crib.session(profile=change.way.profile, grows=False))
@@ -428,7 +428,7 @@ def _listed(crib: Toolcrib, source: str) -> _Listed | None:
     return _Listed(tools=tuple(tools), instructions=about.instructions if about else "")
 
 
-def _cost(change: Change, served: int, lists: Mapping[bytes, _Listed | None], counter: Tokenizer) -> _Cost:
+def _cost(change: ClientChange, served: int, lists: Mapping[bytes, _Listed | None], counter: Tokenizer) -> _Cost:
     """Add up the servers that the client had, and those that it keeps beside us."""
     before, kept, silent = 0, 0, list[str]()
     for server in change.before:

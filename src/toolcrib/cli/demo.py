@@ -27,14 +27,14 @@ from ..server.logs import log_to
 from .output import escape, note, out
 from .serve_process import http_options, snippet, tell_what_is_served
 
-__all__ = ["Client", "connected", "demo"]
+__all__ = ["DemoClient", "connected", "demo"]
 
 _REVISION: Final = "2025-11-25"
 _SECONDS: Final = 60.0
 _SESSION: Final = "mcp-session-id"
 
 
-class Client:
+class DemoClient:
     """One MCP session. `connected` opens it."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
@@ -96,10 +96,10 @@ def _messages(response: httpx2.Response) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncGenerator[Client]:
+async def connected(url: str) -> AsyncGenerator[DemoClient]:
     """Connect to the MCP endpoint `url`. Proxies of the environment are not used: the endpoint is ours."""
     async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as http:
-        client = Client(http, url)
+        client = DemoClient(http, url)
         await client.open()
         yield client
 
@@ -182,7 +182,7 @@ class _Show:
         sys.stdout.flush()
 
 
-async def _prove(client: Client, here: Path) -> None:
+async def _prove(client: DemoClient, here: Path) -> None:
     """Find a tool by what is wanted of it, call it, and show both. Raises `ToolFailure`."""
     listed = await client.tools()
     out(f"\na client is shown: {', '.join(tool['name'] for tool in listed)}")

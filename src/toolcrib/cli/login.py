@@ -1,4 +1,4 @@
-"""`toolcrib login`, `logout` and `secret`: credentials for servers and for `${keyring:NAME}` in a configuration."""
+"""`toolcrib login`, `logout` and `secret`: logins of servers and of accounts, values of `${keyring:NAME}`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..config import Settings
 from ..config.loader import here
 from ..config.secrets import remove_secret, secret_names, write_secret
 from ..config.validation import did_you_mean
-from ..crib.storage import logins_in, open_store
+from ..crib.storage import ToolAccount, accounts_in, logins_in, open_store
 from ..errors import ToolFailure, UsageError
 from ..mcp.auth.access import Access
 from ..mcp.auth.login_store import Logins, login_key
@@ -38,7 +38,7 @@ _SCREENS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 
 
 def login(
-    server: Annotated[str, typer.Argument(help="The server's name here.")],
+    server: Annotated[str, typer.Argument(help="The name of a server, or of a tool's account.")],
     config: ConfigFiles = None,
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="Ask for this right as well; repeatable.", metavar="SCOPE")
@@ -52,11 +52,17 @@ def login(
 
     Running processes use the new login without a restart. Unreviewed tools of the server
     count as reviewed then, as with `toolcrib add`; changed ones never do.
+
+    An account, such as one of `tools.calendar.accounts`, that has a `user` is asked for its
+    password instead, which is read from standard input where that is no terminal.
     """
     settings = settings_of(config)
+    scopes = scopes_in(" ".join(scope or ()))
+    if (account := _account(settings, server)) is not None:
+        person = Person(show=_shown(settings.environment, browser=browser), seconds=limit)
+        return _log_in_account(settings, account, person, scopes, as_json=as_json)
     spec, oauth = _remote(settings, server)
     logins = logins_in(settings.directories)
-    scopes = scopes_in(" ".join(scope or ()))
 
     async def main() -> tuple[str, bool]:
         person = Person(show=_shown(settings.environment, browser=browser), seconds=limit)
@@ -87,10 +93,12 @@ def logout(
 ) -> None:
     """Forget the login to a server, and tell its authorization server that the tokens are no longer wanted."""
     settings = settings_of(config)
-    spec, oauth = _remote(settings, server)
+    account = _account(settings, server)
 
     async def main() -> bool:
-        access = Access(spec.name, spec.url, oauth, logins_in(settings.directories))
+        if account is not None and account.oauth is None:
+            return remove_secret(account.secret, settings.environment)
+        access = _access(settings, server, account)
         try:
             return await access.log_out()
         finally:
@@ -103,12 +111,56 @@ def logout(
         out(f"logged out of {server}" if had_login else f"there was no login to {server}")
 
 
+def _account(settings: Settings, name: str) -> ToolAccount | None:
+    """Return the account of a tool; None where a server has the name."""
+    if any(spec.name == name for spec in settings.sources.servers):
+        return None
+    return accounts_in(settings).get(name)
+
+
+def _access(settings: Settings, name: str, account: ToolAccount | None, person: Person | None = None) -> Access:
+    logins = logins_in(settings.directories)
+    if account is not None and account.oauth is not None:
+        return Access(account.name, account.url, account.oauth, logins, person=person)
+    spec, oauth = _remote(settings, name)
+    return Access(spec.name, spec.url, oauth, logins, person=person)
+
+
+def _log_in_account(
+    settings: Settings, account: ToolAccount, person: Person, scopes: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Store the password of an account, or log in to it with a browser."""
+    key = f"tools.{account.category}.accounts.{account.name}"
+    if account.oauth is None and not account.user:
+        raise UsageError(f"{account.name} has no logins: {key} has no `user`, and no `auth`")
+    if account.oauth is None and account.password:
+        raise UsageError(f"{account.name} has its password in the configuration: {key}.password")
+    if account.oauth is None:
+        place = str(write_secret(account.secret, _value(f"password of {account.user}"), settings.environment))
+    else:
+
+        async def main() -> None:
+            access = _access(settings, account.name, account, person)
+            try:
+                await access.log_in(None, scopes)
+            finally:
+                await access.aclose()
+
+        run(main)
+        place = logins_in(settings.directories).where(login_key(account.url, account.oauth))
+    if as_json:
+        emit_json({"account": account.name, "category": account.category, "kept": place})
+    else:
+        out(escape(f"logged in to {account.name}: the login is kept in {place}"))
+
+
 def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:
     """Return the server and how it logs in. Raises `UsageError` for one that has no logins."""
     known = {spec.name: spec for spec in settings.sources.servers}
     spec = known.get(server)
     if spec is None:
-        raise UsageError(f"there is no server {server!r} in the configuration{did_you_mean(server, known)}")
+        names = [*known, *accounts_in(settings)]
+        raise UsageError(f"there is no server or account {server!r} in the configuration{did_you_mean(server, names)}")
     if spec.transport == "stdio":
         raise UsageError(f"{server} is a program on this machine: it gets its credentials in `env`, not by a login")
     if spec.oauth is None:

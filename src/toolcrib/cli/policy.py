@@ -20,7 +20,7 @@ from ..crib.explainer import Why
 from ..errors import CODES, ConfigError, UsageError
 from ..policy.rules import Rule, parse_rule
 from ..policy.shell.grammar import read_script
-from ..policy.shell.script import Command, Script
+from ..policy.shell.script import Script, ShellCommand
 from .actions import action_group
 from .call import parse_arguments
 from .open_crib import only_for, opened
@@ -219,7 +219,7 @@ def _parse(script: Script) -> dict[str, Any]:
     }
 
 
-def _shown(command: Command) -> dict[str, Any]:
+def _shown(command: ShellCommand) -> dict[str, Any]:
     runs = [_shown(inner) for inner in command.runs]
     return {"command": command.shown(), **({"runs": runs} if runs else {})}
 
@@ -233,7 +233,7 @@ def _show(script: Script) -> None:
         out(f"effect:     {escape(effect)}")
 
 
-def _show_command(command: Command, label: str) -> None:
+def _show_command(command: ShellCommand, label: str) -> None:
     out(f"{label}{escape(command.shown())}")
     for inner in command.runs:
         _show_command(inner, "  runs:     ")

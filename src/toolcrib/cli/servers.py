@@ -15,7 +15,7 @@ from ..config import load
 from ..config.directories import PROJECT_FOLDER
 from ..config.loader import confirm, here, own_file
 from ..config.own_file import add_api, add_servers, read_apis, read_servers, remove_api, remove_server
-from ..config.servers import Entry, server_spec
+from ..config.servers import ConfiguredEntry, server_spec
 from ..config.sources import api_spec
 from ..config.validation import did_you_mean
 from ..errors import CODES, UsageError
@@ -76,7 +76,7 @@ def write_api(
     target: Path, name: str, value: Mapping[str, Any], environ: Mapping[str, str]
 ) -> tuple[OpenApiSpec, bytes]:
     """Write the entry into `target`; return what it configures and what the file says now. Raises `ConfigError`."""
-    entry = Entry(name=name, value=value, key="sources.openapi", base=str(target.parent))
+    entry = ConfiguredEntry(name=name, value=value, key="sources.openapi", base=str(target.parent))
     return api_spec(entry, environ), add_api(target, name, value)
 
 
@@ -164,7 +164,7 @@ def add(
     target = _target(project)
     _refuse_known(name, target)
     base = target.parent.parent if project else places.directories.home
-    spec = server_spec(Entry(name=name, value=value, base=str(base)), places.environ)
+    spec = server_spec(ConfiguredEntry(name=name, value=value, base=str(base)), places.environ)
     written = add_servers(target, {name: value})
     if project:
         confirm(places.directories, [(target, written)], places.environ)

@@ -22,7 +22,7 @@ from ..policy.rules import parse_rule
 from ..policy.settings import EFFECTS
 from . import files
 from .clients import Places
-from .connections import Connection, Outcome, connection_of, forget, restore, rewrite
+from .connections import ClientConnection, Outcome, connection_of, forget, restore, rewrite
 from .edits import check_edit, insert_json, insert_yaml, remove_json
 from .files import parse_json
 
@@ -160,7 +160,7 @@ def hook_file(places: Places, *, project: bool) -> Path:
     return claude_files(places)[1 if project else 0]
 
 
-def connect_hook(file: Path, program: str, options: Sequence[str], *, state: Path) -> Connection | None:
+def connect_hook(file: Path, program: str, options: Sequence[str], *, state: Path) -> ClientConnection | None:
     """Add our hook to `file`; None when it is there already. `options` are those of `toolcrib hook claude`.
 
     Raises `ConfigError` when the file cannot be read, or cannot be changed without touching the rest.

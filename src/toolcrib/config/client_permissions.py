@@ -31,7 +31,7 @@ from ..errors import ConfigError
 from . import files
 from .claude_files import claude_files, disconnect_hook, has_hook, list_item_text, without_item
 from .clients import Client, Places
-from .connections import NAME, Connection, Outcome, connection_of, entries, forget, restore
+from .connections import NAME, ClientConnection, Outcome, connection_of, entries, forget, restore
 from .edits import check_edit, insert_json, remove_json, remove_yaml, set_yaml
 from .files import parse_json
 
@@ -451,7 +451,7 @@ def _cursor_names(value: Any, names: Names, listed: Mapping[str, Sequence[str]])
     return [f"{NAME}:{_declared(ours, one)}" for one in tools]
 
 
-def _original_cursor_list(text: str, done: Connection, file: str) -> str:
+def _original_cursor_list(text: str, done: ClientConnection, file: str) -> str:
     """Return `permissions.json` with the entries of moved servers that it had, and without ours."""
 
     def list_of(content: str) -> Node | None:
@@ -497,11 +497,11 @@ def disconnect_settings(file: Path, *, state: Path, client: str = "claude-code")
     return "removed"
 
 
-def _text_before(done: Connection, file: str) -> str:
+def _text_before(done: ClientConnection, file: str) -> str:
     return files.decode(done.content or b"", file).strip() or "{}"
 
 
-def _original_names(text: str, done: Connection, file: str) -> str:
+def _original_names(text: str, done: ClientConnection, file: str) -> str:
     """Return settings of Claude Code with the names that rules about moved servers had, and without ours."""
     after, names = text, done.names
     before = _mapping(_data(done.content, Path(file)).get("permissions"))
@@ -540,7 +540,7 @@ def _original_names(text: str, done: Connection, file: str) -> str:
     return _switched_on(after, done, file)
 
 
-def _switched_on(text: str, done: Connection, file: str) -> str:
+def _switched_on(text: str, done: ClientConnection, file: str) -> str:
     """Return settings of Claude Code in which the servers that were moved are not switched off any more."""
     after = text
     kept = _texts(_data(done.content, Path(file)).get(_OFF))
@@ -574,14 +574,14 @@ def allow_in_gemini(text: str, file: str = "") -> str:
     return check_edit(text, after, ("mcp",), file, lambda content: parse_json(content).plain())
 
 
-def original_names(client: Client, text: str, done: Connection, file: str) -> str:
+def original_names(client: Client, text: str, done: ClientConnection, file: str) -> str:
     """Return the file of a client's servers, which changed since, without what `connect` changed beside them."""
     if client.name == "gemini":
         return _not_allowed_in_gemini(text, done, file)
     return _original_opencode_keys(text, done, file) if client.name == "opencode" else text
 
 
-def _not_allowed_in_gemini(text: str, done: Connection, file: str) -> str:
+def _not_allowed_in_gemini(text: str, done: ClientConnection, file: str) -> str:
     listed = parse_json(text, file).find(("mcp", "allowed"))
     had = _texts(_mapping(_data(done.content, Path(file)).get("mcp")).get("allowed"))
     ours = [item for item in listed.items if item.plain() == NAME] if listed is not None else []
@@ -591,7 +591,7 @@ def _not_allowed_in_gemini(text: str, done: Connection, file: str) -> str:
     return check_edit(text, after, ("mcp",), file, lambda content: parse_json(content).plain())
 
 
-def _original_opencode_keys(text: str, done: Connection, file: str) -> str:
+def _original_opencode_keys(text: str, done: ClientConnection, file: str) -> str:
     before = _data(done.content, Path(file))
     for section in ("permission", "tools"):
         names = {server: ours for ours, server in done.names.items()}

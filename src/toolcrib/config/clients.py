@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from . import files
 from .client_entries import notices, translate
 from .directories import Places
-from .servers import Entry
+from .servers import ConfiguredEntry
 
 __all__ = [
     "CLIENTS",
@@ -390,10 +390,10 @@ class FoundServer:
     """The entry in our words, variables unexpanded; may hold secrets."""
     base: str
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> ConfiguredEntry:
         """Return it as an entry of ours, under the name that it has here."""
         key = ".".join(self.client.path)
-        return Entry(name=name, value=self.value, file=str(self.file), key=key, base=self.base)
+        return ConfiguredEntry(name=name, value=self.value, file=str(self.file), key=key, base=self.base)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -518,7 +518,7 @@ class _ServerReader:
             raw = cast("Mapping[str, Any]", entry)
             read = translate(self._client.name, raw, project=base, home=self._home, inputs=self._inputs)
             if read.errors:
-                where = Entry(name=name, value=raw, file=str(self._file), key=".".join(self._client.path))
+                where = ConfiguredEntry(name=name, value=raw, file=str(self._file), key=".".join(self._client.path))
                 messages = [str(where.error(message, *steps)) for steps, message in read.errors]
                 self.problems += [Problem(source=name, code="bad_config", message=message) for message in messages]
                 continue

@@ -27,7 +27,7 @@ from .edits import insert_json, insert_toml, insert_yaml, remove_json, remove_to
 
 __all__ = [
     "NAME",
-    "Connection",
+    "ClientConnection",
     "Outcome",
     "Taken",
     "connect",
@@ -71,7 +71,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ClientConnection:
     """What was done to one file."""
 
     client: str
@@ -109,7 +109,7 @@ def connect(
     project: str = "",
     names: Mapping[str, str] | None = None,
     also: Callable[[str], str] | None = None,
-) -> Connection:
+) -> ClientConnection:
     """Put `entry` into `file` under our name and take out the servers `moved`; return what was done.
 
     `moved_here` are those of the user's own file that are for `project` alone. `also` makes further changes of the
@@ -146,7 +146,7 @@ def rewrite(
     entry: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
     state: Path,
-) -> Connection:
+) -> ClientConnection:
     """Let `change` edit the text of `file`, and keep what it was before so that `restore` can put it back.
 
     A file that is as we left it before is put back as it was before that. `taken` is what `change` takes out, `entry`
@@ -157,7 +157,7 @@ def rewrite(
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
     after = _encoded(change(files.decode(before, str(file))), before)
     first = connection_of(state, file)
-    done = Connection(
+    done = ClientConnection(
         client=client,
         file=str(file),
         before=first.before if first else base64.b64encode(before).decode(),
@@ -179,7 +179,7 @@ def disconnect(
     file: Path,
     *,
     state: Path,
-    also: Callable[[str, Connection], str] | None = None,
+    also: Callable[[str, ClientConnection], str] | None = None,
     unrecorded: bool = False,
 ) -> Outcome:
     """Undo `connect`: put the file back, or delete the one that it made.
@@ -239,14 +239,14 @@ def forget(state: Path, file: Path) -> None:
     _record(state, file).unlink(missing_ok=True)
 
 
-def connections(state: Path) -> list[Connection]:
+def connections(state: Path) -> list[ClientConnection]:
     """Return everything that is connected, in the order of the files' names."""
     folder = _folder(state)
     found = [_read(path) for path in sorted(folder.glob("*.json"))] if folder.is_dir() else []
     return sorted((done for done in found if done), key=lambda done: done.file)
 
 
-def connection_of(state: Path, file: Path) -> Connection | None:
+def connection_of(state: Path, file: Path) -> ClientConnection | None:
     """Return what was done to `file`, or None."""
     return _read(_record(state, file))
 
@@ -318,13 +318,13 @@ def _with_taken(client: Client, text: str, taken: Sequence[Taken], file: Path) -
     return text
 
 
-def _read(path: Path) -> Connection | None:
+def _read(path: Path) -> ClientConnection | None:
     try:
         known: dict[str, Any] = orjson.loads(path.read_bytes())
         known["moved"] = tuple(known["moved"])
         taken = [Taken(path=tuple(one["path"]), name=one["name"], value=one["value"]) for one in known["taken"]]
         known["taken"] = tuple(taken)
-        return Connection(**known)
+        return ClientConnection(**known)
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

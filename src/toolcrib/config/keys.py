@@ -55,6 +55,9 @@ __all__ = [
 TOOL_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "api": ("*",),
     "api.*": ("headers", "url"),
+    "calendar": ("accounts", "refresh_seconds", "timezone"),
+    "calendar.accounts": ("*",),
+    "calendar.accounts.*": ("auth", "password", "principal", "url", "user"),
     "git": ("ca_file", "known_hosts", "private_hosts", "ssh_key", "tokens"),
     "lsp": ("servers",),
     "lsp.servers": ("*",),

@@ -32,7 +32,7 @@ from .directories import PROJECT_FOLDER, Directories, Trust, here
 from .keys import check, merge, tool_secrets
 from .profiles import chosen, environment_values, found_profiles
 from .secrets import kept_secrets, secret_values
-from .servers import Entry, file_line, read_entries, server_spec
+from .servers import ConfiguredEntry, file_line, read_entries, server_spec
 from .settings import Settings, telemetry_options, workspace_at, workspace_spec
 from .sources import KEY, api_secrets, api_spec, configured_source, is_api, placed, skills_spec, source_entries
 from .validation import did_you_mean
@@ -63,10 +63,10 @@ class _Part:
     """The content of one file."""
 
     values: Mapping[str, Any]
-    entries: tuple[Entry, ...]
+    entries: tuple[ConfiguredEntry, ...]
     base: str
     """Where servers of this file run."""
-    sources: tuple[Entry, ...] = ()
+    sources: tuple[ConfiguredEntry, ...] = ()
     problems: tuple[Problem, ...] = ()
     """Of single entries; the others are taken."""
     secrets: tuple[str, ...] = ()
@@ -182,14 +182,14 @@ def servers_in(
     environ = os.environ if environ is None else environ
     base = str(Path(cwd or Path.cwd()).absolute())
     named = cast("Mapping[str, Any]", servers).items()
-    raw = [Entry(name=str(name), value=value, key=key, base=base) for name, value in named]
+    raw = [ConfiguredEntry(name=str(name), value=value, key=key, base=base) for name, value in named]
     entries, problems = _translated(raw, "", environ, inputs_of(config))
     specs, bad = specs_of(entries, environ)
     return specs, [*bad, *problems]
 
 
 def specs_of(
-    entries: Iterable[Entry], environ: Mapping[str, str] | None = None
+    entries: Iterable[ConfiguredEntry], environ: Mapping[str, str] | None = None
 ) -> tuple[list[ServerSpec], list[Problem]]:
     """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
     environ = os.environ if environ is None else environ
@@ -200,7 +200,7 @@ _OF_PROJECT: Final = ("config.yaml", "local.yaml")
 
 
 def _pinned(
-    specs: Iterable[ServerSpec], entries: Iterable[Entry], directories: Directories, cwd: Path
+    specs: Iterable[ServerSpec], entries: Iterable[ConfiguredEntry], directories: Directories, cwd: Path
 ) -> list[ServerSpec]:
     """Return the servers, those of the project with what the user confirmed of the files behind them."""
     _, *project = config_files(directories, cwd)
@@ -366,10 +366,10 @@ def _client_of(path: Path) -> str:
 
 
 def _translated(
-    entries: Sequence[Entry], client: str, environ: Mapping[str, str], inputs: Mapping[str, str]
-) -> tuple[list[Entry], list[Problem]]:
+    entries: Sequence[ConfiguredEntry], client: str, environ: Mapping[str, str], inputs: Mapping[str, str]
+) -> tuple[list[ConfiguredEntry], list[Problem]]:
     """Return the entries of another program's file in our words, and what of them stops one or has no effect."""
-    taken: list[Entry] = []
+    taken: list[ConfiguredEntry] = []
     unused: list[tuple[str, str]] = []
     home = str(Directories.of(environ).home)
     for entry in entries:
@@ -385,7 +385,7 @@ def _translated(
     return taken, notices(file or "mcpServers", unused)
 
 
-def _entries(root: Node, path: Path | None, base: str) -> Iterable[Entry]:
+def _entries(root: Node, path: Path | None, base: str) -> Iterable[ConfiguredEntry]:
     for key in _SERVER_KEYS:
         servers = root.find((key,))
         if servers is None or (servers.kind == "scalar" and servers.value is None):
@@ -394,7 +394,7 @@ def _entries(root: Node, path: Path | None, base: str) -> Iterable[Entry]:
             where = file_line(path, servers.line)
             raise ConfigError("a mapping from a server's name to its entry was expected", file=where, key=key)
         for member in servers.members:
-            yield Entry.of(member, root, path, key=key, base=base, written=_WRITTEN)
+            yield ConfiguredEntry.of(member, root, path, key=key, base=base, written=_WRITTEN)
 
 
 def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> Mapping[str, Mode]:
@@ -467,9 +467,9 @@ def _guarded(values: Mapping[str, Any], path: Path, problems: list[Problem]) -> 
     return {key: value for key, value in values.items() if key != "guard"}
 
 
-def _last(entries: Iterable[Entry], problems: list[Problem], what: str = "a server") -> list[Entry]:
+def _last(entries: Iterable[ConfiguredEntry], problems: list[Problem], what: str = "a server") -> list[ConfiguredEntry]:
     """Of entries with one name the last counts; that the others do not is reported."""
-    by_name: dict[str, Entry] = {}
+    by_name: dict[str, ConfiguredEntry] = {}
     for entry in entries:
         if (earlier := by_name.pop(entry.name, None)) is not None:
             places = (one.file or f"keyword {one.key}" for one in (earlier, entry))
@@ -479,7 +479,9 @@ def _last(entries: Iterable[Entry], problems: list[Problem], what: str = "a serv
     return list(by_name.values())
 
 
-def _unclaimed(sources: Iterable[Entry], specs: Iterable[ServerSpec], problems: list[Problem]) -> Iterable[Entry]:
+def _unclaimed(
+    sources: Iterable[ConfiguredEntry], specs: Iterable[ServerSpec], problems: list[Problem]
+) -> Iterable[ConfiguredEntry]:
     """Yield the entries whose name no server has: sources are known by their names."""
     taken = {spec.name for spec in specs}
     for entry in sources:

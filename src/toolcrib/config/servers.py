@@ -26,7 +26,7 @@ from ..sources.openapi.spec import url_parts
 from .files import decode, read
 from .validation import Place, read_setting
 
-__all__ = ["ENTRY_KEYS", "Entry", "ServerEntry", "file_line", "problems_of", "read_entries", "server_spec"]
+__all__ = ["ENTRY_KEYS", "ConfiguredEntry", "ServerEntry", "file_line", "problems_of", "read_entries", "server_spec"]
 
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "local": "stdio",
@@ -227,7 +227,7 @@ ENTRY_KEYS: Final[Mapping[str, str]] = {**{name: name for name in ServerEntry.mo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ConfiguredEntry:
     """One server or API as a file has it: nothing expanded, nothing checked."""
 
     name: str
@@ -300,7 +300,7 @@ def file_line(path: Path | None, line: int) -> str:
     return f"{path}:{line}" if path else ""
 
 
-def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec:
+def server_spec(entry: ConfiguredEntry, environ: Mapping[str, str]) -> ServerSpec:
     """Return the specification of `entry`. Raises `ConfigError` with all of its errors."""
     errors: list[ConfigError] = list(entry.errors)
     if not entry.name.isprintable() or not 0 < len(entry.name.strip()) <= _MAX_NAME:
@@ -318,7 +318,9 @@ def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec:
 
 
 def read_entries(
-    entries: Iterable[Entry], environ: Mapping[str, str], spec_of: Callable[[Entry, Mapping[str, str]], _Spec]
+    entries: Iterable[ConfiguredEntry],
+    environ: Mapping[str, str],
+    spec_of: Callable[[ConfiguredEntry, Mapping[str, str]], _Spec],
 ) -> tuple[list[_Spec], list[Problem]]:
     """Return what `spec_of` makes of the entries, and the problems of the others. Switched-off ones are left out."""
     specs: list[_Spec] = []
@@ -351,7 +353,7 @@ def _without_nulls(value: object) -> object:
     return given
 
 
-def _env_file(entry: Entry, name: str) -> dict[str, str]:
+def _env_file(entry: ConfiguredEntry, name: str) -> dict[str, str]:
     """Return the variables of the file that `env_file` names: `NAME=value` a line, as other programs read it."""
     if not name:
         return {}

@@ -28,7 +28,7 @@ from . import files
 from .directories import PROJECT_FOLDER
 from .keys import CatalogEntry, SkillSettings
 from .secrets import MIN_LENGTH, is_secret_name
-from .servers import Entry, file_line
+from .servers import ConfiguredEntry, file_line
 from .validation import did_you_mean, read_setting
 
 __all__ = [
@@ -56,7 +56,7 @@ _SWITCHES: Final = ("disabled", "enabled")
 """Keys that every entry may have (`Entry.is_off`)."""
 
 
-def is_api(entry: Entry) -> bool:
+def is_api(entry: ConfiguredEntry) -> bool:
     """Whether the entry is an API, not a source of another kind."""
     return entry.key == ".".join(PATH)
 
@@ -93,12 +93,12 @@ def _mapping(value: Any) -> Any:
 _Entry = Annotated[ApiEntry, BeforeValidator(_mapping)]
 
 
-def source_entries(root: Node, path: Path | None, base: str) -> tuple[Entry, ...]:
+def source_entries(root: Node, path: Path | None, base: str) -> tuple[ConfiguredEntry, ...]:
     """Return the entries of a document, unchecked; relative paths count from `base`. `path` is None for keywords.
 
     Raises `ConfigError` unless they are mappings below keys of known kinds.
     """
-    found: list[Entry] = []
+    found: list[ConfiguredEntry] = []
     errors: list[ConfigError] = []
     around = root.find((KEY,))
     for member in _members(around, path, KEY):
@@ -114,13 +114,13 @@ def source_entries(root: Node, path: Path | None, base: str) -> tuple[Entry, ...
             errors.append(error)
             continue
         written = _WRITTEN if member.key == PATH[1] else ()
-        found += [Entry.of(one, root, path, key=key, base=base, written=written) for one in members]
+        found += [ConfiguredEntry.of(one, root, path, key=key, base=base, written=written) for one in members]
     if errors:
         raise ConfigErrors.of(errors)
     return tuple(found)
 
 
-def api_spec(entry: Entry, environ: Mapping[str, str]) -> OpenApiSpec:
+def api_spec(entry: ConfiguredEntry, environ: Mapping[str, str]) -> OpenApiSpec:
     """Return the specification of `entry`. Raises `ConfigError` with all of its errors."""
     read = cast("ApiEntry", read_setting(_Entry, entry.value, entry.place(environ)))
     spec = read.spec if _is_url(read.spec) else str(Path(entry.base, os.path.expanduser(read.spec)))
@@ -128,7 +128,7 @@ def api_spec(entry: Entry, environ: Mapping[str, str]) -> OpenApiSpec:
     return OpenApiSpec(name=entry.name, spec=spec, settings=ApiSettings.model_construct(None, **given))
 
 
-def configured_source(entry: Entry, environ: Mapping[str, str]) -> ConfiguredSource:
+def configured_source(entry: ConfiguredEntry, environ: Mapping[str, str]) -> ConfiguredSource:
     """Return the source that `entry`, of a listed kind, describes. Raises `ConfigError` with all of its errors."""
     kind = entry.key.removeprefix(f"{KEY}.")
     value: Any = entry.value

@@ -460,6 +460,13 @@ class Host(Protocol):
         """Guarded requests."""
         ...
 
+    async def authorization(self, category: str, account: str) -> str:
+        """Return the `Authorization` of requests to an account under `tools: {CATEGORY: {accounts: {NAME: …}}}`.
+
+        Empty without a login. Raises `ToolFailure` where a login has run out.
+        """
+        ...
+
     @property
     def apis(self) -> Apis:
         """HTTP APIs by their descriptions."""

@@ -97,7 +97,7 @@ class ToolResult:
         if hint:
             text = f"{text}\n{hint}"
         error = ToolError(code=failure.code, message=message, hint=hint, details=details)
-        return cls(content=({"type": "text", "text": text},), error=error)
+        return _NOTHING.evolve(content=({"type": "text", "text": text},), error=error, meta={})
 
     @property
     def is_error(self) -> bool:
@@ -120,13 +120,22 @@ class ToolResult:
             return None
         return text if self.spooled is None and self.input_required is None else None
 
+    def evolve(self, **changes: Any) -> ToolResult:
+        """Return a copy with `changes`, fields of the result. Made as `Call.evolve` does it, for the same reason."""
+        values = self.__dict__ | changes
+        values.pop("only_text", None)
+        new = object.__new__(ToolResult)
+        object.__setattr__(new, "__dict__", values)
+        return new
+
     def with_meta(self, **entries: Any) -> ToolResult:
-        """Return the same result with more metadata. Made as `Call.evolve` does it, for the same reason."""
+        """Return the same result with more metadata."""
         new = object.__new__(ToolResult)
         meta = {**self.meta, **entries} if self.meta else entries
         object.__setattr__(new, "__dict__", self.__dict__ | {"meta": meta})
         return new
 
 
-_EMPTY: Final = ToolResult().__dict__
+_NOTHING: Final = ToolResult()
+_EMPTY: Final = _NOTHING.__dict__
 """Fields of an empty result, to be copied: each call makes one."""

@@ -19,7 +19,7 @@ from ..errors import ToolFailure
 
 __all__ = [
     "MAX_PENDING",
-    "Entry",
+    "FileEntry",
     "OpenFile",
     "PendingChange",
     "PendingKey",
@@ -31,7 +31,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FileEntry:
     """One file or folder. `path` is relative to the workspace's root if it is below it, else absolute."""
 
     path: str
@@ -93,11 +93,11 @@ class Workspace(Protocol):
         """Whether changes wait for review instead of going to the disk."""
         ...
 
-    async def stat(self, path: str) -> Entry | None:
+    async def stat(self, path: str) -> FileEntry | None:
         """Return the entry at `path`, None if missing."""
         ...
 
-    async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
+    async def stat_many(self, paths: Sequence[str]) -> Sequence[FileEntry | None]:
         """Return the entry at each path, in their order.
 
         None for missing ones, and for those that tools may not read.
@@ -136,11 +136,11 @@ class Workspace(Protocol):
         """Make a folder and its parents; an existing one is not an error."""
         ...
 
-    async def list(self, path: str = ".") -> Sequence[Entry]:
+    async def list(self, path: str = ".") -> Sequence[FileEntry]:
         """Return the entries of a folder, by name."""
         ...
 
-    async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[Entry]:
+    async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[FileEntry]:
         """Return the files below a folder, by path; follows no links. `hidden` includes names with a dot."""
         ...
 

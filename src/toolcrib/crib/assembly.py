@@ -187,6 +187,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
     return default.build(
         default.Parts(
             surroundings=parts.views.surroundings,
+            registry=parts.inventory.registry,
             catalog_of=parts.views.catalog_of,
             profile_of=profile_of,
             profiles=parts.profiles.built,

@@ -96,7 +96,7 @@ class CallRunner:
         conversations = self._conversations if session.keep_for else None
         if conversations is not None:
             await conversations.restore(session)
-        if self._workspaces.promised:
+        if self._workspaces.has_promised:
             try:
                 await self._workspaces.ready(session)
             except ToolFailure as failure:

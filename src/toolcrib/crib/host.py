@@ -41,7 +41,7 @@ from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
 from .schedules import Schedules, SessionSchedules
 from .shared_storage import GuestStorage, StoredEvents
-from .storage import Storage
+from .storage import AccountLogins, Storage
 from .tools import ToolRegistry
 from .views import Views
 from .workspaces import Shells
@@ -352,6 +352,7 @@ class Hosting:
         self.events = StoredEvents(storage.store.shared, self.spawn)
         """The log of events."""
         self._mask = storage.redactor.value
+        self._logins = AccountLogins(settings, storage.folders.home, storage.redactor.learn)
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
         self._apis: ApiShelf | None = None
@@ -379,6 +380,7 @@ class Hosting:
         if self._work is not None:
             await self._work.stop()
         await self._web.aclose()
+        await self._logins.aclose()
         if self._apis is not None:
             await self._apis.aclose()
 
@@ -406,6 +408,10 @@ class Hosting:
     def web(self) -> Web:
         """Guarded requests."""
         return self._web
+
+    async def authorization(self, category: str, account: str) -> str:
+        """Return the `Authorization` of requests to an account of a tool; empty without a login."""
+        return await self._logins.authorization(category, account)
 
     @property
     def apis(self) -> Apis:

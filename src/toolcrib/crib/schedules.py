@@ -28,7 +28,7 @@ from ..core.tool import Annotations, Availability, Execution, Tool
 from ..errors import ToolFailure, UsageError
 from ..jobs.durable import DurableJobs
 from ..jobs.job import Jobs
-from ..jobs.scheduler import Plan, Run, Scheduler
+from ..jobs.scheduler import ScheduledRun, Scheduler, ScheduleSpec
 from ..jobs.triggers import Trigger, local_zone, trigger_of
 from ..sources.source import Listing, Publish
 from ..store.store import Store
@@ -147,7 +147,7 @@ class Schedules:
         if self._agent is not None:
             self._agent.offer()
 
-    def lacks(self, plan: Plan) -> str:
+    def lacks(self, plan: ScheduleSpec) -> str:
         """Return what this process lacks: the tool, a package that runs agents, or built-in tools for one."""
         kind = plan.action["type"]
         if kind == "agent_task" and self._agent is None:
@@ -160,7 +160,7 @@ class Schedules:
         scene = self._views.scene(SessionState(key="", instance=instance))
         return "" if scene.catalog.find(name) is not None else f"no process that fires has the tool {name}"
 
-    async def run(self, run: Run) -> ToolResult | None:
+    async def run(self, run: ScheduledRun) -> ToolResult | None:
         """Make the call of a run."""
         session = _with_agent(run.session) if run.action["type"] == "agent_task" else run.session
         try:
@@ -187,7 +187,7 @@ class Schedules:
         job = await self._jobs.submit(saved, tool, state.treat_as_write)
         return await self._jobs.result(job, state.principal)
 
-    def note(self, run: Run) -> None:
+    def note(self, run: ScheduledRun) -> None:
         """Record a message that was left for the next session, and add it to a result from now on."""
         state = SessionState(key=run.session.key, principal=run.session.principal)
         name, arguments = _call_of(run)
@@ -244,7 +244,7 @@ class SessionSchedules:
         """Change what is given."""
         session = self._session()
 
-        def make(old: Plan) -> Plan:
+        def make(old: ScheduleSpec) -> ScheduleSpec:
             trigger = old.trigger
             if trigger_type is not None or trigger_config is not None:
                 config = old.trigger.config if trigger_config is None else trigger_config
@@ -282,11 +282,11 @@ class SessionSchedules:
 
 def new_plan(
     title: str, trigger: Trigger, action: Mapping[str, Any], session: SavedSession, settings: Settings
-) -> Plan:
+) -> ScheduleSpec:
     """Return the content of a schedule, without empty fields of the action."""
     given = {key: value for key, value in action.items() if value not in (None, "", {})}
     builtins = bool(settings.sources.builtins)
-    return Plan(title=title.strip(), trigger=trigger, action=given, session=session, builtins=builtins)
+    return ScheduleSpec(title=title.strip(), trigger=trigger, action=given, session=session, builtins=builtins)
 
 
 async def unfired(scheduler: Scheduler, settings: Settings) -> str:
@@ -345,7 +345,7 @@ def _with_agent(session: SavedSession) -> SavedSession:
     )
 
 
-def _call_of(run: Run) -> tuple[str, dict[str, Any]]:
+def _call_of(run: ScheduledRun) -> tuple[str, dict[str, Any]]:
     """Return the tool and the arguments of a run. One that is late says so."""
     action = run.action
     if action["type"] == "call":
@@ -363,14 +363,14 @@ class _NoRuns:
     def offer(self) -> None:
         """Offer nothing."""
 
-    def lacks(self, plan: Plan) -> str:
+    def lacks(self, plan: ScheduleSpec) -> str:
         """Lack everything."""
         return "this process fires no schedules"
 
-    def note(self, run: Run) -> None:
+    def note(self, run: ScheduledRun) -> None:
         """Record nothing."""
 
-    async def run(self, run: Run) -> ToolResult | None:
+    async def run(self, run: ScheduledRun) -> ToolResult | None:
         """Refuse."""
         raise UsageError("this process fires no schedules")
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio.to_thread
 
 from ..config import Settings
 from ..config.directories import Directories
+from ..config.secrets import read_secret
+from ..errors import ConfigError
 from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
 from ..mcp.client.spec import ServerSpec
+from ..net.oauth.spec import OAuthSpec
 from ..results.redact import Redactor
 from ..results.redacted_output import guard_logs
 from ..store.store import Store
@@ -29,9 +35,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FOLDER",
     "STORE",
+    "AccountLogins",
     "Folders",
     "ServerLogins",
     "Storage",
+    "ToolAccount",
+    "accounts_in",
     "has_store",
     "logins_in",
     "open_store",
@@ -143,6 +152,82 @@ class ServerLogins:
         from ..mcp.auth.access import Access  # it brings the HTTP client: only for servers with logins
 
         return Access(spec.name, spec.url, spec.oauth, self._logins, person=self._person, learn=self._learn)
+
+
+class AccountLogins:
+    """Logins to accounts of tools: `tools: {CATEGORY: {accounts: {NAME: {url, user, password | auth}}}}`."""
+
+    def __init__(self, settings: Settings, home: Directories | None, learn: Callable[[Iterable[str]], None]) -> None:
+        """`learn` receives every secret that is read."""
+        self._settings = settings
+        self._home = home
+        self._learn = learn
+        self._logins = logins_in(home)
+        self._accesses: dict[str, Access] = {}
+
+    async def authorization(self, category: str, name: str) -> str:
+        """Return the `Authorization` of an account; empty without a login. Raises `ToolFailure`."""
+        account = accounts_in(self._settings).get(name)
+        if account is None or account.category != category:
+            return ""
+        if account.oauth is None:
+            password = account.password
+            if not password and self._home is not None:
+                password = await anyio.to_thread.run_sync(read_secret, account.secret, self._settings.environment) or ""
+            if not account.user or not password:
+                return ""
+            encoded = base64.b64encode(f"{account.user}:{password}".encode()).decode()
+            self._learn((password, encoded))
+            return f"Basic {encoded}"
+        from ..mcp.auth.access import Access  # it brings the HTTP client: only for accounts with logins
+
+        if name not in self._accesses:
+            self._accesses[name] = Access(name, account.url, account.oauth, self._logins, learn=self._learn)
+        access = self._accesses[name]
+        if await access.changed():
+            access.forget()
+        return await access.header()
+
+    async def aclose(self) -> None:
+        """Close the connections to authorization servers."""
+        for access in self._accesses.values():
+            await access.aclose()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAccount:
+    """An account of a tool category."""
+
+    category: str
+    name: str
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    """From the configuration; else `toolcrib login` stores one under the name `secret`."""
+    oauth: OAuthSpec | None = None
+
+    @property
+    def secret(self) -> str:
+        """Name of the stored password."""
+        return f"{self.category}/{self.name}"
+
+
+def accounts_in(settings: Settings) -> dict[str, ToolAccount]:
+    """Return the accounts of all tool categories by their name. Raises `ConfigError` for an `auth` that is wrong."""
+    accounts: dict[str, ToolAccount] = {}
+    for category, section in settings.tools.items():
+        given: Any = section.get("accounts") if isinstance(section, Mapping) else None
+        for name, entry in cast("Mapping[str, Any]", given).items() if isinstance(given, Mapping) else ():
+            if not isinstance(entry, Mapping):
+                continue
+            of = cast("Mapping[str, Any]", entry)
+            words = {key: str(of.get(key) or "") for key in ("url", "user", "password")}
+            try:
+                oauth = OAuthSpec.model_validate(of["auth"]) if of.get("auth") else None
+            except ValueError as error:
+                raise ConfigError(f"tools.{category}.accounts.{name}.auth: {error}") from error
+            accounts[name] = ToolAccount(category=category, name=name, oauth=oauth, **words)
+    return accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,8 +200,10 @@ class Workspaces:
         self._store = store
         self._plans = plans
         self._programs = settings.environment.get("PATH", os.defpath)
-        self.promised: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
+        self._promised: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
         """Shadows of the sessions that were promised one; `ready` makes them."""
+        self.has_promised = False
+        """Whether a session was ever promised a shadow: else no call has to ask."""
         self._making = anyio.Lock()
         self._guard = guard_of(settings)
         self.shells = Shells(settings)
@@ -213,14 +215,14 @@ class Workspaces:
         mode = self._policy.mode(options.get("mode") or state.mode)
         state.files.task = options.get("task", state.files.task)
         if "workspace" in options:
-            self.promised.pop(state, None)
+            self._promised.pop(state, None)
             given = options["workspace"]
             state.files.workspace = None if given is None else self._given(given, state.files.cwd)
         elif is_new and self._roots:
             state.files.workspace = self._given(self._roots, state.files.cwd)
         if state.files.workspace is not None and state.files.cwd == Path():
             state.files.cwd = state.files.workspace.root
-        if options.get("shadow", mode.shadow) and state not in self.promised:
+        if options.get("shadow", mode.shadow) and state not in self._promised:
             self._shade(state)
         if is_new or mode.name != state.mode:
             end_planning(state)
@@ -230,7 +232,7 @@ class Workspaces:
 
     async def ready(self, state: SessionState) -> None:
         """Make the shadow of a session that was promised one; nothing for every other. Raises `ToolFailure`."""
-        shadow = self.promised.get(state)
+        shadow = self._promised.get(state)
         if shadow is None:
             return
         async with self._making:
@@ -259,7 +261,8 @@ class Workspaces:
         if state.files.workspace is None:
             raise UsageError("a shadow stands for a workspace, and this session has none: session(workspace=…)")
         state.files.task = state.files.task or f"task-{secrets.token_hex(4)}"
-        self.promised[state] = shadow_of(state.files.workspace.root, state.files.task, self._programs)
+        self.has_promised = True
+        self._promised[state] = shadow_of(state.files.workspace.root, state.files.task, self._programs)
 
     def _diverted(self, tree: Tree, state: SessionState, mode: Mode) -> Workspace:
         """Return the workspace over these files in this mode."""

@@ -230,6 +230,8 @@ def in_words(text: str, names: Mapping[str, Rename], called: str = "") -> str:
 
     `called` is the name that the model used. A word in quotes or in a path is data and stays.
     """
+    if not any(one.tool in text for rename in names.values() for one in rename.all):
+        return text
     words: dict[str, str] = {}
     for label in (called, *names) if called in names else names:
         for one in names[label].all:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -108,10 +107,10 @@ def _text(call: Call, result: ToolResult) -> ToolResult:
     """Seed 002: an error is a plain sentence; a success stays, without structured content beside it."""
     failure = result.error
     if failure is None:
-        return replace(result, structured_content=None) if call.route.verb or _is_ours(call) else result
+        return result.evolve(structured_content=None) if call.route.verb or _is_ours(call) else result
     body = _in_words(call, failure) or result.text.removeprefix(f"{failure.code}: ") or _sentence(failure)
     media = tuple(block for block in result.content if block.get("type") != "text")
-    return replace(result, content=({"type": "text", "text": encodable(body)}, *media), structured_content=None)
+    return result.evolve(content=({"type": "text", "text": encodable(body)}, *media), structured_content=None)
 
 
 def _in_words(call: Call, failure: ToolError) -> str:
@@ -211,4 +210,4 @@ def _as_json(result: ToolResult, value: Mapping[str, Any]) -> ToolResult:
     except TypeError:  # a name that no tool has may be anything
         value = encodable(value)
         text = dumps(value)
-    return replace(result, content=({"type": "text", "text": text.decode()}, *media), structured_content=dict(value))
+    return result.evolve(content=({"type": "text", "text": text.decode()}, *media), structured_content=dict(value))

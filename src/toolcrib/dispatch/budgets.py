@@ -83,6 +83,7 @@ class Spending:
         self.has_any = budgets != NO_BUDGETS
         """Whether anything is limited beside the calls of a session."""
         self._by_identity = budgets.identity != NO_BUDGETS.identity
+        self._by_session = budgets.session != NO_BUDGETS.session
         self._counts_tokens = any(
             budget.tokens is not None for budget in (budgets.session, budgets.identity, *budgets.tools.values())
         )
@@ -167,7 +168,7 @@ class Spending:
     def _shares(self, session: SessionState, name: str) -> Iterator[_Share]:
         """Yield every budget that a call of `name` draws on."""
         budgets = self._budgets
-        if budgets.session != NO_BUDGETS.session:
+        if self._by_session:
             calls, tokens = session.usage.calls.total(), session.usage.tokens.total()
             yield _Share(budgets.session, "this session", calls, tokens, session.usage.rates, "", _ASK)
         for pattern, budget in budgets.tools.items():

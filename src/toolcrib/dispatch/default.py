@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..catalog.catalog import Catalog
+from ..catalog.registry import Registry
 from ..catalog.success_rates import Learning
 from ..core.call import Call
 from ..core.events import CallFinished, Listeners
@@ -37,6 +38,7 @@ class Parts:
     """Services of the steps; each lives as long as the crib."""
 
     surroundings: Callable[[SessionState], Surroundings]
+    registry: Registry
     catalog_of: Callable[[SessionState], Catalog]
     profile_of: Callable[[SessionState], Profile]
     profiles: Mapping[str, Profile]
@@ -113,6 +115,7 @@ def build(parts: Parts) -> Pipeline:
         ],
         background=InBackground(parts.jobs, wrap),
         telemetry=parts.telemetry,
+        registry=parts.registry,
         catalog_of=parts.catalog_of,
         profile_of=parts.profile_of,
         profiles=parts.profiles,

@@ -22,6 +22,7 @@ from typing import Any
 import anyio
 
 from ..catalog.catalog import Catalog
+from ..catalog.registry import Registry
 from ..core.call import Call
 from ..core.result import ToolResult
 from ..core.session import SessionState
@@ -86,6 +87,7 @@ class Pipeline:
         after: Iterable[After],
         background: Background | None = None,
         telemetry: Telemetry | None = None,
+        registry: Registry | None = None,
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
         profiles: Mapping[str, Profile] | None = None,
@@ -95,13 +97,15 @@ class Pipeline:
 
         `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
         `telemetry` holds a span open around each walk, with a listener only. `catalog_of` and `profile_of` return the
-        present ones of a session, `profiles` has the known ones by name; without `shortcuts` no step is bound (`plan`).
+        present ones of a session, `registry` and `profiles` have the usual ones (`Plans`). Without `shortcuts` no step
+        is bound.
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
         self.steps = (tuple(before), execute, tuple(after))
         """The list: before-steps, the execution, after-steps."""
         self._terms: dict[str, Any] = {
+            "registry": registry,
             "catalog_of": catalog_of,
             "profile_of": profile_of,
             "profiles": {} if profiles is None else profiles,

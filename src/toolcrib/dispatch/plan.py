@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..catalog.catalog import Catalog
+from ..catalog.registry import Registry
 from ..core.call import Call
 from ..core.permission import Effect
 from ..core.result import ToolResult
@@ -106,6 +107,7 @@ class Plans:
         execute: Execute,
         after: Iterable[After],
         *,
+        registry: Registry | None = None,
         catalog_of: Callable[[SessionState], Catalog] | None = None,
         profile_of: Callable[[SessionState], Profile] | None = None,
         profiles: Mapping[str, Profile] = _NO_PROFILES,
@@ -113,11 +115,15 @@ class Plans:
     ) -> None:
         """Take the steps in order. `profiles` has the known ones by name, `profile_of` builds another.
 
+        `catalog_of` is asked where the catalog is not the present one of `registry`: for a session with an instance or
+        pinned versions, and after a change.
+
         Without `shortcuts` each step runs as it is; nothing but the time differs.
         """
         self.before = tuple(before)
         self.execute = execute
         self.after = tuple(after)
+        self._registry = registry
         self._catalog_of = catalog_of or _nothing
         self._profile_of = profile_of or _nothing
         self._profiles = profiles
@@ -125,13 +131,15 @@ class Plans:
 
     def of(self, session: SessionState) -> SessionPlans:
         """Return the plans of a session on its present terms."""
+        scope, registry, catalog = session.scope, self._registry, None
+        if registry is not None and not session.instance and not scope.versions:
+            catalog = registry.snapshot
         try:
-            catalog = self._catalog_of(session)
+            catalog = self._catalog_of(session) if catalog is None else catalog
             profile = self._profiles.get(session.profile) or self._profile_of(session)
         except Exception:  # the steps meet the same error themselves, where it becomes a result and is recorded
             _logger.exception("the plans of session %s cannot be made", session.key)
             catalog = profile = None
-        scope = session.scope
         terms = (
             session.mode,
             session.rules,

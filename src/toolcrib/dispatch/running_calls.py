@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ..core.call import USUAL, Call
+from ..core.call import Call
 from ..core.context import Signal
 from ..core.json import canonical
 from ..core.tool import Tool
@@ -34,8 +34,6 @@ def allowed_time(call: Call) -> float:
     if call.options.job_seconds is not None:
         return call.options.job_seconds
     limits = call.session.limits
-    if call.options is USUAL and call.tool is not None:
-        return min(call.tool.execution.timeout or limits.timeout, limits.max_timeout)
     own = call.tool.execution.timeout if call.tool is not None else None
     return min(call.options.timeout or own or limits.timeout, limits.max_timeout)
 

@@ -28,7 +28,7 @@ from ..store.vault import Vault
 from ..system.tasks import Background
 from .triggers import Trigger, stored_trigger, zone_of
 
-__all__ = ["ACTIONS", "Plan", "Run", "Runner", "Scheduler"]
+__all__ = ["ACTIONS", "Runner", "ScheduleSpec", "ScheduledRun", "Scheduler"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _LATE_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ScheduleSpec:
     """Content of a schedule: what is done when, under which rules."""
 
     title: str
@@ -64,7 +64,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ScheduledRun:
     """One run of a schedule, for who makes its call."""
 
     id: str
@@ -85,15 +85,15 @@ class Runner(Protocol):
         """Take note that there are schedules: jobs of runs may come."""
         ...
 
-    def lacks(self, plan: Plan) -> str:
+    def lacks(self, plan: ScheduleSpec) -> str:
         """Return what this process lacks for a schedule, which it then leaves to others; empty for nothing."""
         ...
 
-    async def run(self, run: Run) -> ToolResult | None:
+    async def run(self, run: ScheduledRun) -> ToolResult | None:
         """Return the outcome of the call of a run, and of its job. None: a message that no channel takes."""
         ...
 
-    def note(self, run: Run) -> None:
+    def note(self, run: ScheduledRun) -> None:
         """Record that the message of a run waits for the next session."""
         ...
 
@@ -156,7 +156,7 @@ class Scheduler:
         """Whether this or another living process fires the schedules of this configuration."""
         return self._tasks is not None or await self._rows.is_served(self._place)
 
-    async def create(self, plan: Plan) -> tuple[Schedule, bool]:
+    async def create(self, plan: ScheduleSpec) -> tuple[Schedule, bool]:
         """Return a new schedule and True, or an equal active one and False; see `core.host.Schedules`."""
         now = self.clock()
         _check_action(plan.action)
@@ -196,7 +196,7 @@ class Scheduler:
             raise _unknown(id)
         return self._shown(row)
 
-    async def update(self, id: str, principal: str | None, make: Callable[[Plan], Plan]) -> Schedule:
+    async def update(self, id: str, principal: str | None, make: Callable[[ScheduleSpec], ScheduleSpec]) -> Schedule:
         """Change the content of a schedule; its times count from now."""
         now = self.clock()
 
@@ -324,14 +324,14 @@ class Scheduler:
                 row.id, None, lambda current: None if current.worker else replace(current, outcome=outcome)
             )
 
-    async def _run(self, row: ScheduleRow, plan: Plan) -> None:
+    async def _run(self, row: ScheduleRow, plan: ScheduleSpec) -> None:
         try:
             late = self._lateness(row)
             note = f"[This was due at {_iso(row.due or 0.0, row.zone)} and runs {late} late (h:mm:ss).]" if late else ""
             if late:
                 _LOG.warning("schedule %s runs %s late", row.id, late)
             suffix = f" ({late} late)" if late else ""
-            run = Run(
+            run = ScheduledRun(
                 id=row.call,
                 key=f"schedule:{row.id}:{row.runs + 1}",
                 title=plan.title,
@@ -349,7 +349,7 @@ class Scheduler:
             self._idle.set()
             self._idle = anyio.Event()
 
-    async def _made(self, run: Run) -> ToolResult | None:
+    async def _made(self, run: ScheduledRun) -> ToolResult | None:
         try:
             return await self._runner.run(run)
         except ToolFailure as failure:
@@ -358,7 +358,7 @@ class Scheduler:
             _LOG.exception("call %s failed inside Toolcrib", run.id)
             return ToolResult.failed("internal", "the run failed inside Toolcrib; the log has the reason")
 
-    async def _keep(self, row: ScheduleRow, run: Run, outcome: str) -> None:
+    async def _keep(self, row: ScheduleRow, run: ScheduledRun, outcome: str) -> None:
         """End the run by leaving its message for the next session."""
         text = "\n".join(filter(None, (str(run.action["content"]), run.note)))
         sealed = self._vault.seal({"title": run.title, "text": text}, _purpose(run.id))
@@ -419,7 +419,7 @@ class Scheduler:
     def _look_again(self) -> None:
         self._wake.set()
 
-    def _sealed(self, id: str, plan: Plan) -> str:
+    def _sealed(self, id: str, plan: ScheduleSpec) -> str:
         values = {
             "title": plan.title,
             "action": plan.action,
@@ -428,10 +428,10 @@ class Scheduler:
         }
         return self._vault.seal(values, _purpose(id))
 
-    def _opened(self, row: ScheduleRow) -> Plan:
+    def _opened(self, row: ScheduleRow) -> ScheduleSpec:
         values: Mapping[str, Any] = self._vault.open(row.saved, _purpose(row.id))
         session = SavedSession.from_json(values["session"])
-        return Plan(
+        return ScheduleSpec(
             title=values["title"],
             trigger=_trigger(row),
             action=values["action"],

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..core.tool import Tool
 from .shell.command_tools import as_cell, runs_shell, scripts_of
 from .shell.grammar import read_script
-from .shell.script import HOLE, Command, Script, Word
+from .shell.script import HOLE, Script, ShellCommand, Word
 
 __all__ = ["irrecoverable", "irrecoverable_command"]
 
@@ -52,7 +52,7 @@ def _found(script: Script) -> Iterator[str]:
     yield from (doubt for doubt in script.every_doubt() if doubt.startswith(_UNREAD))
 
 
-def _lost(command: Command) -> Iterator[str]:
+def _lost(command: ShellCommand) -> Iterator[str]:
     words = [_spelled(word) for word in command.words]
     check = _CHECKS.get(command.name)
     if check is not None and (found := check(words[1:])):

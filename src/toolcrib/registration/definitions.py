@@ -20,7 +20,7 @@ from ..core.tool import Annotations, Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..results.redact import Redactor
 from ..sources.source import Listing, Publish
-from ..sources.yaml.entry import KEYS, Command, Endpoint, Entry, EntryContext, read_entry
+from ..sources.yaml.entry import KEYS, Command, Endpoint, EntryContext, ToolEntry, read_entry
 from ..sources.yaml.fields import Template
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..system.child_processes import shared_reaper
@@ -180,7 +180,7 @@ def _unknown(plain: Mapping[str, Any], known: Sequence[str]) -> Iterator[Wrong]:
         yield Wrong(path=key[:100], message=message)
 
 
-def _entry(source: str, plain: Mapping[str, Any], *, is_api: bool) -> Entry:
+def _entry(source: str, plain: Mapping[str, Any], *, is_api: bool) -> ToolEntry:
     label = str(plain.get("name") or "[0]")
     try:
         entry = read_entry(_node(plain), 0, EntryContext(source=source, file=_FILE, expand=_literal))
@@ -197,7 +197,7 @@ def _entry(source: str, plain: Mapping[str, Any], *, is_api: bool) -> Entry:
     return entry
 
 
-def _refused(entry: Entry, *, over_rest: bool, commands: bool) -> Iterator[Wrong]:
+def _refused(entry: ToolEntry, *, over_rest: bool, commands: bool) -> Iterator[Wrong]:
     """Yield what an entry of a catalog may say and a registration may not."""
     how = entry.implementation
     for path, name in (("name", entry.tool.name), *(("aliases", alias) for alias in entry.tool.aliases)):

@@ -174,11 +174,11 @@ class Redactor:
             old = getattr(result, name)
             if old and (new := self.value(old)) is not old:
                 changes[name] = new
-        if result.error is not None:
-            changes["error"] = self._error(result.error)
+        if result.error is not None and (error := self._error(result.error)) is not result.error:
+            changes["error"] = error
         if result.spooled is not None:
             changes["spooled"] = self._redact_spooled(result.spooled)
-        return replace(result, **changes) if changes else result
+        return result.evolve(**changes) if changes else result
 
     async def clean(self, result: ToolResult) -> ToolResult:
         """Return `result(result)`; a long one is scanned in a thread, so that the event loop continues."""
@@ -188,8 +188,10 @@ class Redactor:
 
     def is_clean(self, result: ToolResult) -> bool:
         """Whether `result` is one short text and nothing else, without anything that looks like a secret."""
+        if result.error is not None or result.meta:
+            return False
         text = result.only_text
-        if text is None or result.meta or len(text) > _IN_THREAD:
+        if text is None or len(text) > _IN_THREAD:
             return False
         return not self._match(text.encode("utf-8", "surrogatepass"))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, closing
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 import anyio
 from anyio import from_thread
@@ -17,7 +17,7 @@ from ..core.context import Context
 from ..errors import ToolFailure
 from ..system.tasks import Threads
 
-__all__ = ["Body", "body_of", "is_stream"]
+__all__ = ["Body", "Run", "body_of", "is_stream", "raise_as_failure", "run_of"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MESSAGE: Final = 500
@@ -30,38 +30,48 @@ _CODES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (ConnectionError, "unavailable"),
 )
 
+Run = Callable[[Callable[[], Any], Context, Threads], Awaitable[Any]]
+"""Runs a function that has its arguments, and returns its result."""
 Body = Callable[[Mapping[str, Any], Context, Threads], Any]
 """Runs the function with keyword arguments; awaited for its result. Raises `ToolFailure` and nothing else."""
 
 
-def body_of(function: Callable[..., Any], name: str) -> Body:
-    """Return how `function` runs, by what kind of function it is."""
+def run_of(function: Callable[..., Any]) -> Run | None:
+    """Return how `function` runs, by what kind of function it is; None for one that is simply awaited."""
     inner = _unwrapped(function)
     if inspect.isasyncgenfunction(inner):
-        run = _stream
-    elif inspect.isgeneratorfunction(inner):
-        run = _stream_in_thread
-    elif inspect.iscoroutinefunction(inner):
-        run = None
-    else:
-        run = _in_thread
+        return _stream
+    if inspect.isgeneratorfunction(inner):
+        return _stream_in_thread
+    return None if inspect.iscoroutinefunction(inner) else _in_thread
+
+
+def body_of(function: Callable[..., Any], name: str) -> Body:
+    """Return the execution of `function`, by what kind of function it is."""
+    run = run_of(function)
 
     async def body(arguments: Mapping[str, Any], context: Context, threads: Threads) -> Any:
         try:
             if run is None:
                 return await function(**arguments)
             return await run(functools.partial(function, **arguments), context, threads)
-        except ToolFailure:
-            raise
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and run is None:
-                raise  # that may be a person's interrupt; an exception from a thread is the function's own
-            _LOG.exception("tool %s failed in call %s", name, context.call_id)
-            raise ToolFailure(_code_of(error), f"{name} failed: {_short(error)}") from error
+        except BaseException as error:  # noqa: BLE001 - it is raised again, as a failure or as it is
+            raise_as_failure(error, name, context, is_awaited=run is None)
 
     return body
+
+
+def raise_as_failure(error: BaseException, name: str, context: Context, *, is_awaited: bool) -> NoReturn:
+    """Raise the `ToolFailure` for an exception of a function, from within its `except`; cancellation is raised again.
+
+    `is_awaited`: it ran on the event loop.
+    """
+    if isinstance(error, (ToolFailure, anyio.get_cancelled_exc_class())):
+        raise  # noqa: PLE0704 - the caller handles `error`
+    if isinstance(error, KeyboardInterrupt) and is_awaited:
+        raise  # noqa: PLE0704 - that may be a person's interrupt; an exception from a thread is the function's own
+    _LOG.exception("tool %s failed in call %s", name, context.call_id)
+    raise ToolFailure(_code_of(error), f"{name} failed: {_short(error)}") from error
 
 
 def is_stream(function: Callable[..., Any]) -> bool:

@@ -116,7 +116,8 @@ class SharedTransaction:
         body = f"WITH RECURSIVE {mine}, {body[own.end() :]}" if own else f"WITH {mine} {body}"
         cursor = self.connection.execute(body, (self.principal, *parameters))
         names = [column[0] for column in cursor.description]
-        return [_decoded(dict(zip(names, row, strict=True)), json) for row in cursor.fetchall()]
+        found = [dict(zip(names, row)) for row in cursor.fetchall()]  # noqa: B905 - strict costs as much as the dict
+        return [_decoded(row, json) for row in found] if json.keys() & set(names) else found
 
     def create_project(self, project_id: str) -> None:
         """Make the principal the owner of a new project."""

@@ -22,7 +22,7 @@ from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
 from .spec import RESUME, Missing, Step, Workflow, check, read_workflow
 
-__all__ = ["SOURCE", "CallTool", "Host", "Progressed", "Run", "Runs", "StepState", "WorkflowSource"]
+__all__ = ["SOURCE", "CallTool", "Host", "Progressed", "Runs", "StepState", "WorkflowRun", "WorkflowSource"]
 
 CallTool = Callable[..., Awaitable[ToolResult]]
 """Makes one call of the session that runs the workflow: `call_tool(name, arguments, **fields of Call)`."""
@@ -76,14 +76,14 @@ class StepState:
 
 
 @dataclass(kw_only=True)
-class Run:
+class WorkflowRun:
     """One run, from its beginning or from where an earlier process left it. Used once."""
 
     id: str
     workflow: Workflow
     input: Mapping[str, Any]
     door: CallTool
-    keep: Callable[[Run], Awaitable[None]]
+    keep: Callable[[WorkflowRun], Awaitable[None]]
     may_repeat: Callable[[str], bool]
     """Whether a call of that tool may be made again when the outcome of the first one is unknown."""
     on_progress: Progressed | None = None
@@ -323,7 +323,9 @@ class WorkflowSource:
         await self._runs.forget(run.id, context.principal)
         return _answer(run).with_meta(source=SOURCE, trust=run.trust)
 
-    async def _begin(self, workflow: Workflow, given: Mapping[str, Any], token: str | None, context: Context) -> Run:
+    async def _begin(
+        self, workflow: Workflow, given: Mapping[str, Any], token: str | None, context: Context
+    ) -> WorkflowRun:
         """Return the run that goes on: the one of `token`, or of an earlier attempt of this very call, or a new one."""
         bound = [workflow.name, hashlib.sha256(canonical(given)).hexdigest()]
         id = token or context.first_call or context.call_id
@@ -338,11 +340,11 @@ class WorkflowSource:
             if step.name in steps and steps[step.name].status == "completed":
                 self._host.recall(context, step.tool, steps[step.name].trust)
 
-        async def keep(run: Run) -> None:
+        async def keep(run: WorkflowRun) -> None:
             states = {name: state.to_json() for name, state in run.steps.items()}
             await self._runs.save(run.id, context.principal, {"bound": bound, "steps": states})
 
-        return Run(
+        return WorkflowRun(
             id=id,
             workflow=workflow,
             input=given,
@@ -391,7 +393,7 @@ def _tool(workflow: Workflow, tools: list[Tool | None]) -> Tool:
     )
 
 
-def _answer(run: Run) -> ToolResult:
+def _answer(run: WorkflowRun) -> ToolResult:
     try:
         value = run.workflow.output.fill(run.document())
     except Missing as missing:
@@ -403,7 +405,7 @@ def _answer(run: Run) -> ToolResult:
     return ToolResult.of_text(dumps(value).decode(), structured=structured).with_meta(workflow=calls)
 
 
-def _broken_off(run: Run) -> ToolResult:
+def _broken_off(run: WorkflowRun) -> ToolResult:
     """Report the failed step with its error, the steps that ran, and how to continue."""
     name = run.failed[0]
     state = run.steps[name]

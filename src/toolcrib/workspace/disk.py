@@ -14,7 +14,7 @@ from typing import Final, Self, TypeVar
 
 from anyio import to_thread
 
-from ..core.workspace import Entry, OpenFile, Written
+from ..core.workspace import FileEntry, OpenFile, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, Change, apply
 from .nodes import NodeFile, kind_of, look, open_file, parent_of, scan, translated_errors
@@ -68,20 +68,20 @@ class Tree:
             raise ToolFailure("denied", f"{place.shown} is protected ({held}): no tool writes it", hint=_ASK)
         return place
 
-    def stat(self, path: str) -> Entry | None:
+    def stat(self, path: str) -> FileEntry | None:
         """Return the entry at a path; None if missing."""
         return self.stat_at(self.place(path))
 
-    def stat_at(self, place: Place) -> Entry | None:
+    def stat_at(self, place: Place) -> FileEntry | None:
         """Return the entry at a place; None if missing."""
         found = look(place)
         return None if found is None else self.entry(place, found)
 
     def stat_many(
-        self, paths: Sequence[str], look_at: Callable[[Place], Entry | None] | None = None
-    ) -> list[Entry | None]:
+        self, paths: Sequence[str], look_at: Callable[[Place], FileEntry | None] | None = None
+    ) -> list[FileEntry | None]:
         """Return the entry at each path, by `look_at` if given; None for paths that tools may not read."""
-        found: list[Entry | None] = []
+        found: list[FileEntry | None] = []
         for path in paths:
             try:
                 found.append((look_at or self.stat_at)(self.readable(path)))
@@ -178,7 +178,7 @@ class Tree:
         elif (found := look(place)) is not None and kind_of(found) != "folder":
             raise ToolFailure("tool_error", f"{place.shown} is there already, and no folder")
 
-    def list(self, path: str) -> list[Entry]:
+    def list(self, path: str) -> list[FileEntry]:
         """Return the entries of a folder, by name."""
         place = self.readable(path)
         with translated_errors(place):
@@ -189,7 +189,7 @@ class Tree:
             ]
         return entries
 
-    def walk(self, path: str, *, hidden: bool = False, limit: int) -> list[Entry]:
+    def walk(self, path: str, *, hidden: bool = False, limit: int) -> list[FileEntry]:
         """Return the files below a folder that may be read, at most `limit`, by path.
 
         A folder that vanishes or cannot be read meanwhile is left out. Raises `ToolFailure` unless `path` is a folder.
@@ -212,11 +212,11 @@ class Tree:
                 elif kind_of(state) == "file":
                     yield self.roots.at(top.root, inner), state
 
-    def entry(self, place: Place, found: os.stat_result, *, pending: bool = False) -> Entry:
+    def entry(self, place: Place, found: os.stat_result, *, pending: bool = False) -> FileEntry:
         """Return the entry that tools get for a file status."""
         kind = kind_of(found)
         size = found.st_size if kind == "file" else 0
-        return Entry(path=place.shown, kind=kind, size=size, modified=found.st_mtime, pending=pending)
+        return FileEntry(path=place.shown, kind=kind, size=size, modified=found.st_mtime, pending=pending)
 
     def must_be_plain(self, place: Place) -> bool:
         """Return whether a replaceable file is there; raises `ToolFailure` for anything but a file."""
@@ -336,11 +336,11 @@ class DiskWorkspace:
         """False: changes go to the disk."""
         return False
 
-    async def stat(self, path: str) -> Entry | None:
+    async def stat(self, path: str) -> FileEntry | None:
         """Return the entry at `path`, None if missing."""
         return await in_thread(self.tree.stat, path)
 
-    async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
+    async def stat_many(self, paths: Sequence[str]) -> Sequence[FileEntry | None]:
         """Return the entry at each path that a tool may read."""
         return await in_thread(self.tree.stat_many, paths)
 
@@ -381,11 +381,11 @@ class DiskWorkspace:
         """Make a folder and those above it."""
         await in_thread(self.tree.make_folder, path)
 
-    async def list(self, path: str = ".") -> Sequence[Entry]:
+    async def list(self, path: str = ".") -> Sequence[FileEntry]:
         """Return the entries of a folder, by name."""
         return await in_thread(self.tree.list, path)
 
-    async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[Entry]:
+    async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[FileEntry]:
         """Return the files below a folder that may be read, by path."""
         return await in_thread(partial(self.tree.walk, hidden=hidden, limit=limit), path)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ..core.workspace import MAX_PENDING, Entry, PendingChange, Written
+from ..core.workspace import MAX_PENDING, FileEntry, PendingChange, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, state_of
 from .disk import Tree, check_into_itself, check_size
@@ -57,7 +57,7 @@ class Overlay:
             return Seen(kind=kind_of(found), state=found)
         return Seen(kind="folder") if any(self.below(place)) else None
 
-    def stat(self, place: Place) -> Entry | None:
+    def stat(self, place: Place) -> FileEntry | None:
         """Return the entry of a place; None if missing."""
         seen = self.at(place)
         return None if seen is None else self.entry(place, seen)
@@ -73,15 +73,15 @@ class Overlay:
             if change.kind != "gone" and path in inner.parents:
                 yield change
 
-    def entry(self, place: Place, seen: Seen) -> Entry:
+    def entry(self, place: Place, seen: Seen) -> FileEntry:
         """Return the entry that tools get for a state."""
         if seen.state is not None:
             return self.tree.entry(place, seen.state)
         change = seen.change
         size, modified = (change.size, change.changed) if change else (0, 0.0)
-        return Entry(path=place.shown, kind=seen.kind, size=size, modified=modified, pending=True)
+        return FileEntry(path=place.shown, kind=seen.kind, size=size, modified=modified, pending=True)
 
-    def list(self, place: Place) -> list[Entry]:
+    def list(self, place: Place) -> list[FileEntry]:
         """Return the entries of a folder, by name."""
         seen = self.must_be_folder(place)
         names: set[str] = set()
@@ -93,10 +93,10 @@ class Overlay:
         found = ((inner, self.at(inner)) for name in sorted(names) if (inner := self._inner(place, name)))
         return [self.entry(inner, one) for inner, one in found if one is not None and not self.tree.is_ours(inner)]
 
-    def walk(self, place: Place, *, hidden: bool, limit: int) -> list[Entry]:
+    def walk(self, place: Place, *, hidden: bool, limit: int) -> list[FileEntry]:
         """Return the files below a folder that may be read, at most `limit`, by path."""
         seen = self.must_be_folder(place)
-        entries: list[Entry] = []
+        entries: list[FileEntry] = []
         for change in self.below(place):
             inner = self.place_of(change)
             if change.kind == "file" and self._is_walked(place, inner, hidden=hidden):

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from ..core.workspace import Entry, OpenFile, PendingKey, PendingSet, PendingStore, Written
+from ..core.workspace import FileEntry, OpenFile, PendingKey, PendingSet, PendingStore, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES
 from .disk import Tree, in_thread
@@ -68,12 +68,12 @@ class PendingWorkspace:
         """True: the disk stays unchanged."""
         return True
 
-    async def stat(self, path: str) -> Entry | None:
+    async def stat(self, path: str) -> FileEntry | None:
         """Return the entry at `path`, None if missing."""
         overlay, place = await self._overlay(), self.tree.place(path)
         return await in_thread(overlay.stat, place)
 
-    async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
+    async def stat_many(self, paths: Sequence[str]) -> Sequence[FileEntry | None]:
         """Return the present or pending entry at each path that a tool may read."""
         overlay = await self._overlay()
         return await in_thread(self.tree.stat_many, paths, overlay.stat)
@@ -174,12 +174,12 @@ class PendingWorkspace:
             place = self.tree.writable(path)
             await self._change(lambda overlay: overlay.make_folder(place))
 
-    async def list(self, path: str = ".") -> Sequence[Entry]:
+    async def list(self, path: str = ".") -> Sequence[FileEntry]:
         """Return the entries of a folder, by name."""
         overlay, place = await self._overlay(), self.tree.readable(path)
         return await in_thread(overlay.list, place)
 
-    async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[Entry]:
+    async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[FileEntry]:
         """Return the files below a folder that may be read, by path."""
         overlay, place = await self._overlay(), self.tree.readable(path)
         return await in_thread(partial(overlay.walk, hidden=hidden, limit=limit), place)

@@ -34,7 +34,7 @@ from .screen import plain
 
 __all__ = [
     "COMMANDS",
-    "Command",
+    "SlashCommand",
     "complete",
     "context",
     "cost",
@@ -304,7 +304,7 @@ def _share(tokens: int, window: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class SlashCommand:
     """A slash command. `run` raises `ToolcribError` for a request that it refuses."""
 
     run: Callable[[ChatSession, str], Awaitable[None]]
@@ -331,30 +331,30 @@ async def _help(chat: ChatSession, rest: str) -> None:
     chat.screen.say(keys)
 
 
-COMMANDS: Final[Mapping[str, Command]] = {
-    "tools": Command(run=tools, takes="[WORD]"),
-    "find": Command(run=find, takes="WHAT"),
-    "describe": Command(run=describe_tool, takes="TOOL"),
-    "call": Command(run=commands_set.call, takes="TOOL name=value …"),
-    "why": Command(run=why, takes="[TOOL name=value …]"),
-    "show": Command(run=show, takes="[NUMBER]"),
-    "context": Command(run=context, takes="[anthropic|openai|mcp]"),
-    "mode": Command(run=commands_set.mode, takes="[MODE]"),
-    "profile": Command(run=commands_set.profile, takes="[PROFILE]"),
-    "model": Command(run=commands_set.model, takes="[PROVIDER:NAME]"),
-    "approve": Command(run=commands_set.approve, takes="[ID ANSWER]"),
-    "undo": Command(run=commands_set.undo, takes="[PATH]"),
-    "pending": Command(run=commands_set.pending),
-    "diff": Command(run=diff, takes="[PATH]"),
-    "accept": Command(run=commands_set.accept, takes="[PATH …]"),
-    "reject": Command(run=commands_set.reject, takes="[PATH …]"),
-    "cost": Command(run=cost),
-    "compact": Command(run=commands_set.compact),
-    "history": Command(run=history, takes="[all]"),
-    "resume": Command(run=commands_set.resume, takes="ID"),
-    "new": Command(run=commands_set.new, aliases=("clear",)),
-    "help": Command(run=_help, aliases=("?",)),
-    "quit": Command(run=commands_set.leave, aliases=("exit", "q")),
+COMMANDS: Final[Mapping[str, SlashCommand]] = {
+    "tools": SlashCommand(run=tools, takes="[WORD]"),
+    "find": SlashCommand(run=find, takes="WHAT"),
+    "describe": SlashCommand(run=describe_tool, takes="TOOL"),
+    "call": SlashCommand(run=commands_set.call, takes="TOOL name=value …"),
+    "why": SlashCommand(run=why, takes="[TOOL name=value …]"),
+    "show": SlashCommand(run=show, takes="[NUMBER]"),
+    "context": SlashCommand(run=context, takes="[anthropic|openai|mcp]"),
+    "mode": SlashCommand(run=commands_set.mode, takes="[MODE]"),
+    "profile": SlashCommand(run=commands_set.profile, takes="[PROFILE]"),
+    "model": SlashCommand(run=commands_set.model, takes="[PROVIDER:NAME]"),
+    "approve": SlashCommand(run=commands_set.approve, takes="[ID ANSWER]"),
+    "undo": SlashCommand(run=commands_set.undo, takes="[PATH]"),
+    "pending": SlashCommand(run=commands_set.pending),
+    "diff": SlashCommand(run=diff, takes="[PATH]"),
+    "accept": SlashCommand(run=commands_set.accept, takes="[PATH …]"),
+    "reject": SlashCommand(run=commands_set.reject, takes="[PATH …]"),
+    "cost": SlashCommand(run=cost),
+    "compact": SlashCommand(run=commands_set.compact),
+    "history": SlashCommand(run=history, takes="[all]"),
+    "resume": SlashCommand(run=commands_set.resume, takes="ID"),
+    "new": SlashCommand(run=commands_set.new, aliases=("clear",)),
+    "help": SlashCommand(run=_help, aliases=("?",)),
+    "quit": SlashCommand(run=commands_set.leave, aliases=("exit", "q")),
 }
 """Commands by word, in the order of `/help`."""
 

@@ -14,7 +14,7 @@ from unicodedata import category
 import anyio
 from anyio import to_thread
 
-from toolcrib.plugin import Entry, ToolFailure, Workspace
+from toolcrib.plugin import FileEntry, ToolFailure, Workspace
 
 from .file_text import decoded
 from .patterns import IGNORE_FILES, NEVER, Glob, IgnoreRules
@@ -252,12 +252,12 @@ async def _by_walking(
     return names, not folders
 
 
-def _by_name(entries: Iterable[Entry]) -> dict[str, Entry]:
+def _by_name(entries: Iterable[FileEntry]) -> dict[str, FileEntry]:
     return {entry.path.rpartition("/")[2]: entry for entry in entries}
 
 
 def _filtered(
-    folder: str, inside: Mapping[str, Entry], wanted: FileFilter, rules: IgnoreRules
+    folder: str, inside: Mapping[str, FileEntry], wanted: FileFilter, rules: IgnoreRules
 ) -> dict[Literal["file", "folder"], list[str]]:
     """Return the files and folders in a folder that are looked at."""
     taken: dict[Literal["file", "folder"], list[str]] = {"file": [], "folder": []}

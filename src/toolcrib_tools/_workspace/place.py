@@ -9,7 +9,7 @@ from typing import Final
 
 from anyio import to_thread
 
-from toolcrib.plugin import Context, Entry, ToolFailure, Workspace
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace
 
 __all__ = ["entry_at", "file_at", "folder_at", "name_of", "workspace_of"]
 
@@ -29,7 +29,7 @@ def workspace_of(ctx: Context) -> Workspace:
     return ctx.workspace
 
 
-async def entry_at(workspace: Workspace, path: str) -> Entry:
+async def entry_at(workspace: Workspace, path: str) -> FileEntry:
     """Return what is at `path`; raises `ToolFailure` naming what is there instead."""
     entry = await workspace.stat(path)
     if entry is None:
@@ -37,7 +37,7 @@ async def entry_at(workspace: Workspace, path: str) -> Entry:
     return entry
 
 
-async def file_at(workspace: Workspace, path: str) -> Entry:
+async def file_at(workspace: Workspace, path: str) -> FileEntry:
     """Return the file at `path`; raises `ToolFailure` for anything else."""
     entry = await entry_at(workspace, path)
     if entry.kind == "folder":
@@ -47,7 +47,7 @@ async def file_at(workspace: Workspace, path: str) -> Entry:
     return entry
 
 
-async def folder_at(workspace: Workspace, path: str) -> Entry:
+async def folder_at(workspace: Workspace, path: str) -> FileEntry:
     """Return the folder at `path`; raises `ToolFailure` for anything else."""
     entry = await entry_at(workspace, path)
     if entry.kind != "folder":
@@ -78,7 +78,7 @@ async def _instead(workspace: Workspace, path: str) -> str:
     return "search_files finds a file by its name"
 
 
-def _nearest(name: str, entries: Sequence[Entry]) -> list[str]:
+def _nearest(name: str, entries: Sequence[FileEntry]) -> list[str]:
     """Return the names in a folder that are most similar to one, ignoring case."""
     lowered = {(other := PurePosixPath(entry.path).name).lower(): other for entry in entries}
     likely = sorted(lowered, key=lambda other: abs(len(other) - len(name)))[:_COMPARED]

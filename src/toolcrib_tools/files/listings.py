@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, Entry, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, tool
 
 from .._workspace.file_search import FileFilter, base_at, files_below, still_there
 from .._workspace.pages import fit_lines, room_of
@@ -93,7 +93,7 @@ async def _listed_if_allowed(workspace: Workspace, path: str, wanted: _Listing, 
         return False
 
 
-def _line(name: str, entry: Entry) -> str:
+def _line(name: str, entry: FileEntry) -> str:
     pending = "  (pending)" if entry.pending else ""
     match entry.kind:
         case "folder":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from toolcrib.plugin import Context, Entry, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, tool
 
 from .._workspace.place import entry_at, name_of, workspace_of
 from .edits import EditReport
@@ -123,12 +123,12 @@ async def remove_file(path: str, ctx: Context, recursive: bool = False) -> EditR
     return EditReport(path=entry.path, action="removed", size=entry.size, pending=pending, undo=undo)
 
 
-def _target(entry: Entry, destination: str) -> str:
+def _target(entry: FileEntry, destination: str) -> str:
     name = entry.path.rstrip("/").rpartition("/")[2]
     return f"{destination.rstrip('/')}/{name}" if destination.endswith("/") and destination != "/" else destination
 
 
-async def _check_target(workspace: Workspace, entry: Entry, target: str, *, overwrite: bool) -> Entry | None:
+async def _check_target(workspace: Workspace, entry: FileEntry, target: str, *, overwrite: bool) -> FileEntry | None:
     """Return the file that is replaced, None for a free path; raises `ToolFailure` if it must not be replaced."""
     there = await workspace.stat(target)
     if there is None:
@@ -144,7 +144,7 @@ async def _check_target(workspace: Workspace, entry: Entry, target: str, *, over
     return there
 
 
-async def _contents(workspace: Workspace, entry: Entry, target: str) -> dict[str, bytes]:
+async def _contents(workspace: Workspace, entry: FileEntry, target: str) -> dict[str, bytes]:
     """Return what a copy consists of, by path; raises `ToolFailure` for more than one call may copy."""
     if entry.kind == "file":
         return {target: await workspace.read(entry.path)}
@@ -161,7 +161,7 @@ async def _contents(workspace: Workspace, entry: Entry, target: str) -> dict[str
     return {f"{target}/{name}": await workspace.read(file.path) for name, file in inside.items()}
 
 
-async def _backup_of(workspace: Workspace, entry: Entry) -> dict[str, bytes | None] | None:
+async def _backup_of(workspace: Workspace, entry: FileEntry) -> dict[str, bytes | None] | None:
     """Return what is to be brought back; None for more than is kept, or what may not be read."""
     files = [entry] if entry.kind == "file" else []
     if entry.kind == "folder":

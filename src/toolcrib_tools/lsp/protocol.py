@@ -21,7 +21,6 @@ __all__ = [
     "SEVERITIES",
     "ChangedText",
     "CodeAction",
-    "Connection",
     "Diagnostic",
     "DocumentSymbol",
     "ErrorResponse",
@@ -29,7 +28,8 @@ __all__ = [
     "Frames",
     "Hover",
     "Link",
-    "Place",
+    "LspConnection",
+    "LspLocation",
     "Position",
     "ProtocolError",
     "Range",
@@ -152,7 +152,7 @@ class _Waiting:
     error: Exception | None = None
 
 
-class Connection:
+class LspConnection:
     """One server process, spoken to. `answer` gives what it asks for, and `hear` takes what it tells.
 
     `answer` raises `LookupError` for what we do not know. Both are called on the event loop and return at once.
@@ -308,7 +308,7 @@ class Range(_Shape):
     end: Position
 
 
-class Place(_Shape):
+class LspLocation(_Shape):
     """A range in a file (`Location`)."""
 
     uri: str

@@ -13,7 +13,7 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.pages import fit_lines, room_of, shortened
 from .._workspace.place import file_at, name_of, workspace_of
-from .protocol import KINDS, SEVERITIES, Diagnostic, Hover, Link, Place, parse_answer
+from .protocol import KINDS, SEVERITIES, Diagnostic, Hover, Link, LspLocation, parse_answer
 from .running_server import RunningServer
 from .server import SECONDS, Fleet, Server, first_of, fleet_of
 from .symbol_lookup import Spot, SymbolQuery, Symbols, find_places, lines_of, search_symbols, symbols_in
@@ -240,7 +240,7 @@ async def lsp_workspace_symbols(
             if one.location.range is None:
                 continue
             around = f" in {one.container}" if one.container else ""
-            place = Place(uri=one.location.uri, range=one.location.range)
+            place = LspLocation(uri=one.location.uri, range=one.location.range)
             where = (await lines_of(workspace_of(ctx), [place]))[0].split(": ", 1)[0].rpartition(":")[0]
             lines[f"{where}: [{_kind(one.kind)}] {one.name}{around}"] = None
     if not lines and len(failures) == len(fleet.servers):
@@ -255,19 +255,19 @@ async def lsp_workspace_symbols(
 
 async def _led(
     ctx: Context, asked: SymbolQuery, method: str, more: dict[str, Any], notes: list[str]
-) -> Sequence[Place]:
+) -> Sequence[LspLocation]:
     """Return the places that a question about a symbol leads to."""
     fleet = fleet_of(ctx)
-    found: dict[Place, None] = {}
+    found: dict[LspLocation, None] = {}
     for spot in _few(await find_places(ctx, fleet, asked), notes):
         answer: Any = await _ask_at(ctx, fleet, spot, method, more, notes)
         several = cast("list[Any]", answer if isinstance(answer, list) else [answer] if answer else [])
         for one in several:
             if isinstance(one, dict) and "targetUri" in one:
                 link = parse_answer(Link, one, method)
-                found[Place(uri=link.uri, range=link.range)] = None
+                found[LspLocation(uri=link.uri, range=link.range)] = None
             else:
-                found[parse_answer(Place, one, method)] = None
+                found[parse_answer(LspLocation, one, method)] = None
     return list(found)
 
 
@@ -290,7 +290,7 @@ def _few(spots: Sequence[Spot], notes: list[str]) -> Sequence[Spot]:
     return spots[:_SPOTS]
 
 
-async def _format_places(ctx: Context, places: Sequence[Place], notes: Sequence[str], *, nothing: str) -> str:
+async def _format_places(ctx: Context, places: Sequence[LspLocation], notes: Sequence[str], *, nothing: str) -> str:
     if not places:
         return f"[{'; '.join([nothing, *notes])}]"
     lines = await lines_of(workspace_of(ctx), places)

@@ -13,7 +13,7 @@ import anyio
 from toolcrib.plugin import Running, ToolFailure, Workspace
 
 from .documents import Documents, OpenDocument, key_of
-from .protocol import Connection, ErrorResponse, RequestTimeout, ServerEnded
+from .protocol import ErrorResponse, LspConnection, RequestTimeout, ServerEnded
 from .settings import ServerSpec
 
 __all__ = ["PUBLISHED", "RunningServer"]
@@ -137,7 +137,7 @@ class RunningServer:
         self.pid: int | None = None
         self.documents = Documents(spec, self._notify, saves=False)
         self._folders = [{"uri": root.as_uri(), "name": root.name} for root in roots]
-        self._connection: Connection | None = None
+        self._connection: LspConnection | None = None
         self._began = anyio.Event()
         self._ended = ""
         self._failure: ToolFailure | None = None
@@ -154,7 +154,7 @@ class RunningServer:
     async def serve(self, running: Running) -> None:
         """Speak to its process until that is gone."""
         self.pid = running.pid
-        self._connection = Connection(running, self._answer, self._hear)
+        self._connection = LspConnection(running, self._answer, self._hear)
         self._began.set()
         await self._connection.serve()
 

@@ -16,7 +16,7 @@ from .._workspace.file_text import decoded
 from .._workspace.place import file_at, name_of, workspace_of
 from ..code.index import Filter, project_at
 from .documents import MOST_BYTES, Lines, OpenDocument, display_path
-from .protocol import DocumentSymbol, Place, SymbolInformation, parse_answer
+from .protocol import DocumentSymbol, LspLocation, SymbolInformation, parse_answer
 from .running_server import RunningServer
 from .server import Fleet, Server
 
@@ -255,7 +255,7 @@ async def _lines(workspace: Workspace, name: str) -> Lines:
     return Lines(decoded(await workspace.read(name, limit=MOST_BYTES), path=name).raw)
 
 
-async def lines_of(workspace: Workspace, places: Sequence[Place]) -> list[str]:
+async def lines_of(workspace: Workspace, places: Sequence[LspLocation]) -> list[str]:
     """Return places as lines `path:line:column: text`, each once and in their order; without text outside."""
     names = [display_path(workspace, one.uri) for one in places]
     inside = list(dict.fromkeys(name for name in names if name is not None))

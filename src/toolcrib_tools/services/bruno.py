@@ -22,7 +22,7 @@ from .bruno_format import Bru, Pair, read_bru
 from .collection import Alias, Service, base_of, keep
 from .definitions import summary_of
 
-__all__ = ["Collection", "Request", "import_bruno_collection", "to_openapi"]
+__all__ = ["BrunoRequest", "Collection", "import_bruno_collection", "to_openapi"]
 
 _VARIABLE: Final = re.compile(r"\{\{\s*+([^{}\s](?:[^{}]*[^{}\s])?)\s*+\}\}")
 _METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
@@ -46,7 +46,7 @@ _WORDS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class BrunoRequest:
     """A request of a collection, with what its folders say."""
 
     file: str
@@ -65,7 +65,7 @@ class Collection:
     """Content of `collection.bru`."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Variables of the chosen environment."""
-    requests: Sequence[Request] = ()
+    requests: Sequence[BrunoRequest] = ()
 
 
 def to_openapi(collection: Collection, base_url: str) -> tuple[dict[str, Any], list[str]]:
@@ -81,7 +81,7 @@ def to_openapi(collection: Collection, base_url: str) -> tuple[dict[str, Any], l
 class _Call:
     """A request whose address is known."""
 
-    request: Request
+    request: BrunoRequest
     method: str
     origin: str
     path: str
@@ -121,7 +121,7 @@ class _Description:
             document["components"] = {"securitySchemes": self._schemes}
         return document, self._problems
 
-    def _call(self, request: Request) -> _Call | None:
+    def _call(self, request: BrunoRequest) -> _Call | None:
         """Return the target of a request; None, and a problem, if it cannot be determined."""
         bru = request.bru
         method = next((name for name in _METHODS if name in bru.pairs), "")
@@ -157,7 +157,7 @@ class _Description:
             raise ValueError(f"{whole[:200]!r} is not an address")
         return f"{parts.scheme}://{parts.netloc}", _template(parts.path)
 
-    def _variables(self, request: Request) -> Mapping[str, str]:
+    def _variables(self, request: BrunoRequest) -> Mapping[str, str]:
         """Return what variables mean in a request: its own, its folders', the environment's, the collection's."""
         named = [
             self._collection.root.mapping("vars:pre-request"),
@@ -464,7 +464,7 @@ def _document(
     }
     chosen = _choose(environments, environment)
     requests = [
-        Request(file=name, bru=bru, folders=_folders(parsed, name))
+        BrunoRequest(file=name, bru=bru, folders=_folders(parsed, name))
         for name, bru in sorted(parsed.items(), key=lambda one: (one[0].rpartition("/")[0], _order(one[1]), one[0]))
         if not name.startswith("environments/") and PurePosixPath(name).name not in ("collection.bru", "folder.bru")
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from toolcrib.plugin import Row, Rows
 
@@ -21,6 +21,7 @@ __all__ = [
     "contained_in",
     "detach_all",
     "edges_of",
+    "edges_of_many",
     "link",
     "parent_edges",
     "project_edges",
@@ -226,6 +227,20 @@ def edges_of(rows: Rows, id: str, direction: str = "both") -> list[Row]:
     return rows.select(f"SELECT * FROM ({sql}) AS found ORDER BY created_at, id", (id,) * len(ends))
 
 
+_PART: Final = 500
+"""Ids of one statement."""
+
+
+def edges_of_many(rows: Rows, ids: Iterable[str], direction: Literal["outgoing", "incoming"]) -> list[Row]:
+    """Return ends and relation of the edges that leave several entities, or reach them: one step of a walk."""
+    end, wanted, found = {"outgoing": "src_id", "incoming": "dst_id"}[direction], sorted(ids), list[Row]()
+    for start in range(0, len(wanted), _PART):
+        part = wanted[start : start + _PART]
+        sql = f"SELECT src_kind, src_id, rel, dst_kind, dst_id FROM {{edges}} AS e WHERE {end} IN "
+        found += rows.select(f"{sql}({', '.join('?' * len(part))})", part)
+    return found
+
+
 def parent_edges(rows: Rows, id: str) -> list[Row]:
     """Return the edges by which an entity is contained."""
     sql = f"SELECT * FROM {{edges}} AS e WHERE dst_id = ? AND rel IN ({_MARKS}) ORDER BY created_at, id"
@@ -239,7 +254,7 @@ def project_edges(rows: Rows, project_id: str) -> list[Row]:
 
 def version_of(edges: Iterable[Mapping[str, Any]]) -> str:
     """Return a digest of a project's edges: another one after each change of them, their props too."""
-    states = sorted(f"{edge['id']} {edge['revision']}" for edge in edges)
+    states = sorted([f"{edge['id']} {edge['revision']}" for edge in edges])
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]
 
 
@@ -280,9 +295,11 @@ def _check_cycle(rows: Rows, src: End, rel: str, dst: End, path: str) -> None:
 
 
 def _ancestors(rows: Rows, id: str) -> set[str]:
-    found: set[str] = set()
-    above = [id]
+    found, above = set[str](), {id}
     while above:
-        found.update(above)
-        above = [edge["src_id"] for one in above for edge in parent_edges(rows, one) if edge["src_id"] not in found]
+        found |= above
+        reached = edges_of_many(rows, above, "incoming")
+        above = {
+            edge["src_id"] for edge in reached if edge["rel"] in _CONTAINS and edge["rel"] != CONTEXT_DOCUMENT
+        } - found
     return found

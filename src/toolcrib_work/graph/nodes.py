@@ -190,17 +190,24 @@ def brief_columns(kind: Kind) -> list[str]:
     return [name for name in names if name in known]
 
 
-def brief(kind: Kind, row: Mapping[str, Any], project_id: str | None = None) -> dict[str, Any]:
+def brief(
+    kind: Kind, row: Mapping[str, Any], project_id: str | None = None, *, snippet: int = _SNIPPET
+) -> dict[str, Any]:
     """Return an entity as a line of a list: its label, keys and dates, and the beginning of its description.
 
-    A line does not repeat the `project_id` of the call, the default type of its kind and empty fields: lists are the
-    largest results that a model reads often.
+    A line does not repeat the `project_id` of the call, the defaults of its kind and empty fields: lists are the
+    largest results that a model reads often. `snippet` is the most that it has of the description.
     """
-    left_out = {"project_id": row["id"] if kind.name == "project" else project_id, "type_key": kind.default_type}
+    left_out = {
+        **kind.defaults,
+        "project_id": row["id"] if kind.name == "project" else project_id,
+        "type_key": kind.default_type,
+    }
     shown = {name: row[name] for name in brief_columns(kind) if row[name] not in (None, left_out.get(name))}
     text = " ".join(str(shown.pop("description", "")).split())
-    if text:
-        shown["description"] = text if len(text) <= _SNIPPET else f"{text[: _SNIPPET - 1]}…"
+    if text and snippet:
+        most = min(snippet, _SNIPPET)
+        shown["description"] = text if len(text) <= most else f"{text[: most - 1]}…"
     return shown
 
 

@@ -49,6 +49,10 @@ _PROJECT: Final = ID("project", "; without it all projects of the user")
 _SHOWN: Final = 50
 """Entities of one kind that `project.get` returns."""
 _SNIPPET: Final = 200
+_SNIPPETS: Final = 2000
+"""Characters of descriptions in one list: a long list is read for its titles."""
+_SHORTEST: Final = 50
+"""Characters of a description that is worth a place in a list."""
 _HITS: Final = 500
 """Candidates of a search that is filtered afterwards."""
 
@@ -62,20 +66,21 @@ def _counted(kind: Kind, shown: Sequence[Any], total: int) -> str:
     return f"{len(shown)} of {total} {noun}." if total > len(shown) else f"{total} {noun}."
 
 
-def _lines(rows: Rows, kind: Kind, found: Sequence[Row], project_id: str | None) -> list[dict[str, Any]]:
-    """Return lines of a list; those of tasks name their project."""
-    lines = [brief(kind, row, project_id) for row in found]
+def _listing(rows: Rows, kind: Kind, found: Sequence[Row], total: int, project_id: str | None) -> dict[str, Any]:
+    """Return the result of a list. Tasks come with the name of their project: once where the call names one."""
+    snippet = _SNIPPETS // max(1, len(found))
+    lines = [brief(kind, row, project_id, snippet=snippet if snippet >= _SHORTEST else 0) for row in found]
+    about: dict[str, Any] = {}
     if kind.name == "task":
         ids = sorted({row["project_id"] for row in found})
         marks = ", ".join("?" * len(ids)) or "''"
-        names = {
-            row["id"]: row["name"]
-            for row in rows.select(f"SELECT id, name FROM {{projects}} AS p WHERE id IN ({marks})", ids)
-        }
-        lines = [
-            {**line, "project_name": names.get(row["project_id"], "")} for line, row in zip(lines, found, strict=True)
-        ]
-    return lines
+        sql = f"SELECT id, name FROM {{projects}} AS p WHERE id IN ({marks})"
+        names = {row["id"]: row["name"] for row in rows.select(sql, ids)}
+        if project_id is None:
+            lines = [{**line, "project_name": names[row["project_id"]]} for line, row in zip(lines, found, strict=True)]
+        elif names:
+            about["project_name"] = names[project_id]
+    return {kind.plural: lines, "total": total, **about, "message": _counted(kind, found, total)}
 
 
 def _lister(name: str, default: int, *filters: str) -> Operation:
@@ -98,8 +103,7 @@ def _lister(name: str, default: int, *filters: str) -> Operation:
             if wanted.get("project_id"):
                 rows.require(wanted["project_id"], "viewer")
             found, total = listed(rows, kind, wanted, limit)
-            lines = _lines(rows, kind, found, wanted.get("project_id"))
-            return {kind.plural: lines, "total": total, "message": _counted(kind, found, total)}
+            return _listing(rows, kind, found, total, wanted.get("project_id"))
 
         result = await storage_of(ctx).read(work)
         note(ctx, op, wanted.get("project_id") or "", total=result["total"])
@@ -136,8 +140,7 @@ def _searcher(name: str, default: int, *filters: str) -> Operation:
             matching, total = listed(rows, kind, wanted, _HITS, ids=[hit.id for hit in hits])
             by_id = {row["id"]: row for row in matching}
             found = [by_id[hit.id] for hit in hits if hit.id in by_id][:limit]
-            lines = _lines(rows, kind, found, wanted.get("project_id"))
-            return {kind.plural: lines, "total": total, "message": _counted(kind, found, total)}
+            return _listing(rows, kind, found, total, wanted.get("project_id"))
 
         result = await storage.read(work)
         note(ctx, op, project, total=result["total"])
@@ -352,8 +355,7 @@ async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any
                 found = rows.select(sql, (project_id,))
                 nodes[kind.plural] = [{k: v for k, v in row.items() if v is not None} for row in found]
         named = "id, src_kind, src_id, rel, dst_kind, dst_id, revision"
-        sql = f"SELECT {named} FROM {{edges}} AS e WHERE project_id = ? ORDER BY created_at, id"
-        edges = rows.select(sql, (project_id,))
+        edges = rows.select(f"SELECT {named} FROM {{edges}} AS e WHERE project_id = ?", (project_id,))
         version = version_of(edges)
         for edge in edges:
             del edge["revision"]

@@ -98,9 +98,9 @@ async def everything(crib: Toolcrib) -> dict[str, list[Row]]:
     return await crib.store.shared.read(SCHEMA, "ada", lambda value: value, work, long=False)
 
 
-async def set_role(crib: Toolcrib, project_id: str, principal: str, role: Role) -> None:
+async def set_role(crib: Toolcrib, project_id: str, principal: str, role: Role, *, by: str = "ada") -> None:
     await crib.store.shared.write(
-        SCHEMA, "ada", lambda value: value, lambda rows: rows.set_member(project_id, principal, role)
+        SCHEMA, by, lambda value: value, lambda rows: rows.set_member(project_id, principal, role)
     )
 
 

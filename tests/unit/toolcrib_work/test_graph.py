@@ -635,7 +635,7 @@ async def test_a_search_goes_over_all_kinds_with_a_snippet_and_finds_nothing_tha
         "snippet": "Copper pipes",
     }
     assert [one["type"] for one in typed["results"]] == ["risk"]
-    assert [(one["title"], one["project_name"]) for one in tasks["tasks"]] == [("Write the page", "Launch")]
+    assert ([one["title"] for one in tasks["tasks"]], tasks["project_name"]) == (["Write the page"], "Launch")
     assert (done["tasks"], gone["results"]) == ([], [])
 
 
@@ -655,13 +655,31 @@ async def test_lists_are_newest_first_filtered_and_limited(ada: Person) -> None:
 async def test_a_line_of_a_list_does_not_repeat_the_project_of_the_call_nor_what_is_usual(ada: Person) -> None:
     project_id = await ada.project()
     ids = [await ada.made("task", project_id, "a"), await ada.made("task", project_id, "b", type_key="task.plan")]
-    (second, first) = (await ada.ok("onto.task.list", project_id=project_id))["tasks"]
+    here = await ada.ok("onto.task.list", project_id=project_id)
     everywhere = (await ada.ok("onto.task.list"))["tasks"]
 
-    line = {"state_key": "todo", "priority": 3, "project_name": "Launch"}
-    assert first == {"id": ids[0], "title": "a", **line}
-    assert second == {"id": ids[1], "title": "b", "type_key": "task.plan", **line}
-    assert everywhere == [{**second, "project_id": project_id}, {**first, "project_id": project_id}]
+    first = {"id": ids[0], "title": "a", "state_key": "todo"}
+    second = {"id": ids[1], "title": "b", "state_key": "todo", "type_key": "task.plan"}
+    assert (here["tasks"], here["project_name"]) == ([second, first], "Launch")
+    more = {"project_id": project_id, "project_name": "Launch"}
+    assert everywhere == [{**second, **more}, {**first, **more}]
+
+
+async def test_fifty_tasks_with_descriptions_cost_a_model_no_more_than_1500_tokens(ada: Person) -> None:
+    words = "Ask the printer for an offer, compare it with the last one and tell the team. " * 3
+    tasks = [
+        {"temp_id": str(number), "kind": "task", "title": f"Compare offer number {number}", "description": words}
+        for number in range(50)
+    ]
+    project_id = await ada.project(entities=tasks)
+    listed = await ada.session.call(
+        "tool_exec", {"op": "onto.task.list", "args": {"project_id": project_id, "limit": 50}}
+    )
+    short = await ada.ok("onto.task.list", project_id=project_id, limit=10)
+
+    assert listed.structured_content["result"]["total"] == 50
+    assert len(listed.text.encode()) // 4 <= 1500
+    assert [len(one["description"]) for one in short["tasks"]] == [200] * 10
 
 
 async def test_fields_are_described_from_the_model(ada: Person) -> None:

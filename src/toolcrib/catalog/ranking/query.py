@@ -48,7 +48,7 @@ from .terms import MAX_WORDS, is_asking, normal, read_lines, squash, stem, terms
 __all__ = [
     "Actions",
     "Alikes",
-    "Plan",
+    "QueryTerms",
     "Wanted",
     "actions_of_name",
     "are_opposed",
@@ -322,7 +322,7 @@ _IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?:[A-Za-z]\w*[.-]){0,4}[A-Za-z]\w*_\w+
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class QueryTerms:
     """Weighted terms of a query, before any catalog is considered."""
 
     whole: str
@@ -341,7 +341,7 @@ class Plan:
     """The actions that the query wants."""
 
 
-def plan(query: str) -> Plan:
+def plan(query: str) -> QueryTerms:
     """Return what `query` asks for."""
     text = normal(query)
     clauses = [clause for clause in _clauses(text) if clause]
@@ -357,7 +357,7 @@ def plan(query: str) -> Plan:
         several = [*(several or [weights.copy()]), dict.fromkeys(_WRITE_FILE, 1.0)]
         weights |= dict.fromkeys(_WRITE_FILE, 1.0)
         neighbours.append(_WRITE_FILE)
-    return Plan(
+    return QueryTerms(
         whole=squash(text),
         mentioned=tuple(dict.fromkeys(squash(word) for word in _IDENTIFIER.findall(text)))[:_MOST_CLAUSES],
         weights=weights,

@@ -27,7 +27,7 @@ from math import fsum, log
 from typing import NamedTuple, Protocol
 
 from .postings import GROUP_LEVELS, NAME_FLAG, SCALE, Postings, SourceIndex, rarity
-from .query import Actions, Alikes, Plan, actions_of_name, are_opposed
+from .query import Actions, Alikes, QueryTerms, actions_of_name, are_opposed
 from .terms import LEVELS
 
 __all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]
@@ -215,7 +215,7 @@ _NOTHING = Wishes()
 
 
 def rank(
-    corpus: Corpus, plan: Plan, k: int, *, also: Mapping[str, int] = _NONE, wishes: Wishes = _NOTHING
+    corpus: Corpus, plan: QueryTerms, k: int, *, also: Mapping[str, int] = _NONE, wishes: Wishes = _NOTHING
 ) -> list[Ranked]:
     """Return what fits, best first: `k` if there are so many, or more; `also` these (by name) in any case."""
     weighed, allowed = _weigh(corpus, plan), wishes.allowed
@@ -326,7 +326,7 @@ class _Cover:
             self._left[term] = min(self._left[term], 1.0 - _COVERED * level / self._highest[term])
 
 
-def _weigh(corpus: Corpus, plan: Plan) -> _Weighed:
+def _weigh(corpus: Corpus, plan: QueryTerms) -> _Weighed:
     known = corpus.postings.vocabulary
     asked = plan.related | _alike(corpus, plan.weights) | plan.weights
     found = [
@@ -373,7 +373,7 @@ def _worth(corpus: Corpus, number: int, weight: float) -> int:
     return round(weight * corpus.rarity(number) * SCALE)
 
 
-def _neighbours(corpus: Corpus, plan: Plan) -> list[tuple[int, int, bytes, int]]:
+def _neighbours(corpus: Corpus, plan: QueryTerms) -> list[tuple[int, int, bytes, int]]:
     """Return the pairs of neighbouring terms of the query, with the bonus for finding them."""
     known, made = corpus.postings.vocabulary, list[tuple[int, int, bytes, int]]()
     for first, second in plan.neighbours:

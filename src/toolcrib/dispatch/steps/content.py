@@ -259,9 +259,10 @@ class Limit:
         short = 0 if takes_all else self._limiter.short_text(subject.limits.tokens_of_result, usual.fit.least)
 
         def limit(call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
-            text = result.only_text
-            if text is not None and len(text) <= short:
-                return result
+            if result.error is None:
+                text = result.only_text
+                if text is not None and len(text) <= short:
+                    return result
             return self._limited(call, result, profile, usual)
 
         return limit
@@ -350,7 +351,7 @@ def _in_words(call: Call, result: ToolResult, profile: Profile) -> ToolResult:
         else block
         for block in result.content
     )
-    return replace(result, content=blocks, error=replace(error, message=message, hint=hint))
+    return result.evolve(content=blocks, error=replace(error, message=message, hint=hint))
 
 
 class Wrap:
@@ -393,7 +394,7 @@ class Wrap:
         if call.options.raw or result.input_required is not None or is_settled(call, result):
             return result
         shown = ENVELOPES[envelope](call, _in_words(call, result, profile))
-        shown = shown if shown.error is result.error else replace(shown, error=result.error)
+        shown = shown if shown.error is result.error else shown.evolve(error=result.error)
         if call.origin == "cli":  # a person, or a program that reads standard output
             return shown
         suspicious = result.meta.get("suspicious", ())

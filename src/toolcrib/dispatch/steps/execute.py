@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from ...core.call import Call, Client
+from ...core.call import USUAL, Call, Client
 from ...core.context import Cleaner, Context, Peer, Signal
 from ...core.elicitation import Elicitor
 from ...core.host import Host
@@ -220,7 +220,7 @@ class Execute:
         """Return the tool's result; raises `ToolFailure` when it could not run or did not end in time."""
         tool = call.target
         turns = lock_keys(tool, call.arguments, call.session.files.cwd)
-        return self._timed(call, tool, turns, self._services(call.session))
+        return self._timed(call, tool, turns, allowed_time(call), self._services(call.session))
 
     async def check(self, call: Call) -> None:
         """Raise the `ToolFailure` of a call that would fail after any answer; nothing of the tool runs.
@@ -246,13 +246,16 @@ class Execute:
         tool = subject.tool
         if tool is None or tool.execution.serial or not tool.annotations.read_only:
             return self
+        limits = subject.limits
+        usual = min(tool.execution.timeout or limits.timeout, limits.max_timeout)
         services: Mapping[str, Any] | None = None
 
         def execute(call: Call) -> Awaitable[ToolResult]:
             nonlocal services
             if services is None:
                 services = self._services(call.session)
-            return self._timed(call, tool, (), services)
+            seconds = usual if call.options is USUAL else allowed_time(call)
+            return self._timed(call, tool, (), seconds, services)
 
         return execute
 
@@ -265,12 +268,14 @@ class Execute:
             "result_bytes": session.result_tokens * 4,
         }
 
-    async def _timed(self, call: Call, tool: Tool, turns: tuple[str, ...], services: Mapping[str, Any]) -> ToolResult:
+    async def _timed(
+        self, call: Call, tool: Tool, turns: tuple[str, ...], seconds: float, services: Mapping[str, Any]
+    ) -> ToolResult:
         source = self._sources(tool.source)
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
         call.session.history.activated.setdefault(tool.name)
-        signal = Signal(time.monotonic() + allowed_time(call))  # waiting for an approval takes none of it
+        signal = Signal(time.monotonic() + seconds)  # waiting for an approval takes none of it
         is_waiting = bool(turns)
         scope = self._deadlines.open(signal.deadline, signal)
         self._lag.enter(tool)

@@ -20,7 +20,7 @@ import anyio.to_thread
 from ...errors import ToolcribError, ToolFailure
 from ...net.client import WebClient
 from ...net.oauth.flow import Flow, Person, make_http
-from ...net.oauth.login import NO_TOKENS, Client, Login
+from ...net.oauth.login import NO_TOKENS, Login, RegisteredClient
 from ...net.oauth.metadata import Challenge, bearer_challenge
 from ...net.oauth.spec import OAuthSpec
 from ...net.oauth.tokens import Refused, renewed, revoke
@@ -270,7 +270,7 @@ class Access:
             await self._keep(replace(known, tokens=await renewed(self._client(), self._spec, known)))
         except Refused as refusal:
             _log.warning("server %s: the login could not be renewed (%s)", self._server, refusal.error or "refused")
-            client = Client(id="", redirect_uri="") if refusal.error in _FORGOTTEN else known.client
+            client = RegisteredClient(id="", redirect_uri="") if refusal.error in _FORGOTTEN else known.client
             await self._keep(replace(known, client=client, tokens=replace(NO_TOKENS, scopes=known.tokens.scopes)))
             raise
 

@@ -25,7 +25,7 @@ from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..auth.access import NeedsLogin
 from ..jsonrpc import RpcError
-from .handshake import Client, Hint, negotiate
+from .handshake import ClientInfo, Hint, negotiate
 from .session import Session
 from .spec import McpLimits
 from .transport import Link, LinkLost
@@ -99,7 +99,7 @@ class Connection:
         self,
         name: str,
         limits: McpLimits,
-        client: Client,
+        client: ClientInfo,
         background: Background,
         make_link: Callable[[], Link],
         prepare: Callable[[Session], Awaitable[None]],

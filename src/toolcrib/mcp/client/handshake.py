@@ -30,7 +30,7 @@ from ..jsonrpc import (
 from ..stdio import SpooledMessage
 from .transport import Link, LinkLost, Outgoing, Reply
 
-__all__ = ["Client", "Era", "Hint", "envelope", "negotiate"]
+__all__ = ["ClientInfo", "Era", "Hint", "envelope", "negotiate"]
 
 Hint = Literal["", "legacy", "modern"]
 """What an earlier connection found out."""
@@ -61,8 +61,8 @@ class Era:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """How we introduce ourselves."""
+class ClientInfo:
+    """Version and capabilities that a handshake names (`clientInfo`)."""
 
     version: str
     capabilities: Mapping[str, Any]
@@ -74,12 +74,12 @@ class Client:
         return {"name": "toolcrib", "version": self.version}
 
 
-def envelope(client: Client, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def envelope(client: ClientInfo, capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `_meta` that a request of the modern era carries; `capabilities` are those of this one request."""
     return {VERSION_KEY: LATEST, CLIENT_INFO_KEY: client.info, CAPABILITIES_KEY: capabilities}
 
 
-async def negotiate(link: Link, client: Client, hint: Hint, probe_timeout: float) -> Era:
+async def negotiate(link: Link, client: ClientInfo, hint: Hint, probe_timeout: float) -> Era:
     """Agree on a revision; raises `LinkLost`, `RpcError` or `ToolFailure` without a common one.
 
     A server that never answers keeps this waiting: the caller sets the limit.
@@ -126,7 +126,7 @@ class _Race:
             self._wake = anyio.Event()
 
 
-async def _discover(link: Link, client: Client) -> Era:
+async def _discover(link: Link, client: ClientInfo) -> Era:
     try:
         result = await _asked(link, client)
     except RpcError as error:
@@ -140,7 +140,7 @@ async def _discover(link: Link, client: Client) -> Era:
     return _era(LATEST, result, info)
 
 
-async def _asked(link: Link, client: Client) -> Mapping[str, Any]:
+async def _asked(link: Link, client: ClientInfo) -> Mapping[str, Any]:
     params = {"_meta": envelope(client, {})}
     return _object(await link.ask(Outgoing("server/discover", params, version=LATEST)))
 
@@ -151,7 +151,7 @@ def _is_offered(refusal: RpcError) -> bool:
     return refusal.code == UNSUPPORTED_VERSION and isinstance(supported, list) and LATEST in supported
 
 
-async def _initialize(link: Link, client: Client) -> Era:
+async def _initialize(link: Link, client: ClientInfo) -> Era:
     params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": client.capabilities, "clientInfo": client.info}
     result = _object(await link.ask(Outgoing("initialize", params)))
     version = result.get("protocolVersion")

@@ -28,7 +28,7 @@ from ..headers import NAMED, header_value
 from ..jsonrpc import LATEST, RpcError, mapping
 from ..sse import Event, EventReader
 from ..stdio import Flood, MessageBuffer, SpooledMessage, looks_like_message
-from .handshake import Client, envelope
+from .handshake import ClientInfo, envelope
 from .spec import McpLimits, ServerSpec
 from .spooled_result import id_of_big
 from .transport import Inbound, LinkLost, Outgoing, Reply, broken_answer, decode, id_of_broken, messages_in, outcome_of
@@ -174,7 +174,7 @@ _SECONDS: Final = 20.0
 
 async def probe_auth_challenge(spec: ServerSpec, version: str) -> Challenge | None:
     """Return how the server at `spec.url` refuses; None where it does not. Raises `ToolFailure` `unavailable`."""
-    params = {"_meta": envelope(Client(version=version, capabilities={}), {})}
+    params = {"_meta": envelope(ClientInfo(version=version, capabilities={}), {})}
     body = dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params})
     headers = {
         "accept": "application/json, text/event-stream",

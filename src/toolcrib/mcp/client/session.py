@@ -24,7 +24,7 @@ from ...core.server_features import ServerFeatures
 from ...errors import ToolFailure
 from ..jsonrpc import INVALID_PARAMS, LATEST, LOG_LEVEL_KEY, METHOD_NOT_FOUND, REQUEST_CANCELLED, RpcError, mapping
 from ..stdio import SpooledMessage
-from .handshake import Client, Era, envelope
+from .handshake import ClientInfo, Era, envelope
 from .server_requests import elicitation_from
 from .spec import McpLimits, ServerSpec
 from .spooled_result import Spilled
@@ -274,7 +274,7 @@ class RawListing:
 class Session:
     """One live connection in one era. Ends with its link."""
 
-    def __init__(self, link: Link, era: Era, client: Client, limits: McpLimits) -> None:
+    def __init__(self, link: Link, era: Era, client: ClientInfo, limits: McpLimits) -> None:
         self.link = link
         self.era = era
         self.served = 0

@@ -21,7 +21,7 @@ import anyio.abc
 
 from ...errors import ToolFailure, UsageError
 from ..client import WebClient
-from .login import Client, Login
+from .login import Login, RegisteredClient
 from .metadata import (
     LIMITS,
     AuthorizationServer,
@@ -36,13 +36,23 @@ from .metadata import (
 from .spec import OAuthSpec
 from .tokens import configured, get_tokens, refusal_in, register
 
-__all__ = ["PATH", "Flow", "Person", "Question", "Receiver", "ask", "make_http", "receiving", "wanted_scopes"]
+__all__ = [
+    "PATH",
+    "AuthorizationRequest",
+    "Flow",
+    "Person",
+    "Receiver",
+    "ask",
+    "make_http",
+    "receiving",
+    "wanted_scopes",
+]
 
 _OFFLINE: Final = "offline_access"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class AuthorizationRequest:
     """One request for authorization, until its answer comes. Used once."""
 
     url: str = field(repr=False)
@@ -80,7 +90,7 @@ class Question:
 
 def ask(
     server: AuthorizationServer, client_id: str, redirect_uri: str, scopes: tuple[str, ...], resource: str
-) -> Question:
+) -> AuthorizationRequest:
     """Return the question. Raises `ToolFailure` `denied` for a server that does not say that it takes PKCE (S256)."""
     if not server.authorization_endpoint:
         raise ToolFailure("denied", f"{server.issuer[:200]} asks no people: it names no authorization endpoint")
@@ -105,7 +115,7 @@ def ask(
     if _OFFLINE in scopes:
         asked["prompt"] = "consent"  # OpenID Connect Core, section 11
     mark = "&" if "?" in server.authorization_endpoint else "?"
-    return Question(
+    return AuthorizationRequest(
         url=f"{server.authorization_endpoint}{mark}{urlencode(asked)}",
         issuer=server.issuer,
         redirect_uri=redirect_uri,
@@ -314,7 +324,7 @@ class Flow:
 
     async def _client(
         self, server: AuthorizationServer, known: Login | None, receiver: Receiver, scopes: tuple[str, ...]
-    ) -> Client:
+    ) -> RegisteredClient:
         found = configured(self._spec, server)
         if found is not None:
             return found
@@ -344,7 +354,7 @@ class Flow:
         return replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
 
 
-def _begun(resource: Resource, server: AuthorizationServer, client: Client) -> Login:
+def _begun(resource: Resource, server: AuthorizationServer, client: RegisteredClient) -> Login:
     return Login(
         resource=resource.identifier,
         issuer=server.issuer,
@@ -354,7 +364,7 @@ def _begun(resource: Resource, server: AuthorizationServer, client: Client) -> L
     )
 
 
-def _is_good(client: Client, redirect_uri: str, scopes: tuple[str, ...]) -> bool:
+def _is_good(client: RegisteredClient, redirect_uri: str, scopes: tuple[str, ...]) -> bool:
     """Whether a client that was registered before may ask this question."""
     lives = not client.expires or client.expires > time.time() + _SOON
     return bool(client.id) and lives and client.redirect_uri == redirect_uri and set(scopes) <= set(client.scopes)

@@ -11,8 +11,8 @@ from .spec import CLIENT_AUTHS, ClientAuth
 
 __all__ = [
     "NO_TOKENS",
-    "Client",
     "Login",
+    "RegisteredClient",
     "Tokens",
     "login_of",
     "plain",
@@ -28,8 +28,8 @@ _FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """Who we are at one authorization server, and at no other."""
+class RegisteredClient:
+    """Our registration at one authorization server."""
 
     id: str
     secret: str = field(default="", repr=False)
@@ -69,7 +69,7 @@ class Login:
     """The identifier that tokens are asked for with."""
     issuer: str
     token_endpoint: str
-    client: Client
+    client: RegisteredClient
     revocation_endpoint: str = ""
     tokens: Tokens = NO_TOKENS
 
@@ -91,7 +91,7 @@ def login_of(value: object) -> Login:
     named = {one.name: _text(kept, one.name) for one in fields(Login) if one.name not in ("client", "tokens")}
     return Login(
         **named,
-        client=Client(
+        client=RegisteredClient(
             id=_text(client, "id"),
             secret=_text(client, "secret"),
             auth=auth,

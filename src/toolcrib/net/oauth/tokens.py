@@ -14,7 +14,7 @@ from ...core.json import dumps, read_json
 from ...core.sanitize import escape
 from ...errors import ToolFailure, UsageError
 from ..client import WebClient, WebRequest
-from .login import Client, Login, Tokens, scopes_in
+from .login import Login, RegisteredClient, Tokens, scopes_in
 from .metadata import AuthorizationServer, origin, safe_url, text_in
 from .spec import ClientAuth, OAuthSpec
 
@@ -179,7 +179,7 @@ def _post(url: str, signed: tuple[Mapping[str, str], Mapping[str, str]]) -> WebR
 
 
 def _with_client(
-    client: Client, spec: OAuthSpec, issuer: str, form: Mapping[str, str]
+    client: RegisteredClient, spec: OAuthSpec, issuer: str, form: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the form and the headers by which we show who we are."""
     named = {**form, "client_id": client.id}
@@ -209,16 +209,20 @@ _WORDS: Final = {"none": "none", "basic": "client_secret_basic", "post": "client
 _LONGEST: Final = 4096
 
 
-def configured(spec: OAuthSpec, server: AuthorizationServer) -> Client | None:
+def configured(spec: OAuthSpec, server: AuthorizationServer) -> RegisteredClient | None:
     """Return the client that needs no registration at `server`; None without one."""
     if spec.client_id:
-        return Client(id=spec.client_id, secret=spec.client_secret, auth=spec.client_auth or _fitting(spec, server))
+        return RegisteredClient(
+            id=spec.client_id, secret=spec.client_secret, auth=spec.client_auth or _fitting(spec, server)
+        )
     if spec.client_metadata_url and server.takes_metadata_urls:
-        return Client(id=spec.client_metadata_url, auth="private_key_jwt" if spec.private_key else "none")
+        return RegisteredClient(id=spec.client_metadata_url, auth="private_key_jwt" if spec.private_key else "none")
     return None
 
 
-async def register(http: WebClient, server: AuthorizationServer, redirect_uri: str, scopes: tuple[str, ...]) -> Client:
+async def register(
+    http: WebClient, server: AuthorizationServer, redirect_uri: str, scopes: tuple[str, ...]
+) -> RegisteredClient:
     """Have ourselves registered and return who we are now. Raises `ToolFailure`."""
     if not server.registration_endpoint:
         raise ToolFailure(
@@ -259,7 +263,7 @@ async def register(http: WebClient, server: AuthorizationServer, redirect_uri: s
         )
     ends = document.get("client_secret_expires_at")
     expires = float(ends) if isinstance(ends, int | float) and not isinstance(ends, bool) and way != "none" else 0.0
-    return Client(
+    return RegisteredClient(
         id=given,
         secret=secret if way != "none" else "",
         auth=way,

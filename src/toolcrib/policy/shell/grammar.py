@@ -18,7 +18,7 @@ from tree_sitter import Language, Node, Parser, Tree
 
 from ...core.sandbox import guides_programs
 from . import grammar_nodes
-from .script import HOLE, Command, Piece, Script, TooManyWords, Word, ansi_c, expand, unescaped
+from .script import HOLE, Piece, Script, ShellCommand, TooManyWords, Word, ansi_c, expand, unescaped
 from .wrapper_commands import Carried, carried_by
 
 __all__ = ["MAX_TEXT", "commands_of_broken", "read_argv", "read_script"]
@@ -151,7 +151,7 @@ def _parsed(source: bytes) -> Tree | None:
         return None
 
 
-def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: str = "") -> Command:
+def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: str = "") -> ShellCommand:
     """Return the command of these words, with everything that it runs."""
     carried = carried_by(words, stdin) if depth <= _MAX_DEPTH else Carried(doubts=("commands inside commands",))
     runs = [_command(inner, depth + 1, stdin=stdin) for inner in carried.commands]
@@ -168,7 +168,7 @@ def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: st
         files += script.files
     if same_as is not None:
         runs.append(same_as)
-    return Command(
+    return ShellCommand(
         words=words,
         source=source,
         stdin=stdin,
@@ -183,7 +183,7 @@ class _Walk:
     """Walk through one syntax tree; used once."""
 
     def __init__(self, root: Node, depth: int) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
         self.doubts: list[str] = []
         self.effects: list[str] = []
         self.files: list[Word] = []

@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..argument_conditions import HERE, glob
 from .command_tools import scripts_of, texts_of
 from .readonly_commands import only_reads
-from .script import HOLE, Command, Script, Word
+from .script import HOLE, Script, ShellCommand, Word
 
 __all__ = ["ShellPattern", "covering", "parse_shell"]
 
@@ -69,7 +69,7 @@ class ShellPattern:
             unclear = unclear or answer is None
         return None if unclear or any(script.every_doubt()) or self._may_be_fed(script) else False
 
-    def permits(self, command: Command) -> bool:
+    def permits(self, command: ShellCommand) -> bool:
         """Whether exactly this command matches, independent of the values of its holes."""
         if not command.words or not command.words[0].known:
             return False
@@ -82,7 +82,7 @@ class ShellPattern:
         """Whether the pattern is this text, character by character."""
         return "*" not in self.body and self.body == text
 
-    def _meets(self, command: Command) -> bool | None:
+    def _meets(self, command: ShellCommand) -> bool | None:
         if command.source and self.regex.fullmatch(command.source):
             return True
         answer: bool | None = False
@@ -101,7 +101,7 @@ class ShellPattern:
         commands = script.commands
         return any(_READERS.fullmatch(one.name) for one in commands) and any(map(self._stands_in, commands))
 
-    def _stands_in(self, command: Command) -> bool:
+    def _stands_in(self, command: ShellCommand) -> bool:
         """Whether the arguments of a command, or its input, contain the name of a matched command."""
         first = self.head.partition(" ")[0]
         whole = re.compile(rf"(?<![\w-]){re.escape(first)}(?![\w-])")
@@ -150,7 +150,7 @@ def covering(patterns: Sequence[ShellPattern], arguments: Mapping[str, Any]) -> 
     return tuple(used[place] for place in sorted(used))
 
 
-def _permitting(patterns: Sequence[ShellPattern], command: Command) -> int | None:
+def _permitting(patterns: Sequence[ShellPattern], command: ShellCommand) -> int | None:
     while True:
         for place, pattern in enumerate(patterns):
             if pattern.permits(command):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from .command_tools import is_handle, scripts_of
-from .script import HOLE, Command, Word
+from .script import HOLE, ShellCommand, Word
 
 __all__ = ["looks_only", "only_reads"]
 
@@ -88,7 +88,9 @@ def looks_only(arguments: Mapping[str, Any]) -> bool:
     return all(script.commands and only_reads(script.commands, elsewhere=elsewhere) for script in scripts)
 
 
-def only_reads(commands: Sequence[Command], *, among: Sequence[Command] = (), elsewhere: bool = False) -> bool:
+def only_reads(
+    commands: Sequence[ShellCommand], *, among: Sequence[ShellCommand] = (), elsewhere: bool = False
+) -> bool:
     """Whether all of `commands` only read; `among` are the others of the same text.
 
     After a `cd`, or with an argument for `elsewhere`, git may find a repository whose configuration runs something: it
@@ -98,7 +100,7 @@ def only_reads(commands: Sequence[Command], *, among: Sequence[Command] = (), el
     return all(_reads(command, moved=moved) for command in commands)
 
 
-def _reads(command: Command, *, moved: bool) -> bool:
+def _reads(command: ShellCommand, *, moved: bool) -> bool:
     while command.same_as is not None:
         command = command.same_as
     if not command.words or not command.words[0].known:

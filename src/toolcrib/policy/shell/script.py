@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["HOLE", "Command", "Piece", "Script", "TooManyWords", "Word", "ansi_c", "expand", "literal", "unescaped"]
+__all__ = [
+    "HOLE",
+    "Piece",
+    "Script",
+    "ShellCommand",
+    "TooManyWords",
+    "Word",
+    "ansi_c",
+    "expand",
+    "literal",
+    "unescaped",
+]
 
 HOLE: Final = "\0"
 _MAX_WORDS: Final = 256
@@ -179,7 +190,7 @@ def ansi_c(text: str) -> str:
 class Script:
     """A parsed shell text. Nothing is dropped: each part that was not understood is a doubt."""
 
-    commands: tuple[Command, ...] = ()
+    commands: tuple[ShellCommand, ...] = ()
     """Every command that the text itself names, in substitutions, functions and branches, too."""
     doubts: tuple[str, ...] = ()
     """Reasons why other commands than these could run."""
@@ -188,7 +199,7 @@ class Script:
     files: tuple[Word, ...] = ()
     """Files of its redirections."""
 
-    def every(self) -> Iterator[Command]:
+    def every(self) -> Iterator[ShellCommand]:
         """Yield every command and everything that each is known to run."""
         for command in self.commands:
             yield from command.every()
@@ -208,7 +219,7 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ShellCommand:
     """One command with its arguments, as the shell would run it."""
 
     words: tuple[Word, ...]
@@ -216,7 +227,7 @@ class Command:
     """Source text; empty for a command built from words."""
     stdin: str = ""
     """The here-document or here-string that it reads."""
-    runs: tuple[Command, ...] = ()
+    runs: tuple[ShellCommand, ...] = ()
     """Commands that it runs in turn: behind `sudo`, in `bash -c`, for `find -exec`.
 
     In doubt, more rather than fewer.
@@ -225,7 +236,7 @@ class Command:
     """Reasons why it could run other commands than these."""
     files: tuple[Word, ...] = ()
     """Files of the redirections in the texts that it runs."""
-    same_as: Command | None = None
+    same_as: ShellCommand | None = None
     """The command that it is but for a harmless wrapper such as `timeout 5`."""
 
     @property
@@ -234,7 +245,7 @@ class Command:
         first = self.words[0] if self.words else None
         return first.text.rpartition("/")[2] if first is not None and first.known else ""
 
-    def every(self) -> Iterator[Command]:
+    def every(self) -> Iterator[ShellCommand]:
         """Yield the command and everything that it is known to run."""
         yield self
         for command in self.runs:

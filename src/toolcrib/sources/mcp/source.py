@@ -26,7 +26,7 @@ from ...errors import ToolFailure
 from ...mcp.auth.access import Access
 from ...mcp.client.connection import Connection
 from ...mcp.client.features import RemoteFeatures
-from ...mcp.client.handshake import Client, Era
+from ...mcp.client.handshake import ClientInfo, Era
 from ...mcp.client.http import HttpLink
 from ...mcp.client.server_requests import RELAYED, Relay
 from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks, of_error, of_reply, of_spilled
@@ -451,9 +451,9 @@ def _unknown(server: str, lost: LinkLost, repeatable: bool) -> ToolFailure:
     )
 
 
-def _client(spec: ServerSpec) -> Client:
+def _client(spec: ServerSpec) -> ClientInfo:
     capabilities = {capability: dict[str, Any]() for capability in RELAYED.values()} if spec.relay else {}
-    return Client(version=_version(), capabilities=capabilities)
+    return ClientInfo(version=_version(), capabilities=capabilities)
 
 
 def _version() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -27,7 +28,7 @@ from ...core.tool import (
 from ...core.versions import read_migrations, retiring, stacked
 from ...errors import ToolFailure, UsageError
 from ...system.tasks import Threads
-from ..function_run import Body, body_of, is_stream
+from ..function_run import Run, is_stream, raise_as_failure, run_of
 from ..source import Amendment, Listing, Publish
 from .declaration import Check, Declaration, FoundFunction, Setting, ToolOptions, declaration_of, find
 
@@ -43,8 +44,11 @@ _LOG: Final = logging.getLogger(__name__)
 class _Entry:
     tool: Tool
     signature: Signature | DeclaredSignature
-    body: Body
+    name: str
+    """In messages: that of the function's declaration."""
     function: Callable[..., Any]
+    run: Run | None
+    """How the function runs; None for one that is simply awaited."""
     check: Check | None = None
 
 
@@ -187,8 +191,15 @@ class PythonSource:
         entry = self._entries.get(tool.local_name, {}).get(tool.version_info.version)
         if entry is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
-        prepared = entry.signature.arguments(arguments, context)
-        return entry.signature.result(await entry.body(prepared, context, self._threads))
+        prepared, run = entry.signature.arguments(arguments, context), entry.run
+        try:
+            if run is None:
+                value = await entry.function(**prepared)
+            else:
+                value = await run(partial(entry.function, **prepared), context, self._threads)
+        except BaseException as error:  # noqa: BLE001 - it is raised again, as a failure or as it is
+            raise_as_failure(error, entry.name, context, is_awaited=run is None)
+        return entry.signature.result(value)
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
         """Raise the `ToolFailure` that the declaration of the tool foresees for a call; see `sources.source`."""
@@ -277,8 +288,9 @@ def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
     return _Entry(
         tool=tool,
         signature=signature,
-        body=body_of(found.function, found.name),
+        name=found.name,
         function=found.function,
+        run=run_of(found.function),
         check=found.declaration.options.get("check"),
     )
 

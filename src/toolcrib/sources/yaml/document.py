@@ -17,7 +17,7 @@ from ...core.result import ToolResult
 from ...core.yaml_document import TooManyValues, parse_yaml
 from ...errors import ConfigError
 from ...system.file_watch import POLL_SECONDS
-from .entry import Code, Command, Delegate, Entry, EntryContext, SkillText, read_entry
+from .entry import Code, Command, Delegate, EntryContext, SkillText, ToolEntry, read_entry
 from .fields import Expand, Fields
 from .run_code import Located, locate
 
@@ -225,7 +225,7 @@ _SECTIONS: Final = ("tool_classification", "capability_categories", "skill_group
 class CallableEntry:
     """One entry that can be called."""
 
-    entry: Entry
+    entry: ToolEntry
     located: Located | None = None
     """File of its module."""
 
@@ -295,7 +295,11 @@ def _reading(source: str, path: Path, document: Document, expand: Expand, report
 
 
 def _take(
-    entry: Entry, entries: dict[tuple[str, str], CallableEntry], path: Path, options: YamlOptions, report: _Report
+    entry: ToolEntry,
+    entries: dict[tuple[str, str], CallableEntry],
+    path: Path,
+    options: YamlOptions,
+    report: _Report,
 ) -> None:
     name, where = entry.tool.name, f"{path}:{entry.line}"
     for warning in entry.warnings:
@@ -311,7 +315,7 @@ def _take(
         report.add("unavailable", f"{where}: {name} is not offered: {reason}", tool=name)
 
 
-def _ready(entry: Entry, path: Path, options: YamlOptions) -> Located | None:
+def _ready(entry: ToolEntry, path: Path, options: YamlOptions) -> Located | None:
     """Return where its code is, if it is code. Raises `ValueError` with the reason why it cannot be called."""
     how = entry.implementation
     if how is None:

@@ -36,10 +36,10 @@ __all__ = [
     "Command",
     "Delegate",
     "Endpoint",
-    "Entry",
     "EntryContext",
     "Implementation",
     "SkillText",
+    "ToolEntry",
     "read_entry",
     "read_implementation",
 ]
@@ -310,7 +310,7 @@ class EntryContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ToolEntry:
     """One tool of a catalog. Lives until the catalog is read again."""
 
     tool: Tool
@@ -319,7 +319,7 @@ class Entry:
     warnings: tuple[str, ...] = field(default=())
 
 
-def read_entry(node: Node, place: int, reading: EntryContext) -> Entry | None:
+def read_entry(node: Node, place: int, reading: EntryContext) -> ToolEntry | None:
     """Return the entry that `node` holds, or None when it is switched off.
 
     `place` is its place in the list, for messages. Raises `ConfigError` with file, line and key.
@@ -337,7 +337,7 @@ def read_entry(node: Node, place: int, reading: EntryContext) -> Entry | None:
     elif "skill_path" in fields:
         implementation = SkillText(path=fields.text("skill_path"))
     tool = _tool(fields, reading, implementation, warnings)
-    return Entry(tool=tool, implementation=implementation, line=node.line, warnings=tuple(warnings))
+    return ToolEntry(tool=tool, implementation=implementation, line=node.line, warnings=tuple(warnings))
 
 
 def _tool(fields: Fields, reading: EntryContext, implementation: Implementation | None, warnings: list[str]) -> Tool:

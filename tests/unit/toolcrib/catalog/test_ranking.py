@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.catalog.ranking.query import Plan, plan, relatives, saves_file
+from toolcrib.catalog.ranking.query import QueryTerms, plan, relatives, saves_file
 from toolcrib.catalog.ranking.terms import LEVELS, IndexEntry, document, read_lines, squash, stem, terms
 
 
@@ -77,7 +77,7 @@ def test_names_are_compared_without_case_and_separators() -> None:
 
 def test_a_query_is_its_terms_without_words_of_asking() -> None:
     made = plan("Could you please help me list issues?")
-    assert made == Plan(
+    assert made == QueryTerms(
         whole="couldyoupleasehelpmelistissues",
         mentioned=(),
         weights={"list": 1.0, "issu": 1.0},

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from peers.auth import AuthPeer, auth_peer
+from peers.auth import AuthPeer, Browser, auth_peer
 from rig import PATIENCE
+from toolcrib.config import bare
+from toolcrib.config.directories import Directories
+from toolcrib.crib.storage import AccountLogins, logins_in
+from toolcrib.mcp.auth.access import Access
+from toolcrib.net.oauth.flow import Person
+from toolcrib.net.oauth.spec import OAuthSpec
+from unit.toolcrib_work.caldav_server import PASSWORD, event, serve
 
 from .conftest import User
 
@@ -93,3 +100,61 @@ def test_an_unknown_server_is_told_with_the_nearest(user: User) -> None:
 
     assert result.exit_code == 2
     assert "did you mean 'notion'?" in result.output
+
+
+def test_the_password_of_an_account_is_asked_for_once_used_and_forgotten(
+    user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    listing = ("call", "list_calendar_events", "timeMin=2026-11-01", "timeMax=2026-12-01")
+    with serve(tmp_path) as server:
+        other = server.user()
+        other.put("dentist", event("dentist", "Dentist", ":20261103T090000Z"))
+        account = {"url": f"{server.url}{other.name}/", "user": other.name}
+        calendar = {"accounts": {"home": account}, "refresh_seconds": 0}
+        tools = {"web": {"private_hosts": ["127.0.0.1"]}, "calendar": calendar}
+        user.has(".config/toolcrib/config.yaml", {"tools": tools})
+        before = user.types(*listing)
+        done = user.types("login", "home", stdin=f"{PASSWORD}\n")
+        after = user.types(*listing)
+        left = user.types("logout", "home")
+        again = user.types("logout", "home")
+
+    assert "toolcrib login home" in before.output
+    assert (done.exit_code, "logged in to home" in done.stdout, PASSWORD in done.output) == (0, True, False)
+    assert ("Dentist" in after.stdout, "toolcrib login" in after.output) == (True, False)
+    assert (left.stdout, again.stdout) == ("logged out of home\n", "there was no login to home\n")
+
+
+@pytest.mark.parametrize(
+    ("account", "told"),
+    [
+        ("{url: 'https://a.example/'}", "tools.calendar.accounts.home has no `user`"),
+        ("{url: 'https://a.example/', user: ada, password: x}", "tools.calendar.accounts.home.password"),
+        ("{url: 'https://a.example/', auth: {grant: password}}", "tools.calendar.accounts.home.auth"),
+    ],
+)
+def test_an_account_without_a_login_to_make_is_told_as_such(user: User, account: str, told: str) -> None:
+    user.has(".config/toolcrib/config.yaml", f"tools: {{calendar: {{accounts: {{home: {account}}}}}}}\n")
+    result = user.types("login", "home", stdin="x\n")
+
+    assert (result.exit_code, told in result.output) == (2, True), result.output
+
+
+@pytest.mark.long
+async def test_an_account_of_oauth_uses_the_login_that_was_made_for_it(tmp_path: Path) -> None:
+    async with auth_peer() as peer:
+        account = {"url": peer.url, "auth": {"type": "oauth"}}
+        directories = Directories.of({"HOME": str(tmp_path)})
+        settings = bare().with_values(tools={"calendar": {"accounts": {"work": account}}}, directories=directories)
+        logins = AccountLogins(settings, directories, lambda secrets: None)
+        before = await logins.authorization("calendar", "work")
+        person = Person(show=Browser().show, seconds=PATIENCE)
+        access = Access("work", peer.url, OAuthSpec(), logins_in(directories), person=person)
+        await access.log_in(None)
+        after = await logins.authorization("calendar", "work")
+        await access.aclose()
+        await logins.aclose()
+
+        assert (before, after.partition(" ")[0]) == ("", "Bearer")
+        assert after.partition(" ")[2] in peer.accounts.access_tokens

@@ -48,7 +48,7 @@ def test_plugins_are_listed_with_where_they_came_from_and_why_they_failed(tmp_pa
     (folder / "good.py").write_text("from toolcrib.plugin import Plugin\nclass Good(Plugin): tools = lambda self: ()\n")
     (folder / "bad.py").write_text("import no_such_module\n")
     config = tmp_path / "toolcrib.yaml"
-    config.write_text("plugins: {folders: [mine]}\n")
+    config.write_text("plugins: {folders: [mine]}\nstore: toolcrib.db\n")
 
     listed = _RUN.invoke(app, ["plugins", "--config", str(config), "--json"])
     shown = _RUN.invoke(app, ["plugins", "--config", str(config)])

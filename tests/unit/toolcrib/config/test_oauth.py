@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolcrib.config.loader import servers_in, specs_of
-from toolcrib.config.servers import Entry
+from toolcrib.config.servers import ConfiguredEntry
 from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
@@ -16,7 +16,7 @@ URL = "https://mcp.example/mcp"
 def read(auth: Any, *, key: str = "auth", **more: Any) -> OAuthSpec | str | None:
     """Return what the entry means, or the problem that it is."""
     value = {"url": URL, **({} if auth is ... else {key: auth}), **more}
-    specs, problems = specs_of([Entry(name="it", value=value)], {"SECRET": "s3cret"})
+    specs, problems = specs_of([ConfiguredEntry(name="it", value=value)], {"SECRET": "s3cret"})
     return problems[0].message if problems else specs[0].oauth
 
 
@@ -108,7 +108,7 @@ def test_what_other_clients_write_is_understood_and_what_nobody_writes_stops_the
 
 
 def test_a_program_has_no_login() -> None:
-    specs, problems = specs_of([Entry(name="it", value={"command": "cat", "auth": "oauth"})], {})
+    specs, problems = specs_of([ConfiguredEntry(name="it", value={"command": "cat", "auth": "oauth"})], {})
 
     assert specs == []
     assert "auth: is for a server with a `url`" in problems[0].message

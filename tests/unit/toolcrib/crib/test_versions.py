@@ -197,7 +197,7 @@ async def test_a_yaml_catalog_may_hold_several_versions_of_a_tool(tmp_path: Path
     last = "    migrations: {'0': {rename: {who: name}}}\n"
     file = tmp_path / "capabilities.yaml"
     file.write_text("capabilities:\n" + entry.format("1", "person") + entry.format("2", "name") + last)
-    async with Toolcrib(bare()) as crib:
+    async with Toolcrib(bare(), memory=True) as crib:
         await crib.load(file)
         assert not crib.problems
         spoken = [

@@ -106,6 +106,7 @@ workflows:
     input: {name: string}
     steps:
       a: {tool: hello, arguments: {name: {$from: $.input.name}}}
+store: toolcrib.db
 """,
         encoding="utf-8",
     )

@@ -146,7 +146,7 @@ async def test_a_run_that_broke_off_goes_on_without_repeating_what_ended_well(cr
 async def test_another_process_goes_on_with_a_run_that_broke_off(tmp_path: Path) -> None:
     post, file = Post(), tmp_path / "toolcrib.yaml"
     post.failures = 1
-    file.write_text(dumps({"workflows": {"write_to": _FIND}}).decode(), encoding="utf-8")
+    file.write_text(dumps({"store": "toolcrib.db", "workflows": {"write_to": _FIND}}).decode(), encoding="utf-8")
     async with Toolcrib.open(file) as first:
         first.add(post)
         broken = await first.session(mode="autonomous").call("write_to", {"name": "ada"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.core.workspace import Entry, Written
+from toolcrib.core.workspace import FileEntry, Written
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.workspace.batch import Change, Conflict, apply
 from toolcrib.workspace.disk import DiskWorkspace
@@ -164,7 +164,7 @@ async def test_relative_paths_begin_where_the_session_begins(root: Path) -> None
     await workspace.write("x.txt", b"x")
     assert on_disk(root) == {"sub/x.txt": b"x"}
     found = await workspace.stat(f"{root}")
-    assert found == Entry(path=str(root), kind="folder", modified=root.stat().st_mtime)
+    assert found == FileEntry(path=str(root), kind="folder", modified=root.stat().st_mtime)
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "file"])

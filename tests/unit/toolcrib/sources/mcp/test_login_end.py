@@ -15,7 +15,7 @@ from rig import PATIENCE, eventually
 from toolcrib.mcp.auth import access as accesses
 from toolcrib.mcp.auth.access import Access
 from toolcrib.mcp.auth.login_store import FileLogins, login_key
-from toolcrib.net.oauth.login import Client, Login, Tokens
+from toolcrib.net.oauth.login import Login, RegisteredClient, Tokens
 from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
@@ -35,7 +35,9 @@ async def renewing(folder: Path, answers: anyio.Event) -> AsyncGenerator[tuple[A
         logins, url = FileLogins(folder), f"{running.origin}/mcp"
         key = login_key(url, OAuthSpec())
         endpoint = f"{running.origin}/token"
-        login = Login(resource=url, issuer=running.origin, token_endpoint=endpoint, client=Client(id="we"), tokens=OLD)
+        login = Login(
+            resource=url, issuer=running.origin, token_endpoint=endpoint, client=RegisteredClient(id="we"), tokens=OLD
+        )
         logins.write(key, login)
         access = Access("peer", url, OAuthSpec(), logins)
 

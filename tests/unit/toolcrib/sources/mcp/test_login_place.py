@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.login_store import FileLogins, MemoryLogins, login_key
-from toolcrib.net.oauth.login import Client, Login, Tokens
+from toolcrib.net.oauth.login import Login, RegisteredClient, Tokens
 from toolcrib.net.oauth.spec import OAuthSpec
 
 __all__: list[str] = []
@@ -19,7 +19,7 @@ LOGIN = Login(
     issuer="https://sso.example",
     token_endpoint="https://sso.example/token",
     revocation_endpoint="https://sso.example/revoke",
-    client=Client(
+    client=RegisteredClient(
         id="us",
         secret="client-secret",
         auth="post",

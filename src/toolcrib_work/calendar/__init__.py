@@ -1,0 +1,23 @@
+"""The calendar of a user and of projects: operations `cal.*`."""
+
+from .operations import (
+    create_calendar_event,
+    delete_calendar_event,
+    get_calendar_event_details,
+    get_project_calendar,
+    list_calendar_events,
+    list_range,
+    set_project_calendar,
+    update_calendar_event,
+)
+
+__all__ = [
+    "create_calendar_event",
+    "delete_calendar_event",
+    "get_calendar_event_details",
+    "get_project_calendar",
+    "list_calendar_events",
+    "list_range",
+    "set_project_calendar",
+    "update_calendar_event",
+]

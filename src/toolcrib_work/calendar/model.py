@@ -1,0 +1,357 @@
+"""Events and calendars as data: tables, times as they are written and compared, checks of what a caller gives.
+
+A time is a day (`2026-11-30`, an event of whole days, whose end is the day after its last one) or a moment in ISO 8601.
+A moment without an offset is in the event's time zone, or in that of the setting `tools.calendar.timezone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from toolcrib.plugin import FieldError, Row, Rows, Schema, Table, ToolFailure
+
+__all__ = [
+    "FIELDS",
+    "SCHEMA",
+    "STATES",
+    "Moment",
+    "Range",
+    "bounds",
+    "changed_times",
+    "ensure_personal",
+    "event_view",
+    "fields_of",
+    "instance_key",
+    "invalid",
+    "moment_text",
+    "parse_moment",
+    "personal",
+    "project_of",
+    "utc_text",
+    "zone_of",
+]
+
+Moment = date | datetime
+"""A day, or a moment with its offset."""
+
+FIELDS: Final = (
+    "title",
+    "description",
+    "location",
+    "start_at",
+    "end_at",
+    "all_day",
+    "timezone",
+    "recurrence",
+    "exceptions",
+    "state_key",
+    "external_link",
+)
+"""Columns of an event that a calendar server holds as well."""
+
+STATES: Final = ("confirmed", "tentative", "cancelled")
+
+_PERSONAL: Final = "personal "
+"""Beginning of the project id of a principal's own rows; the principal follows. Ids of projects hold no blank."""
+_DAY: Final = len("2026-11-30")
+_ANYWHERE: Final = 14 * 3600.0
+"""Seconds by which a day begins and ends earlier or later somewhere else."""
+
+SCHEMA: Final = Schema(
+    name="calendar",
+    tables=(
+        Table(
+            name="events",
+            noun="event",
+            columns={
+                "uid": "TEXT NOT NULL",
+                "title": "TEXT NOT NULL",
+                "description": "TEXT",
+                "location": "TEXT",
+                "start_at": "TEXT NOT NULL",
+                "end_at": "TEXT",
+                "all_day": "INTEGER NOT NULL",
+                "timezone": "TEXT",
+                "recurrence": "TEXT",
+                "exceptions": "JSON NOT NULL",
+                "starts": "REAL NOT NULL",
+                "ends": "REAL",
+                "type_key": "TEXT NOT NULL",
+                "state_key": "TEXT NOT NULL",
+                "external_link": "TEXT",
+                "task_id": "TEXT",
+                "calendar_id": "TEXT",
+                "origin": "TEXT NOT NULL",
+                "href": "TEXT",
+                "etag": "TEXT",
+                "ical": "TEXT",
+                "synced": "JSON",
+                "sync_status": "TEXT NOT NULL",
+                "sync_error": "TEXT",
+                "synced_at": "REAL",
+                "conflict": "JSON",
+            },
+            indexes=(("starts",), ("calendar_id", "href"), ("uid",)),
+            title="title",
+            text=("description", "location"),
+        ),
+        Table(
+            name="calendars",
+            noun="calendar",
+            columns={
+                "kind": "TEXT NOT NULL",
+                "principal": "TEXT NOT NULL",
+                "name": "TEXT NOT NULL",
+                "description": "TEXT",
+                "color_id": "TEXT",
+                "sync_enabled": "INTEGER NOT NULL",
+                "account": "TEXT NOT NULL",
+                "href": "TEXT NOT NULL",
+                "is_shared": "INTEGER NOT NULL",
+                "sync_token": "TEXT",
+                "checked_at": "REAL",
+                "synced_at": "REAL",
+                "sync_error": "TEXT",
+            },
+            unique=(("project_id", "kind", "account", "href"),),
+        ),
+    ),
+)
+"""`starts` and `ends` bound an event in seconds since 1970; without `ends` its occurrences must be expanded.
+
+A calendar's `kind` is `project` or `user`, or `account`: the place from which calendars of a user are discovered.
+An event's `sync_status` is local, synced, pending, deleting or conflict; `synced` are its fields as the server had them
+last, `conflict` is the server's version that a local change contradicts.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The time that a list covers, and the zone of days and of moments without an offset."""
+
+    start: datetime
+    end: datetime
+    zone: tzinfo
+
+    def covers(self, start: Moment, end: Moment | None) -> bool:
+        """Whether an event overlaps the range; one without a length counts at its beginning."""
+        begins = _instant(start, self.zone)
+        ends = _instant(end, self.zone) if end is not None else begins
+        return begins < self.end and (ends > self.start or begins == ends == self.start)
+
+
+def invalid(path: str, message: str, *, keyword: str = "invalid", hint: str = "") -> ToolFailure:
+    """Return the refusal of one argument, with its path."""
+    error = FieldError(path=path, keyword=keyword, message=message)
+    return ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
+
+
+def personal(principal: str) -> str:
+    """Return the project of the rows that belong to a principal alone."""
+    return f"{_PERSONAL}{principal}"
+
+
+def ensure_personal(rows: Rows) -> str:
+    """Return the project of the caller's own rows; it is created before its first row."""
+    project_id = personal(rows.principal)
+    if rows.role(project_id) is None:
+        rows.create_project(project_id)
+    return project_id
+
+
+def project_of(row: Mapping[str, Any]) -> str | None:
+    """Return the project of a row; None for one that belongs to its principal alone."""
+    project_id = str(row["project_id"])
+    return None if project_id.startswith(_PERSONAL) else project_id
+
+
+def zone_of(name: str, path: str = "timezone") -> ZoneInfo:
+    """Return a time zone. Raises `ToolFailure` for an unknown name."""
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError in some versions, an OSError in none
+        raise _unknown_zone(name, path) from error
+    except KeyError as error:
+        raise _unknown_zone(name, path) from error
+
+
+def parse_moment(text: str, path: str, zone: tzinfo) -> Moment:
+    """Return a day, or a moment with its offset. Raises `ToolFailure` for other texts."""
+    plain = text.strip()
+    try:
+        if len(plain) == _DAY:
+            return date.fromisoformat(plain)
+        moment = datetime.fromisoformat(plain)
+    except ValueError as error:
+        message = f"{text!r} is not an ISO 8601 date or time (example: 2026-11-30T09:00:00+01:00)"
+        raise invalid(path, message, keyword="format") from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+
+
+def moment_text(moment: Moment) -> str:
+    """Return the text of a day or a moment, `Z` for UTC."""
+    if not isinstance(moment, datetime):
+        return moment.isoformat()
+    text = moment.isoformat(timespec="seconds")
+    return text.replace("+00:00", "Z") if moment.utcoffset() == timedelta(0) and _is_utc(moment) else text
+
+
+def utc_text(seconds: float | None) -> str | None:
+    """Return a time of seconds since 1970 in ISO 8601."""
+    return None if seconds is None else moment_text(datetime.fromtimestamp(seconds, UTC).replace(microsecond=0))
+
+
+def instance_key(moment: Moment) -> str:
+    """Return the key of an occurrence among the exceptions of its event: its original beginning, in UTC."""
+    return moment_text(moment.astimezone(UTC) if isinstance(moment, datetime) else moment)
+
+
+def fields_of(
+    row: Mapping[str, Any], changes: Mapping[str, Any], zone: tzinfo, zone_name: str | None = None
+) -> dict[str, Any]:
+    """Return the columns of an event's times after `changes`, in one form; an end moves with its beginning.
+
+    `row` is empty for a new event. `zone` is the setting's, for moments without an offset. Raises `ToolFailure`.
+    """
+    name = changes["timezone"] if "timezone" in changes else row.get("timezone")
+    of_event: tzinfo = zone_of(name) if name else zone
+    start = parse_moment(changes.get("start_at") or row["start_at"], "start_at", of_event)
+    given_end = changes.get("end_at")
+    end: Moment | None
+    if given_end:
+        end = parse_moment(given_end, "end_at", of_event)
+    elif "end_at" in changes or not row.get("end_at"):
+        end = None
+    else:
+        end = _moved_end(row, start, of_event)
+    if end is not None and isinstance(start, datetime) is not isinstance(end, datetime):
+        raise invalid("end_at", "start_at and end_at are both days or both times", keyword="format")
+    if name and isinstance(start, datetime):
+        start = start.astimezone(of_event) if "start_at" in changes else start.replace(tzinfo=of_event)
+        if isinstance(end, datetime):
+            is_given = "end_at" in changes or "start_at" in changes
+            end = end.astimezone(of_event) if is_given else end.replace(tzinfo=of_event)
+    if not isinstance(start, datetime):
+        end = max(end, start + timedelta(days=1)) if end is not None and end >= start else end
+        end = end or start + timedelta(days=1)
+    if end is not None and _instant(end, of_event) < _instant(start, of_event):
+        raise invalid("end_at", f"end_at {moment_text(end)} is before start_at {moment_text(start)}")
+    if isinstance(start, datetime) and not name and start.tzinfo is zone and isinstance(zone, ZoneInfo):
+        name = zone_name
+    return {
+        "start_at": moment_text(start),
+        "end_at": moment_text(end) if end is not None else None,
+        "all_day": int(not isinstance(start, datetime)),
+        "timezone": name if isinstance(start, datetime) else None,
+        **bounds(start, end),
+    }
+
+
+def bounds(start: Moment, end: Moment | None) -> dict[str, float]:
+    """Return the columns that bound an event which occurs once, wide enough for a day of any zone."""
+    if isinstance(start, datetime):
+        last = end if isinstance(end, datetime) else start
+        return {"starts": start.timestamp(), "ends": last.timestamp()}
+    last_day = end or start + timedelta(days=1)
+    return {
+        "starts": _instant(start, UTC).timestamp() - _ANYWHERE,
+        "ends": _instant(last_day, UTC).timestamp() + _ANYWHERE,
+    }
+
+
+def changed_times(row: Mapping[str, Any], after: Mapping[str, Any], zone: tzinfo) -> dict[str, Any]:
+    """Return the exceptions of a series whose beginning changes: they move with it; of another kind of time, none."""
+    old: dict[str, Any] = row["exceptions"]
+    if not old or (row["start_at"], row["timezone"]) == (after["start_at"], after["timezone"]):
+        return old
+    if bool(row["all_day"]) is not bool(after["all_day"]):
+        return {}
+    before_zone = zone_of(row["timezone"]) if row["timezone"] else zone
+    after_zone = zone_of(after["timezone"]) if after["timezone"] else zone
+    first, second = (_wall(parse_moment(one["start_at"], "start_at", zone)) for one in (row, after))
+    moved: dict[str, Any] = {}
+    for key, value in old.items():
+        moment = parse_moment(key, "instance_start_at", UTC)
+        local = moment.astimezone(before_zone) if isinstance(moment, datetime) else moment
+        shifted = _wall(local) + (second - first)
+        at: Moment = shifted.replace(tzinfo=after_zone) if isinstance(moment, datetime) else shifted.date()
+        moved[instance_key(at)] = value
+    return moved
+
+
+def event_view(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event as a result, in full."""
+    names = (
+        "title",
+        "description",
+        "location",
+        "start_at",
+        "end_at",
+        "timezone",
+        "recurrence",
+        "type_key",
+        "state_key",
+    )
+    shown: dict[str, Any] = {"id": row["id"], "project_id": project_of(row)}
+    shown |= {name: row[name] for name in names}
+    shown["all_day"] = bool(row["all_day"])
+    if row["exceptions"]:
+        shown["exceptions"] = row["exceptions"]
+    shown |= {
+        "owner_entity": {"kind": "task", "id": row["task_id"]} if row["task_id"] else None,
+        "calendar_id": row["calendar_id"],
+        "external_event_id": row["uid"] if row["etag"] else None,
+        "external_link": row["external_link"],
+        "sync_status": row["sync_status"],
+        "sync_error": row["sync_error"],
+        "last_synced_at": utc_text(row["synced_at"]),
+        "created_by": row["created_by"],
+        "created_at": utc_text(row["created_at"]),
+        "updated_at": utc_text(row["updated_at"]),
+    }
+    if row["conflict"]:
+        shown["conflict"] = _conflict_view(row)
+    return shown
+
+
+def _conflict_view(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields in which the two versions differ; `null` where the server or the user deleted the event."""
+    conflict: Row = row["conflict"]
+    theirs: dict[str, Any] | None = conflict["fields"]
+    names = [name for name in FIELDS if theirs is not None and theirs.get(name) != row[name]]
+    return {
+        "here": None if conflict["intent"] == "deleting" else {name: row[name] for name in names},
+        "on_server": None if theirs is None else {name: theirs.get(name) for name in names},
+        "how_to_resolve": "cal.event.update with resolve_conflict: keep_local or keep_remote",
+    }
+
+
+def _moved_end(row: Mapping[str, Any], start: Moment, zone: tzinfo) -> Moment | None:
+    """Return the end of an event that begins at another time and lasts as long as before."""
+    old_start = parse_moment(row["start_at"], "start_at", zone)
+    old_end = parse_moment(row["end_at"], "end_at", zone)
+    if isinstance(start, datetime) is not isinstance(old_start, datetime):
+        return None
+    if isinstance(start, datetime) and isinstance(old_start, datetime) and isinstance(old_end, datetime):
+        return (start.astimezone(UTC) + (old_end - old_start)).astimezone(start.tzinfo)
+    return start + (old_end - old_start)
+
+
+def _wall(moment: Moment) -> datetime:
+    return moment.replace(tzinfo=None) if isinstance(moment, datetime) else datetime.combine(moment, time())
+
+
+def _instant(moment: Moment, zone: tzinfo) -> datetime:
+    return moment if isinstance(moment, datetime) else datetime.combine(moment, time(), zone)
+
+
+def _is_utc(moment: datetime) -> bool:
+    return moment.tzinfo is UTC or str(moment.tzinfo) in ("UTC", "Etc/UTC")
+
+
+def _unknown_zone(name: str, path: str) -> ToolFailure:
+    return invalid(path, f"{name[:100]!r} is not a time zone (example: Europe/Berlin)", keyword="format")

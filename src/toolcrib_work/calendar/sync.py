@@ -1,0 +1,429 @@
+"""Two-way synchronisation with calendar servers.
+
+Local changes are sent first, each on the condition that the server still has the version that it was based on; then
+the server's changes since the last token are read. Where both sides changed an event, neither is overwritten: the event
+has `sync_status: conflict` and both versions until the user chooses one. Every step may be repeated: after a restart,
+or beside another process, it finds that it was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from functools import partial
+from typing import Any, Final, Literal
+
+import anyio
+import anyio.to_thread
+
+from toolcrib.plugin import Row, Rows, SharedStorage, ToolFailure, Web
+
+from .ical import MAX_BYTES, Parsed, needs, parse, write
+from .model import FIELDS, ensure_personal, personal
+from .remote import Account, Changes, Found, Remote, Resource
+
+__all__ = ["Sync", "mark_deleted", "mark_pending", "resolve"]
+
+_BATCH: Final = 50
+"""Events that one transaction stores."""
+_SECONDS: Final = 25.0
+"""For one account."""
+
+Intent = Literal["pending", "deleting"]
+
+
+@dataclass(kw_only=True)
+class Sync:
+    """Synchronisation of one principal's accounts, for one call."""
+
+    storage: SharedStorage
+    web: Web
+    accounts: Sequence[Account]
+    zone: tzinfo
+    now: float
+    warnings: list[str] = field(default_factory=list[str])
+
+    async def run(self, *, older_than: float = 0.0, calendar_id: str = "") -> None:
+        """Synchronise the accounts that were last tried more than so many seconds ago, or one calendar.
+
+        What fails is a warning: the local events stay as they are.
+        """
+        try:
+            async with anyio.create_task_group() as tasks:
+                for account in self.accounts:
+                    tasks.start_soon(self._run_account, account, older_than, calendar_id)
+        except* ToolFailure as group:  # the store cannot be used
+            raise group.exceptions[0] from None
+        self.warnings[:] = dict.fromkeys(self.warnings)
+
+    async def make_calendar(self, account: Account, row: Row) -> None:
+        """Create the calendar of a project on a server, and send its events there."""
+        remote = Remote(self.web, account)
+        home, _ = await remote.calendars()
+        href = f"{home.rstrip('/')}/{row['id']}/"
+        try:
+            await remote.make_calendar(href, row["name"], row["description"] or "")
+        except ToolFailure:
+            if href not in {one.href for one in (await remote.calendars())[1]}:  # created by a call that was cut off
+                raise
+
+        def work(rows: Rows) -> None:
+            rows.update("calendars", row["id"], {"account": account.name, "href": href, "sync_token": None})
+            sql = "SELECT * FROM {events} AS e WHERE project_id = ? AND calendar_id IS NULL AND origin = 'ontology'"
+            for event in rows.select(sql, [row["project_id"]]):
+                changes = {"calendar_id": row["id"], "href": f"{href}{event['uid']}.ics", "sync_status": "pending"}
+                rows.update("events", event["id"], changes)
+
+        await self.storage.write(work)
+
+    async def rename_calendar(self, account: Account, row: Row) -> None:
+        """Change the name and description of a calendar on its server."""
+        await Remote(self.web, account).rename_calendar(row["href"], row["name"], row["description"] or "")
+
+    async def _run_account(self, account: Account, older_than: float, calendar_id: str) -> None:
+        known = await self.storage.read(partial(_calendars_of, account))
+        if calendar_id and calendar_id not in {row["id"] for row in known}:
+            return
+        state = next((row for row in known if row["kind"] == "account"), None)
+        if not calendar_id and state is not None and self.now - (state["checked_at"] or 0) < older_than:
+            if state["sync_error"]:
+                self._warn(f"calendar account {account.name}", state["sync_error"])
+            self._repeat_warnings(known)
+            return
+        error = ""
+        try:
+            remote = Remote(self.web, account)
+            await anyio.to_thread.run_sync(needs, "a calendar account")
+            with anyio.fail_after(_SECONDS):
+                if not calendar_id:
+                    _, found = await remote.calendars()
+                    known = await self.storage.write(partial(_remember, account, found))
+                tokens = {} if calendar_id else {one.href: one.sync_token for one in found}
+                for calendar in known:
+                    if calendar["kind"] != "account" and calendar_id in ("", calendar["id"]):
+                        await self._run_calendar(remote, calendar, tokens.get(calendar["href"], ""))
+        except ToolFailure as failure:
+            error = failure.message if not failure.hint else f"{failure.message}: {failure.hint}"
+        except TimeoutError:
+            error = f"no answer within {_SECONDS:g} s"
+        if error:
+            self._warn(f"calendar account {account.name}", error)
+        await self.storage.write(partial(_note_account, account, error, checked=not calendar_id))
+
+    async def _run_calendar(self, remote: Remote, calendar: Row, token: str) -> None:
+        """Synchronise one calendar; its failure is its own, but one of the server ends the account's turn."""
+        if not calendar["sync_enabled"]:
+            return
+        error = ""
+        try:
+            await self._push(remote, calendar)
+            if not token or token != calendar["sync_token"]:
+                await self._pull(remote, calendar)
+        except ToolFailure as failure:
+            if failure.code in ("unavailable", "timeout"):
+                raise
+            error = failure.message
+            self._warn(f"calendar {calendar['name']}", error)
+        await self.storage.write(partial(_note_calendar, calendar["id"], error))
+
+    async def _push(self, remote: Remote, calendar: Row) -> None:
+        sql = (
+            "SELECT * FROM {events} AS e WHERE calendar_id = ? AND sync_status IN ('pending', 'deleting')"
+            " ORDER BY updated_at, id"
+        )
+        for row in await self.storage.read(lambda rows: rows.select(sql, [calendar["id"]])):
+            await (self._push_deletion if row["sync_status"] == "deleting" else self._push_event)(remote, row)
+
+    async def _push_event(self, remote: Remote, row: Row) -> None:
+        """Send one event; nothing is sent over a version that was not seen here."""
+        there = await remote.get(row["href"])
+        base = None
+        if there is not None:
+            if there.etag != row["etag"]:
+                return await self._meet(row, there)
+            base = there.data
+        elif row["etag"]:
+            return await self._meet(row, None)
+        synced: Mapping[str, Any] = row["synced"] or {}
+        changed = {name: row[name] for name in FIELDS if base is None or row[name] != synced.get(name)}
+        if base is not None and not changed:
+            await self.storage.write(partial(_pushed, row, row["etag"], base, self.now))
+            return
+        data = await anyio.to_thread.run_sync(write, row, base, changed, self.zone, self.now)
+        etag = await remote.put(row["href"], data, row["etag"] if base is not None else "")
+        if etag is None:
+            return await self._meet(row, await remote.get(row["href"]))
+        await self.storage.write(partial(_pushed, row, etag, data, self.now))
+
+    async def _push_deletion(self, remote: Remote, row: Row) -> None:
+        etag = row["etag"]
+        if not etag:  # it may have been sent by a call that was cut off
+            there = await remote.get(row["href"])
+            if there is not None and not await anyio.to_thread.run_sync(self._is_same, row, there):
+                return await self._meet(row, there)
+            etag = there.etag if there is not None else ""
+            if there is None:
+                await self.storage.write(partial(_forget, row["id"]))
+                return
+        if await remote.delete(row["href"], etag):
+            await self.storage.write(partial(_forget, row["id"]))
+        else:
+            await self._meet(row, await remote.get(row["href"]))
+
+    async def _meet(self, row: Row, there: Resource | None) -> None:
+        """Store a version of the server that a local change does not know: the same one, or a conflict."""
+        is_same = there is not None and await anyio.to_thread.run_sync(self._is_same, row, there)
+        if there is not None and is_same and row["sync_status"] == "pending":
+            await self.storage.write(partial(_pushed, row, there.etag, there.data, self.now))
+            return
+        if there is None and row["sync_status"] == "deleting":
+            await self.storage.write(partial(_forget, row["id"]))
+            return
+        await self.storage.write(partial(_conflict, row["id"], self._conflict_of(row["sync_status"], there)))
+
+    async def _pull(self, remote: Remote, calendar: Row) -> None:
+        changes = await remote.changes(calendar["href"], calendar["sync_token"] or "")
+        sql = "SELECT id, href, etag FROM {events} AS e WHERE calendar_id = ? AND href IS NOT NULL"
+        known = {row["href"]: row for row in await self.storage.read(lambda rows: rows.select(sql, [calendar["id"]]))}
+        gone = _gone(changes, known)
+        wanted = [
+            href
+            for href, etag in changes.etags.items()
+            if href not in gone and (href not in known or not etag or known[href]["etag"] != etag)
+        ]
+        for first in range(0, len(wanted), _BATCH):
+            part = wanted[first : first + _BATCH]
+            resources = await remote.read(calendar["href"], part)
+            parsed = await anyio.to_thread.run_sync(self._parsed, calendar, resources)
+            await self.storage.write(partial(self._store, calendar, parsed))
+        await self.storage.write(partial(self._finish, calendar, gone, changes.token))
+
+    def _parsed(self, calendar: Row, resources: Sequence[Resource]) -> list[tuple[Resource, Parsed]]:
+        """Return the events among resources. Runs in a thread: reading fifty takes a quarter of a second."""
+        events: list[tuple[Resource, Parsed]] = []
+        for resource in resources:
+            try:
+                if len(resource.data.encode()) > MAX_BYTES:
+                    raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+                parsed = parse(resource.data, self.zone)
+            except Exception as error:  # noqa: BLE001 - one event that the library cannot read hides no other one
+                self._warn(f"calendar {calendar['name']}", f"{resource.href} cannot be read: {error}")
+                continue
+            if parsed is not None:
+                events.append((resource, parsed))
+        return events
+
+    def _store(self, calendar: Row, events: Sequence[tuple[Resource, Parsed]], rows: Rows) -> None:
+        for resource, parsed in events:
+            self._store_one(rows, calendar, resource, parsed)
+
+    def _store_one(self, rows: Rows, calendar: Row, resource: Resource, parsed: Parsed) -> None:
+        sql = "SELECT * FROM {events} AS e WHERE calendar_id = ? AND href = ?"
+        found = rows.select(sql, [calendar["id"], resource.href])
+        values = _synced_values(parsed, resource, self.now)
+        if not found:
+            new = {
+                **values,
+                "project_id": calendar["project_id"],
+                "uid": parsed.uid or resource.href,
+                "calendar_id": calendar["id"],
+                "origin": "external",
+                "href": resource.href,
+                "type_key": "event.work",
+            }
+            row = rows.insert("events", new)
+            _publish(rows, "create", row)
+            return
+        row = found[0]
+        if row["etag"] == resource.etag:
+            return
+        if row["sync_status"] == "synced":
+            _publish(rows, "update", rows.update("events", row["id"], values))
+        elif row["sync_status"] == "pending" and all(row[name] == parsed.fields[name] for name in FIELDS):
+            rows.update("events", row["id"], values)
+        else:
+            intent = row["conflict"]["intent"] if row["conflict"] else row["sync_status"]
+            _conflict(row["id"], self._conflict_of(intent, resource), rows)
+
+    def _finish(self, calendar: Row, gone: Sequence[str], token: str, rows: Rows) -> None:
+        """Store deletions of the server, and the token: the next run begins behind all of it."""
+        for href in gone:
+            sql = "SELECT * FROM {events} AS e WHERE calendar_id = ? AND href = ?"
+            for row in rows.select(sql, [calendar["id"], href]):
+                intent = row["conflict"]["intent"] if row["conflict"] else row["sync_status"]
+                if row["sync_status"] == "synced" or intent == "deleting":
+                    rows.delete("events", row["id"])
+                    _publish(rows, "delete", row)
+                else:
+                    _conflict(row["id"], self._conflict_of(intent, None), rows)
+        rows.update("calendars", calendar["id"], {"sync_token": token or None, "synced_at": self.now})
+
+    def _is_same(self, row: Row, there: Resource) -> bool:
+        try:
+            parsed = parse(there.data, self.zone)
+        except Exception:  # noqa: BLE001 - what cannot be read is another version
+            return False
+        return parsed is not None and all(row[name] == parsed.fields[name] for name in FIELDS)
+
+    def _conflict_of(self, intent: str, there: Resource | None) -> dict[str, Any]:
+        """Return the server's version as it is stored beside the local one."""
+        if there is None:
+            return {"intent": intent, "etag": None, "data": None, "fields": None}
+        try:
+            parsed = parse(there.data, self.zone)
+        except Exception:  # noqa: BLE001 - it is shown as an event without fields
+            parsed = None
+        fields = parsed.fields if parsed is not None else {}
+        edges = parsed.bounds if parsed is not None else {}
+        return {"intent": intent, "etag": there.etag, "data": there.data, "fields": fields, "bounds": edges}
+
+    def _warn(self, where: str, message: str) -> None:
+        self.warnings.append(f"{where}: {message}")
+
+    def _repeat_warnings(self, known: Sequence[Row]) -> None:
+        for row in known:
+            if row["kind"] != "account" and row["sync_error"]:
+                self._warn(f"calendar {row['name']}", row["sync_error"])
+
+
+def mark_pending(rows: Rows, row: Row, changes: Mapping[str, Any]) -> Row:
+    """Change an event; one of a synchronised calendar waits until it is sent."""
+    if row["calendar_id"] and row["sync_status"] != "local":
+        changes = {**changes, "sync_status": "pending", "sync_error": None}
+    return rows.update("events", row["id"], changes)
+
+
+def mark_deleted(rows: Rows, row: Row, *, everywhere: bool) -> None:
+    """Delete an event: here, or first on its server, until when it is hidden."""
+    if row["calendar_id"] and everywhere and row["sync_status"] != "local":
+        rows.update("events", row["id"], {"sync_status": "deleting"})
+    else:
+        rows.delete("events", row["id"])
+
+
+def resolve(rows: Rows, row: Row, choice: str, now: float) -> Row | None:
+    """End a conflict with one of its versions; return the event, None where it is deleted.
+
+    The chosen local version is sent on the condition that the server still has the version that was shown.
+    """
+    conflict: dict[str, Any] = row["conflict"]
+    if choice == "keep_local":
+        changes = {"conflict": None, "etag": conflict["etag"], "sync_status": conflict["intent"], "sync_error": None}
+        if conflict["fields"]:
+            changes |= {"synced": conflict["fields"], "ical": conflict["data"]}
+        return rows.update("events", row["id"], changes)
+    if conflict["fields"] is None:
+        rows.delete("events", row["id"])
+        return None
+    resource = Resource(href=row["href"], etag=conflict["etag"], data=conflict["data"])
+    parsed = Parsed(uid=row["uid"], fields=conflict["fields"], bounds=conflict["bounds"])
+    return rows.update("events", row["id"], _synced_values(parsed, resource, now))
+
+
+def _gone(changes: Changes, known: Mapping[str, Row]) -> list[str]:
+    """Return the paths of events that the server deleted; one that was never there is not among them."""
+    if changes.is_whole:
+        return [href for href, row in known.items() if row["etag"] and href not in changes.etags]
+    return [href for href in changes.deleted if href in known and known[href]["etag"]]
+
+
+def _calendars_of(account: Account, rows: Rows) -> list[Row]:
+    sql = "SELECT * FROM {calendars} AS c WHERE account = ? AND principal = ? ORDER BY created_at, id"
+    return rows.select(sql, [account.name, account.principal])
+
+
+def _remember(account: Account, found: Sequence[Found], rows: Rows) -> list[Row]:
+    """Store the calendars of an account; return all of them."""
+    project_id = ensure_personal(rows)
+    known = {row["href"]: row for row in _calendars_of(account, rows)}
+    for one in found:
+        row = known.get(one.href)
+        if row is None:
+            rows.insert(
+                "calendars",
+                {
+                    "project_id": project_id,
+                    "kind": "user",
+                    "principal": account.principal,
+                    "name": one.name,
+                    "sync_enabled": 1,
+                    "account": account.name,
+                    "href": one.href,
+                    "is_shared": int(one.is_shared),
+                },
+            )
+        elif row["kind"] == "user" and (row["name"], row["is_shared"]) != (one.name, int(one.is_shared)):
+            rows.update("calendars", row["id"], {"name": one.name, "is_shared": int(one.is_shared)})
+    return _calendars_of(account, rows)
+
+
+def _note_account(account: Account, error: str, rows: Rows, *, checked: bool) -> None:
+    project_id = ensure_personal(rows)
+    values: dict[str, Any] = {"sync_error": error or None, **({"checked_at": rows.now} if checked else {})}
+    for row in _calendars_of(account, rows):
+        if row["kind"] == "account":
+            rows.update("calendars", row["id"], values)
+            return
+    named = {"kind": "account", "principal": account.principal, "name": account.name, "account": account.name}
+    fixed: dict[str, Any] = {"project_id": project_id, "href": "", "sync_enabled": 1, "is_shared": 0}
+    rows.insert("calendars", {**named, **fixed, **values})
+
+
+def _note_calendar(id: str, error: str, rows: Rows) -> None:
+    row = rows.find("calendars", id)
+    if row is not None and row["sync_error"] != (error or None):
+        rows.update("calendars", id, {"sync_error": error or None})
+
+
+def _synced_values(parsed: Parsed, resource: Resource, now: float) -> dict[str, Any]:
+    return {
+        **parsed.fields,
+        **parsed.bounds,
+        "synced": parsed.fields,
+        "ical": resource.data,
+        "etag": resource.etag,
+        "sync_status": "synced",
+        "sync_error": None,
+        "synced_at": now,
+        "conflict": None,
+    }
+
+
+def _pushed(row: Row, etag: str, data: str, now: float, rows: Rows) -> None:
+    """Store that the server has the version `row`; a change that was made meanwhile still waits."""
+    current = rows.find("events", row["id"])
+    if current is None:
+        return
+    values: dict[str, Any] = {
+        "etag": etag,
+        "ical": data,
+        "synced": {name: row[name] for name in FIELDS},
+        "synced_at": now,
+    }
+    if current["revision"] == row["revision"]:
+        values |= {"sync_status": "synced", "sync_error": None}
+    rows.update("events", row["id"], values)
+
+
+def _forget(id: str, rows: Rows) -> None:
+    if rows.find("events", id) is not None:
+        rows.delete("events", id)
+
+
+def _conflict(id: str, conflict: Mapping[str, Any], rows: Rows) -> None:
+    if (row := rows.find("events", id)) is None:
+        return
+    theirs = "deleted" if conflict["fields"] is None else "changed"
+    ours = "deleted" if conflict["intent"] == "deleting" else "changed"
+    message = f"{ours} here and {theirs} on the server: choose one version"
+    updated = rows.update("events", id, {"conflict": conflict, "sync_status": "conflict", "sync_error": message})
+    if row["sync_status"] != "conflict":
+        _publish(rows, "conflict", updated)
+
+
+def _publish(rows: Rows, action: str, row: Row) -> None:
+    """Record an event of the log, as the operations do; `origin` tells that the server changed it."""
+    payload = {"op": f"cal.event.{action}", "entity": "event", "action": action, "kind": "event", "id": row["id"]}
+    project_id = "" if row["project_id"] == personal(rows.principal) else row["project_id"]
+    rows.publish(f"cal.event.{action}", project_id, {**payload, "title": row["title"], "origin": "sync"})

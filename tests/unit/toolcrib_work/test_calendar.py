@@ -1,0 +1,245 @@
+"""The local calendar: events, days, time zones, series with exceptions, ranges, and calendars of projects."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from toolcrib import Toolcrib
+from toolcrib.config import bare
+from toolcrib.plugin import Rows
+from toolcrib_work.calendar import list_range
+from toolcrib_work.calendar.model import SCHEMA
+from unit.toolcrib_work.people import Person, person
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+BERLIN = {"timezone": "Europe/Berlin"}
+
+
+@pytest.fixture
+async def berlin() -> AsyncGenerator[Person]:
+    """A user whose times without an offset are in Berlin."""
+    settings = bare().with_values(builtins=("onto", "cal"), tools={"calendar": BERLIN})
+    async with Toolcrib(settings, memory=True) as crib:
+        yield person(crib, "ada")
+
+
+async def starts(who: Person, first: str, last: str, **more: Any) -> list[str]:
+    found = await who.ok("cal.event.list", timeMin=first, timeMax=last, **more)
+    return [entry["start_at"] for entry in found["events"]]
+
+
+async def created(who: Person, title: str, start: str, **more: Any) -> str:
+    return str((await who.ok("cal.event.create", title=title, start_at=start, **more))["event"]["id"])
+
+
+async def test_an_event_is_created_listed_read_changed_and_deleted(ada: Person) -> None:
+    made = await ada.ok(
+        "cal.event.create",
+        title=" Call the printer ",
+        start_at="2026-11-30T09:00:00+01:00",
+        end_at="2026-11-30T09:30:00+01:00",
+        location="Phone",
+    )
+    id = made["event"]["id"]
+    listed = await ada.ok("cal.event.list", timeMin="2026-11-30", timeMax="2026-12-01")
+    await ada.ok("cal.event.update", onto_event_id=id, start_at="2026-11-30T14:00:00+01:00", description="Ask for red")
+    got = await ada.ok("cal.event.get", onto_event_id=id)
+    await ada.ok("cal.event.delete", onto_event_id=id)
+
+    assert listed["events"] == [
+        {
+            "source": "ontology",
+            "onto_event_id": id,
+            "external_event_id": None,
+            "is_synced": False,
+            "title": "Call the printer",
+            "start_at": "2026-11-30T09:00:00+01:00",
+            "end_at": "2026-11-30T09:30:00+01:00",
+            "event": {"location": "Phone"},
+        }
+    ]
+    counts = ("total", "ontology_count", "external_count", "warnings")
+    assert [listed[name] for name in counts] == [1, 1, 0, []]
+    event = got["event"]
+    assert (got["source"], event["start_at"], event["end_at"]) == (
+        "ontology",
+        "2026-11-30T14:00:00+01:00",
+        "2026-11-30T14:30:00+01:00",
+    )
+    assert (event["project_id"], event["sync_status"], event["type_key"]) == (None, "local", "event.work")
+    assert (await ada.refused("cal.event.get", onto_event_id=id))[0] == "NOT_FOUND"
+    assert await starts(ada, "2026-11-30", "2026-12-01") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"title": " "}, "title"),
+        ({"start_at": "tomorrow"}, "start_at"),
+        ({"end_at": "2026-11-30T08:00:00Z"}, "end_at"),
+        ({"end_at": "2026-12-01"}, "end_at"),
+        ({"timezone": "Mars/Olympus"}, "timezone"),
+        ({"recurrence": "FREQ=SOMETIMES"}, "recurrence"),
+        ({"recurrence": "FREQ=SECONDLY"}, "recurrence"),
+        ({"recurrence": "BYDAY=MO"}, "recurrence"),
+        ({"type_key": "event.party"}, "type_key"),
+        ({"calendar_scope": "calendar_id"}, "calendar_id"),
+        ({"calendar_scope": "project"}, "project_id"),
+        ({"title": "x" * 501}, "title"),
+    ],
+)
+async def test_an_event_that_is_not_valid_is_refused_with_the_path_and_not_stored(
+    ada: Person, change: dict[str, Any], path: str
+) -> None:
+    given = {"title": "x", "start_at": "2026-11-30T09:00:00Z", **change}
+
+    assert await ada.refused("cal.event.create", **given) == ("VALIDATION_ERROR", [path])
+    assert await starts(ada, "2026-11-01", "2026-12-31") == []
+
+
+async def test_a_series_keeps_its_hour_when_the_clocks_change(berlin: Person) -> None:
+    weekly = {"recurrence": "FREQ=WEEKLY;BYDAY=MO", "end_at": "2026-10-19T09:15"}
+    await created(berlin, "Standup", "2026-10-19T09:00", **weekly)
+    await created(berlin, "In UTC", "2026-10-19T07:00Z", recurrence="FREQ=WEEKLY;COUNT=2", timezone="UTC")
+
+    assert await starts(berlin, "2026-10-18", "2026-11-03") == [
+        "2026-10-19T07:00:00Z",
+        "2026-10-19T09:00:00+02:00",
+        "2026-10-26T07:00:00Z",
+        "2026-10-26T09:00:00+01:00",
+        "2026-11-02T09:00:00+01:00",
+    ]
+
+
+async def test_one_occurrence_is_moved_another_cancelled_and_both_move_with_the_series(berlin: Person) -> None:
+    id = await created(berlin, "Standup", "2026-10-19T09:00", recurrence="FREQ=WEEKLY;COUNT=4")
+    second = {"onto_event_id": id, "instance_start_at": "2026-10-26T08:00:00Z"}
+    await berlin.ok("cal.event.update", **second, start_at="2026-10-27T10:00", title="Standup, late")
+    await berlin.ok("cal.event.delete", onto_event_id=id, instance_start_at="2026-11-02T09:00")
+    listed = await berlin.ok("cal.event.list", timeMin="2026-10-18", timeMax="2026-11-12")
+    await berlin.ok("cal.event.update", onto_event_id=id, start_at="2026-10-19T11:00")
+
+    assert [(one["start_at"], one["title"]) for one in listed["events"]] == [
+        ("2026-10-19T09:00:00+02:00", "Standup"),
+        ("2026-10-27T10:00:00+01:00", "Standup, late"),
+        ("2026-11-09T09:00:00+01:00", "Standup"),
+    ]
+    assert await starts(berlin, "2026-10-18", "2026-11-12") == [
+        "2026-10-19T11:00:00+02:00",
+        "2026-10-27T10:00:00+01:00",
+        "2026-11-09T11:00:00+01:00",
+    ]
+    refused = await berlin.refused("cal.event.update", **second, start_at="2026-10-28T10:00")
+    assert refused == ("VALIDATION_ERROR", ["instance_start_at"])
+
+
+async def test_a_whole_day_is_a_day_wherever_the_reader_is_and_ends_before_the_next(berlin: Person) -> None:
+    await created(berlin, "Fair", "2026-11-01", end_at="2026-11-03")
+    await created(berlin, "Birthday", "2026-11-05", recurrence="FREQ=YEARLY")
+
+    assert await starts(berlin, "2026-11-02", "2026-11-03") == ["2026-11-01"]
+    assert await starts(berlin, "2026-11-03", "2026-11-04") == []
+    assert await starts(berlin, "2027-11-05T00:00:00+01:00", "2027-11-05T00:01:00+01:00") == ["2027-11-05"]
+
+
+async def test_a_list_is_paged_and_its_range_is_checked(ada: Person) -> None:
+    await created(ada, "Daily", "2026-11-01T09:00:00Z", recurrence="FREQ=DAILY", timezone="UTC")
+    page = await ada.ok("cal.event.list", timeMin="2026-11-01", timeMax="2026-12-01", limit=2, offset=28)
+
+    assert (page["total"], [one["start_at"] for one in page["events"]]) == (
+        30,
+        ["2026-11-29T09:00:00Z", "2026-11-30T09:00:00Z"],
+    )
+    for first, last in (("2026-11-02", "2026-11-01"), ("2026-01-01", "2046-01-01")):
+        refused = await ada.refused("cal.event.list", timeMin=first, timeMax=last)
+        assert refused == ("VALIDATION_ERROR", ["timeMax"])
+
+
+async def test_without_the_libraries_single_events_work_and_a_series_names_the_extra(
+    ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imports = builtins.__import__
+
+    def missing(name: str, *rest: Any, **more: Any) -> Any:
+        if name.partition(".")[0] in ("icalendar", "recurring_ical_events"):
+            raise ImportError(f"No module named {name!r}", name=name)
+        return imports(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    await created(ada, "Once", "2026-11-30T09:00:00Z")
+    refused = await ada.envelope(
+        "cal.event.create", title="Again", start_at="2026-11-30T09:00:00Z", recurrence="FREQ=DAILY"
+    )
+
+    assert await starts(ada, "2026-11-30", "2026-12-01") == ["2026-11-30T09:00:00Z"]
+    assert "toolcrib[calendar]" in str(refused["error"])
+
+
+async def test_an_event_is_of_its_project_and_of_the_task_that_it_is_for(ada: Person) -> None:
+    project = await ada.project("Launch")
+    other = await ada.project("Other")
+    task = await ada.made("task", project, "Print")
+    event = await ada.ok("cal.event.create", title="Print", start_at="2026-11-30", task_id=task)
+    await created(ada, "Mine alone", "2026-11-30")
+
+    assert (event["event"]["project_id"], event["event"]["owner_entity"]) == (project, {"kind": "task", "id": task})
+    scope = {"calendar_scope": "project", "project_id": project}
+    of_project = await ada.ok("cal.event.list", timeMin="2026-11-30", timeMax="2026-12-01", **scope)
+    everything = await ada.ok("cal.event.list", timeMin="2026-11-30", timeMax="2026-12-01", project_id=other)
+    assert [one["title"] for one in of_project["events"]] == ["Print"]
+    assert [one["title"] for one in everything["events"]] == ["Mine alone", "Print"]
+    wrong = {"title": "x", "start_at": "2026-11-30", "project_id": other, "task_id": task}
+    assert await ada.refused("cal.event.create", **wrong) == ("VALIDATION_ERROR", ["task_id"])
+    assert (await ada.refused("cal.event.create", **{**wrong, "task_id": NOBODY}))[0] == "NOT_FOUND"
+
+
+async def test_a_project_has_one_calendar_that_is_created_before_it_is_changed(ada: Person) -> None:
+    project = await ada.project("Launch")
+    empty = await ada.ok("cal.project.get", project_id=project)
+    early = await ada.refused("cal.project.set", project_id=project, action="update", name="x")
+    await ada.ok("cal.project.set", project_id=project, action="create", color_id="7", sync_enabled=False)
+    twice = await ada.refused("cal.project.set", project_id=project, action="create")
+    await ada.ok("cal.project.set", project_id=project, action="update", description="All dates")
+    calendar = (await ada.ok("cal.project.get", project_id=project))["calendar"]
+    nothing = await ada.refused("cal.project.set", project_id=project, action="update")
+
+    assert (empty["calendar"], early[0], twice[0], nothing[0]) == (None, "CONFLICT", "CONFLICT", "VALIDATION_ERROR")
+    names = ("name", "description", "color_id", "sync_enabled", "principal", "external_calendar_id")
+    assert [calendar[name] for name in names] == ["Launch", "All dates", "7", False, "ada", None]
+
+
+async def test_every_operation_leaves_an_event_in_the_log_with_its_entity_and_action(
+    crib: Toolcrib, ada: Person
+) -> None:
+    project = await ada.project()
+    id = await created(ada, "Print", "2026-11-30", project_id=project)
+    await ada.ok("cal.event.update", onto_event_id=id, title="Print it")
+    await ada.ok("cal.event.get", onto_event_id=id)
+    await ada.ok("cal.project.set", project_id=project, action="create")
+    await ada.ok("cal.project.get", project_id=project)
+    await ada.ok("cal.event.list", calendar_scope="project", project_id=project)
+    await ada.ok("cal.event.delete", onto_event_id=id)
+    log = await crib.store.shared.events("ada", project_id=project, types=(), limit=50)
+
+    told = {event.type: (event.payload["entity"], event.payload["action"]) for event in log if "cal." in event.type}
+    assert told == {
+        **{f"cal.event.{action}": ("event", action) for action in ("create", "update", "get", "list", "delete")},
+        **{f"cal.project.{action}": ("project", action) for action in ("set", "get")},
+    }
+
+
+async def test_a_range_is_listed_for_other_parts_of_the_guest_without_any_request(crib: Toolcrib, ada: Person) -> None:
+    await created(ada, "Daily", "2026-11-01T09:00:00Z", recurrence="FREQ=DAILY", timezone="UTC")
+    first, last = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 3, tzinfo=UTC)
+
+    def work(rows: Rows) -> Any:
+        return list_range(rows, first, last)
+
+    for principal, expected in (("ada", ["2026-11-01T09:00:00Z", "2026-11-02T09:00:00Z"]), ("eve", [])):
+        entries, warnings = await crib.store.shared.read(SCHEMA, principal, lambda value: value, work, long=False)
+        assert ([entry["start_at"] for entry in entries], warnings) == (expected, [])

@@ -1,0 +1,380 @@
+"""Two-way synchronisation with a real CalDAV server, beside another program of the same user."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Toolcrib
+from toolcrib.config import bare
+from toolcrib.config.directories import Directories
+from toolcrib.plugin import Rows
+from toolcrib_work.calendar.model import SCHEMA
+from unit.toolcrib_work.caldav_server import PASSWORD, CalendarServer, OtherClient, event
+from unit.toolcrib_work.people import Person, person
+from unit.toolcrib_work.test_attacks import set_role
+
+pytestmark = pytest.mark.long
+
+NOVEMBER = {"timeMin": "2026-11-01", "timeMax": "2026-12-01"}
+DENTIST = event("dentist", "Dentist", ";TZID=Europe/Berlin:20261103T090000", "DURATION:PT1H", "X-COLOR:red")
+
+Opened = Callable[..., AbstractAsyncContextManager[Toolcrib]]
+
+
+@pytest.fixture
+def other(calendar_server: CalendarServer) -> OtherClient:
+    return calendar_server.user()
+
+
+@pytest.fixture
+def opened(other: OtherClient, tmp_path: Path) -> Opened:
+    """Open a crib with the user's account; one with a `store` is the same after a restart."""
+
+    @asynccontextmanager
+    async def open_crib(
+        *, store: bool = False, url: str = "", password: str = PASSWORD, private: Any = ("127.0.0.1",), **more: Any
+    ) -> AsyncGenerator[Toolcrib]:
+        account = {"url": url or f"{other.server.url}{other.name}/", "user": other.name, "password": password}
+        tools = {
+            "calendar": {"accounts": {"home": account}, "refresh_seconds": 0, "timezone": "Europe/Berlin", **more},
+            "web": {"private_hosts": list(private)},
+        }
+        settings = bare().with_values(builtins=("onto", "cal"), tools=tools)
+        if store:
+            settings = settings.with_values(directories=Directories.of({"HOME": str(tmp_path)}))
+        async with Toolcrib(settings, memory=not store) as crib:
+            yield crib
+
+    return open_crib
+
+
+@pytest.fixture
+async def crib(opened: Opened) -> AsyncGenerator[Toolcrib]:
+    async with opened() as crib:
+        yield crib
+
+
+@pytest.fixture
+def me(crib: Toolcrib) -> Person:
+    return person(crib, "local")
+
+
+async def listed(who: Person, **more: Any) -> dict[str, str]:
+    """Return title → beginning of the events of November; nothing was out of order."""
+    found = await who.ok("cal.event.list", **{**NOVEMBER, **more})
+    assert found["warnings"] == []
+    return {entry["title"]: entry["start_at"] for entry in found["events"]}
+
+
+async def one(who: Person) -> dict[str, Any]:
+    """Return the only event of November in full."""
+    (entry,) = (await who.ok("cal.event.list", **NOVEMBER))["events"]
+    return (await who.ok("cal.event.get", onto_event_id=entry["onto_event_id"]))["event"]
+
+
+async def test_events_of_the_server_are_listed_changed_and_deleted_on_either_side(
+    me: Person, other: OtherClient
+) -> None:
+    other.put("dentist", DENTIST)
+    first = await me.ok("cal.event.list", **NOVEMBER)
+    (entry,) = first["events"]
+    await me.ok("cal.event.update", event_id="dentist", title="Dentist, moved", start_at="2026-11-04T10:00")
+    sent = other.get("/".join([other.calendar.rstrip("/"), "dentist.ics"]))
+    other.put("dentist", DENTIST.replace("Dentist", "Doctor"))
+    other.put("walk", event("walk", "Walk", ";VALUE=DATE:20261107"))
+    second = await listed(me)
+    await me.ok("cal.event.delete", event_id="dentist")
+    here = other.events()
+    other.delete(f"{other.calendar}walk.ics")
+
+    assert (entry["source"], entry["external_event_id"], entry["is_synced"]) == ("external", "dentist", True)
+    assert (first["external_count"], first["calendars"][0]["account"]) == (1, "home")
+    assert "DTSTART;TZID=Europe/Berlin:20261104T100000" in sent
+    assert "DTEND;TZID=Europe/Berlin:20261104T110000" in sent
+    assert "SUMMARY:Dentist\\, moved" in sent
+    assert "X-COLOR:red" in sent
+    assert second == {"Doctor": "2026-11-03T09:00:00+01:00", "Walk": "2026-11-07"}
+    assert here == [f"{other.calendar}walk.ics"]
+    assert await listed(me) == {}
+
+
+async def test_a_series_with_exceptions_is_the_same_on_both_sides(me: Person, other: OtherClient) -> None:
+    weekly = {"recurrence": "FREQ=WEEKLY;COUNT=4", "end_at": "2026-11-02T09:15"}
+    made = await me.ok("cal.event.create", title="Standup", start_at="2026-11-02T09:00", **weekly)
+    id = made["event"]["id"]
+    moved = {"onto_event_id": id, "instance_start_at": "2026-11-09T08:00:00Z", "start_at": "2026-11-10T11:00"}
+    await me.ok("cal.event.update", **moved)
+    await me.ok("cal.event.delete", onto_event_id=id, instance_start_at="2026-11-16T08:00:00Z")
+    (href,) = other.events()
+    sent = other.get(href)
+    status, _, _ = other.request(
+        "PUT", href, sent.replace("20261110T110000", "20261110T120000"), Content_Type="text/calendar"
+    )
+    found = await me.ok("cal.event.list", **NOVEMBER)
+
+    assert (sent.count("BEGIN:VEVENT"), status) == (2, 201)
+    assert "RECURRENCE-ID;TZID=Europe/Berlin:20261109T090000" in sent
+    assert "EXDATE;TZID=Europe/Berlin:20261116T090000" in sent
+    assert [entry["start_at"] for entry in found["events"]] == [
+        "2026-11-02T09:00:00+01:00",
+        "2026-11-10T12:00:00+01:00",
+        "2026-11-23T09:00:00+01:00",
+    ]
+
+
+async def test_only_changes_since_the_last_token_are_read(me: Person, other: OtherClient) -> None:
+    for number in range(3):
+        other.put(f"e{number}", event(f"e{number}", f"E{number}", f":2026110{number + 1}T090000Z"))
+    await listed(me)
+    other.server.requests.clear()
+    await listed(me)
+    quiet = [request for request in other.server.requests if request.startswith("REPORT")]
+    other.put("e1", event("e1", "Changed", ":20261105T090000Z"))
+    other.delete(f"{other.calendar}e2.ics")
+
+    assert quiet == []
+    assert await listed(me) == {"E0": "2026-11-01T09:00:00Z", "Changed": "2026-11-05T09:00:00Z"}
+
+
+async def test_a_token_that_has_expired_is_followed_by_a_whole_comparison(
+    crib: Toolcrib, me: Person, other: OtherClient
+) -> None:
+    other.put("stays", event("stays", "Stays", ":20261101T090000Z"))
+    other.put("goes", event("goes", "Goes", ":20261102T090000Z"))
+    await listed(me)
+    other.delete(f"{other.calendar}goes.ics")
+    other.put("new", event("new", "New", ":20261103T090000Z"))
+
+    def forge(rows: Rows) -> None:
+        (row,) = rows.select("SELECT * FROM {calendars} AS c WHERE kind = 'user'")
+        rows.update("calendars", row["id"], {"sync_token": "http://radicale.org/ns/sync/" + "0" * 64})
+
+    await crib.store.shared.write(SCHEMA, "local", lambda value: value, forge)
+
+    assert await listed(me) == {"Stays": "2026-11-01T09:00:00Z", "New": "2026-11-03T09:00:00Z"}
+
+
+@pytest.mark.parametrize("choice", ["keep_local", "keep_remote"])
+async def test_a_change_on_both_sides_is_a_conflict_until_the_user_chooses(
+    me: Person, other: OtherClient, choice: str
+) -> None:
+    other.put("dentist", DENTIST)
+    await listed(me)
+    href = f"{other.calendar}dentist.ics"
+    other.put("dentist", DENTIST.replace("Dentist", "Doctor"))
+    changed = await me.ok("cal.event.update", event_id="dentist", title="Surgeon")
+    conflict = await one(me)
+    there = other.get(href)
+    again = await me.refused("cal.event.update", event_id="dentist", title="x")
+    resolved = await me.ok("cal.event.update", event_id="dentist", resolve_conflict=choice)
+
+    assert (changed["event"]["sync_status"], conflict["sync_status"]) == ("conflict", "conflict")
+    assert conflict["conflict"]["here"] == {"title": "Surgeon"}
+    assert conflict["conflict"]["on_server"] == {"title": "Doctor"}
+    assert "SUMMARY:Doctor" in there
+    assert again[0] == "CONFLICT"
+    title = "Surgeon" if choice == "keep_local" else "Doctor"
+    assert (resolved["event"]["title"], resolved["event"]["sync_status"]) == (title, "synced")
+    assert f"SUMMARY:{title}" in other.get(href)
+    assert list(await listed(me)) == [title]
+
+
+@pytest.mark.parametrize("choice", ["keep_local", "keep_remote"])
+async def test_an_event_that_was_changed_on_one_side_and_deleted_on_the_other_is_a_conflict(
+    me: Person, other: OtherClient, choice: str
+) -> None:
+    for name in ("here", "there"):
+        other.put(name, DENTIST.replace("dentist", name).replace("Dentist", name.title()))
+    await listed(me)
+    other.delete(f"{other.calendar}there.ics")
+    kept = await me.ok("cal.event.update", event_id="there", title="Wanted")
+    other.put("here", DENTIST.replace("dentist", "here").replace("Dentist", "Changed"))
+    deleted = await me.ok("cal.event.delete", event_id="here")
+    both = (await me.ok("cal.event.list", **NOVEMBER))["events"]
+    for name in ("here", "there"):
+        await me.ok("cal.event.update", event_id=name, resolve_conflict=choice)
+
+    assert (kept["event"]["sync_status"], deleted["deleted"]) == ("conflict", None)
+    assert {entry["event"]["sync_status"] for entry in both} == {"conflict"}
+    expected = {"Wanted": "there"} if choice == "keep_local" else {"Changed": "here"}
+    assert list(await listed(me)) == list(expected)
+    assert other.events() == [f"{other.calendar}{name}.ics" for name in expected.values()]
+
+
+async def test_an_unreachable_calendar_is_a_warning_and_its_changes_wait(opened: Opened, other: OtherClient) -> None:
+    async with opened() as crib:
+        me = person(crib, "local")
+        other.put("dentist", DENTIST)
+        await listed(me)
+        other.server.broken = lambda method, path: True
+        made = await me.ok("cal.event.create", title="Offline", start_at="2026-11-05T09:00")
+        found = await me.ok("cal.event.list", **NOVEMBER)
+        other.server.broken = lambda method, path: False
+        back = await listed(me)
+
+        assert (made["event"]["sync_status"], len(made["warnings"])) == ("pending", 1)
+        assert [entry["title"] for entry in found["events"]] == ["Dentist", "Offline"]
+        assert found["warnings"] == ["calendar account home: calendar account home answered with HTTP 503"]
+        assert list(back) == ["Dentist", "Offline"]
+        assert len(other.events()) == 2
+
+
+async def test_after_a_failure_the_account_is_left_alone_for_a_while_and_still_warned_of(
+    opened: Opened, other: OtherClient
+) -> None:
+    async with opened(refresh_seconds=3600) as crib:
+        me = person(crib, "local")
+        other.server.broken = lambda method, path: True
+        first = (await me.ok("cal.event.list", **NOVEMBER))["warnings"]
+        other.server.requests.clear()
+
+        assert (await me.ok("cal.event.list", **NOVEMBER))["warnings"] == first != []
+        assert other.server.requests == []
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_a_change_whose_response_was_lost_is_found_done_after_a_restart(
+    opened: Opened, other: OtherClient, method: str
+) -> None:
+    async with opened(store=True) as crib:
+        me = person(crib, "local")
+        await listed(me)
+        if method == "DELETE":
+            await me.ok("cal.event.create", title="Made", start_at="2026-11-05T09:00")
+        other.server.lost = lambda asked, path: asked == method
+        if method == "PUT":
+            await me.ok("cal.event.create", title="Made", start_at="2026-11-05T09:00")
+        else:
+            found = (await me.ok("cal.event.list", **NOVEMBER))["events"]
+            await me.ok("cal.event.delete", onto_event_id=found[0]["onto_event_id"])
+    other.server.lost = lambda method, path: False
+    async with opened(store=True) as crib:
+        me = person(crib, "local")
+        assert list(await listed(me)) == (["Made"] if method == "PUT" else [])
+        assert len(other.events()) == (1 if method == "PUT" else 0)
+
+
+async def test_a_server_that_goes_away_in_the_middle_loses_and_doubles_nothing(
+    opened: Opened, other: OtherClient
+) -> None:
+    for number in range(60):
+        data = event(f"e{number}", f"E{number}", ":20261103T090000Z")
+        (other.server.folder / other.name / "home" / f"e{number}.ics").write_text(data, newline="")
+    async with opened(store=True) as crib:
+        me = person(crib, "local")
+        other.server.broken = lambda method, path: method == "REPORT" and _reports(other) == 3
+        part = await me.ok("cal.event.list", **NOVEMBER, limit=1)
+    other.server.broken = lambda method, path: False
+    async with opened(store=True) as crib:
+        me = person(crib, "local")
+        whole = await me.ok("cal.event.list", **NOVEMBER, limit=1)
+
+    assert (part["total"], len(part["warnings"])) == (50, 1)
+    assert (whole["total"], whole["warnings"]) == (60, [])
+
+
+def _reports(other: OtherClient) -> int:
+    """Return how many were begun: the first asks for changes, each other one reads 50 events."""
+    return sum(request.startswith("REPORT") for request in other.server.requests)
+
+
+async def test_an_event_that_cannot_be_read_hides_no_other_one(me: Person, other: OtherClient) -> None:
+    other.put("bad", event("bad", "Bad", ":20261101T090000Z", f"DESCRIPTION:{'x' * 600_000}"))
+    other.put("good", event("good", "Good", ":20261102T090000Z"))
+    found = await me.ok("cal.event.list", **NOVEMBER)
+
+    assert [entry["title"] for entry in found["events"]] == ["Good"]
+    bad = f"calendar {other.name}/home: {other.calendar}bad.ics cannot be read: it has more than 500,000 bytes"
+    assert found["warnings"] == [bad]
+
+
+async def test_the_calendar_of_a_project_is_created_on_the_server_with_the_events_it_has(
+    me: Person, other: OtherClient
+) -> None:
+    project = await me.project("Launch")
+    await me.ok("cal.event.create", title="Before", start_at="2026-11-05", project_id=project)
+    made = await me.ok("cal.project.set", project_id=project, action="create")
+    await me.ok("cal.event.create", title="After", start_at="2026-11-06", project_id=project)
+    await me.ok("cal.project.set", project_id=project, action="update", name="Big launch")
+    calendar = made["calendar"]["external_calendar_id"]
+    in_project = await listed(me, calendar_scope="project", project_id=project)
+    _, _, named = other.request("PROPFIND", calendar, Depth="0")
+
+    assert made["warnings"] == []
+    assert list(in_project) == ["Before", "After"]
+    assert len(other.events(calendar)) == 2
+    assert other.events() == []
+    assert "<displayname>Big launch</displayname>" in named
+    assert list(await listed(me)) == ["Before", "After"]
+
+
+async def test_another_members_change_waits_for_the_owner_of_the_account(
+    crib: Toolcrib, me: Person, other: OtherClient
+) -> None:
+    project = await me.project("Launch")
+    made = await me.ok("cal.project.set", project_id=project, action="create")
+    await set_role(crib, project, "eve", "editor", by="local")
+    eve = person(crib, "eve")
+    event_of_eve = await eve.ok("cal.event.create", title="Of eve", start_at="2026-11-05", project_id=project)
+    waiting = other.events(made["calendar"]["external_calendar_id"])
+
+    assert (event_of_eve["event"]["sync_status"], waiting) == ("pending", [])
+    assert list(await listed(me)) == ["Of eve"]
+    assert len(other.events(made["calendar"]["external_calendar_id"])) == 1
+    assert (await eve.ok("cal.event.get", onto_event_id=event_of_eve["event"]["id"]))["event"][
+        "sync_status"
+    ] == "synced"
+
+
+async def test_an_account_is_of_its_principal_alone(crib: Toolcrib, me: Person, other: OtherClient) -> None:
+    other.put("dentist", DENTIST)
+    eve = person(crib, "eve")
+    other.server.requests.clear()
+    found = await eve.ok("cal.event.list", **NOVEMBER)
+
+    assert (found["total"], found["warnings"], other.server.requests) == (0, [], [])
+    calendar = (await me.ok("cal.event.list", **NOVEMBER))["calendars"][0]["id"]
+    for op, args in {
+        "cal.event.list": {"calendar_scope": "calendar_id", "calendar_id": calendar},
+        "cal.event.create": {
+            "calendar_scope": "calendar_id",
+            "calendar_id": calendar,
+            "title": "x",
+            "start_at": "2026-11-05",
+        },
+        "cal.event.get": {"event_id": "dentist"},
+    }.items():
+        assert (await eve.refused(op, **args))[0] == "NOT_FOUND", op
+
+
+async def test_an_address_that_the_guard_refuses_gets_no_request(opened: Opened, other: OtherClient) -> None:
+    other.server.requests.clear()
+    async with opened(private=()) as crib:
+        warnings = (await person(crib, "local").ok("cal.event.list", **NOVEMBER))["warnings"]
+
+    assert len(warnings) == 1
+    assert "private_hosts" in warnings[0]
+    assert other.server.requests == []
+
+
+@pytest.mark.parametrize("url", ["http://calendar.example.com/", "file:///etc/passwd", ""])
+async def test_an_account_without_a_safe_address_is_a_warning_that_names_its_key(opened: Opened, url: str) -> None:
+    async with opened(url=url or "ftp://x") as crib:
+        warnings = (await person(crib, "local").ok("cal.event.list", **NOVEMBER))["warnings"]
+
+    assert len(warnings) == 1
+    assert "tools.calendar.accounts.home.url" in warnings[0]
+
+
+async def test_a_wrong_password_is_a_warning_that_names_the_login(opened: Opened, other: OtherClient) -> None:
+    async with opened(password="wrong") as crib:
+        warnings = (await person(crib, "local").ok("cal.event.list", **NOVEMBER))["warnings"]
+
+    assert len(warnings) == 1
+    assert "toolcrib login home" in warnings[0]
+    assert not any(request.startswith("PUT") for request in other.server.requests)
