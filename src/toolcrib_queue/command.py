@@ -12,7 +12,7 @@ import typer
 
 from toolcrib.plugin import CommandHost, ToolCaller
 
-__all__ = ["queue"]
+__all__ = ["answer", "approve", "follow", "queue", "show", "stop"]
 
 _CATEGORIES: Final = ("queue", "tasks")
 _LOOK_SECONDS: Final = 2.0
