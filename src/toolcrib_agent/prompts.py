@@ -4,7 +4,7 @@
     parts = compose(session, Facts(mode=crib.policy.mode(session.mode), project=project, today=date.today()))
     system = text_of(parts)
 
-A tool, verb, category or skill is named only when this session can reach it under that name: models call whatever a
+A tool, verb, category or skill is named only when this session can reach it under that name: models call what a
 prompt names (seeds 001, 003 and 004 each taught names that could not be called). How tools are found is the profile's
 own text (`Session.instructions`), which is filled from the catalog. Nothing here grows with the number of tools.
 """

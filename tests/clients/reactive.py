@@ -12,7 +12,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, cast
@@ -38,7 +38,8 @@ class Wish:
 
     server: str
     tool: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] | Callable[[Sequence[str]], Mapping[str, Any]]
+    """Or a function that makes them of the results so far."""
     reads: bool = False
 
     @property
@@ -88,12 +89,13 @@ class Reactive:
         if len(chat.results) >= len(self.wishes):
             return None
         wish = self.wishes[len(chat.results)]
+        arguments = wish.arguments(chat.results) if callable(wish.arguments) else wish.arguments
         there = [*chat.declared, *chat.loaded]
         if own := named(there, wish.whole):
-            return own, dict(wish.arguments)
+            return own, dict(arguments)
         through = "call_tool_readonly" if wish.reads else "call_tool"
         if verb := named(there, through):
-            return verb, {"name": wish.whole, "arguments": dict(wish.arguments)}
+            return verb, {"name": wish.whole, "arguments": dict(arguments)}
         wanted = named(chat.held, wish.whole) or named(chat.held, through)
         if chat.search and chat.searches < _TRIES:
             time.sleep(0 if wanted else _PAUSE)

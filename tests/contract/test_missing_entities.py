@@ -163,7 +163,7 @@ NAMED = frozenset(
 """Arguments that name something which has to exist."""
 
 ELSEWHERE = {
-    "onto": "unit/toolcrib_work/test_attacks.py",
+    **dict.fromkeys(("onto", "work", "cal"), "unit/toolcrib_work"),
     **dict.fromkeys(("agent", "hooks", "project", "queue", "tasks"), "unit/toolcrib_queue/test_tools.py"),
 }
 """Categories whose tools have this test in a file of their own."""

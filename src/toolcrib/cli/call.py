@@ -122,7 +122,11 @@ def _print(result: ToolResult, *, raw: bool) -> None:
     stream = sys.stderr if result.is_error else sys.stdout
     for block in result.content:
         text = str(block.get("text", "")) if block.get("type") == "text" else _named(block)
-        stream.write(f"{text if raw else escape(text, lines=True)}\n")
+        is_ours = result.error is not None and result.error.code != "tool_error"  # a tool's own text keeps its lines
+        if is_ours and not raw:
+            note(text)
+        else:
+            stream.write(f"{text if raw else escape(text, lines=True)}\n")
     if not result.content and result.structured_content is not None:
         emit_json(result.structured_content)
     if result.input_required is not None:

@@ -29,11 +29,25 @@ def main() -> None:
     options = read_options(sys.argv[2:]) if sys.argv[1:2] == ["serve"] else None
     if options is None or (sys.platform == "win32" and not options.http):
         try:
-            _module("main").main()
+            _run(sys.argv[1:])
         except KeyboardInterrupt:  # while it is loaded: later the command line itself knows what to do
             sys.exit(130)
     else:
         _serve(options)
+
+
+def _run(words: list[str]) -> None:
+    """Run a command, in a daemon where one runs and the command only reads."""
+    if sys.platform != "win32":
+        answered = _module("answered")
+        try:
+            status: int | None = answered.run_answered(words) if answered.is_answered(words) else None
+            sys.stdout.flush()
+        except BrokenPipeError:  # its reader has read enough
+            os._exit(1)
+        if status is not None:
+            sys.exit(status)
+    _module("main").main()
 
 
 def _serve(options: Options) -> NoReturn:

@@ -26,9 +26,9 @@ from ..store.chain import Head, Verification
 from ..store.store import Store
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import Column, emit_json, local_time, note, out, table
+from .output import Column, emit_json, escape, local_time, note, out, table
 
-__all__ = ["Wanted", "export_log", "list_calls", "log", "new_calls", "print_head", "verify_log"]
+__all__ = ["Wanted", "export_log", "list_calls", "log", "new_calls", "one_line", "print_head", "verify_log"]
 
 T = TypeVar("T")
 
@@ -47,6 +47,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("SESSION", "<"),
     ("ARGUMENTS", "<"),
 )
+_CALLER: Final = ("FROM", "CLIENT", "PRINCIPAL", "SESSION")
 _FOLLOW_SECONDS: Final = 0.5
 """Seconds between two looks for new calls."""
 _BATCH: Final = 100_000
@@ -137,9 +138,14 @@ async def _print_new(settings: Settings, wanted: Wanted, limit: int, *, as_json:
         await wait()
     async with open_store(settings) as store:
         async for row in new_calls(store.calls, wanted, limit, wait):
-            text = dumps(asdict(row)).decode() if as_json else "  ".join(cell for cell in _cells(row) if cell)
-            out(text, verbatim=as_json)
+            out(dumps(asdict(row)).decode() if as_json else one_line(row), verbatim=as_json)
             sys.stdout.flush()
+
+
+def one_line(row: CallRow) -> str:
+    """Return a call as one line without headings: who made it is named, and what is empty is left out."""
+    cells = ((title, cell) for (title, _), cell in zip(_COLUMNS, _cells(row), strict=True) if cell)
+    return escape("  ".join(f"{title.lower()} {cell}" if title in _CALLER else cell for title, cell in cells))
 
 
 @log.command("verify")

@@ -96,7 +96,7 @@ def logout(
     account = _account(settings, server)
 
     async def main() -> bool:
-        if account is not None and account.oauth is None:
+        if account is not None and not account.auth:
             return remove_secret(account.secret, settings.environment)
         access = _access(settings, server, account)
         try:
@@ -120,8 +120,8 @@ def _account(settings: Settings, name: str) -> ToolAccount | None:
 
 def _access(settings: Settings, name: str, account: ToolAccount | None, person: Person | None = None) -> Access:
     logins = logins_in(settings.directories)
-    if account is not None and account.oauth is not None:
-        return Access(account.name, account.url, account.oauth, logins, person=person)
+    if account is not None and (oauth := account.oauth) is not None:
+        return Access(account.name, account.url, oauth, logins, person=person)
     spec, oauth = _remote(settings, name)
     return Access(spec.name, spec.url, oauth, logins, person=person)
 
@@ -130,12 +130,12 @@ def _log_in_account(
     settings: Settings, account: ToolAccount, person: Person, scopes: tuple[str, ...], *, as_json: bool
 ) -> None:
     """Store the password of an account, or log in to it with a browser."""
-    key = f"tools.{account.category}.accounts.{account.name}"
-    if account.oauth is None and not account.user:
+    key, oauth = f"tools.{account.category}.accounts.{account.name}", account.oauth
+    if oauth is None and not account.user:
         raise UsageError(f"{account.name} has no logins: {key} has no `user`, and no `auth`")
-    if account.oauth is None and account.password:
+    if oauth is None and account.password:
         raise UsageError(f"{account.name} has its password in the configuration: {key}.password")
-    if account.oauth is None:
+    if oauth is None:
         place = str(write_secret(account.secret, _value(f"password of {account.user}"), settings.environment))
     else:
 
@@ -147,7 +147,7 @@ def _log_in_account(
                 await access.aclose()
 
         run(main)
-        place = logins_in(settings.directories).where(login_key(account.url, account.oauth))
+        place = logins_in(settings.directories).where(login_key(account.url, oauth))
     if as_json:
         emit_json({"account": account.name, "category": account.category, "kept": place})
     else:

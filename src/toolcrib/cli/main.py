@@ -175,10 +175,9 @@ def _tell(error: BaseException) -> None:
         text = str(error)
     else:
         text = f"internal error ({type(error).__name__}: {error}); `toolcrib --debug …` shows where"
-    visible = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
-    from .output import fitted, width_of  # a command that works needs it no earlier
+    from .output import note  # a command that works needs it no earlier
 
-    sys.stderr.write(f"{fitted(f'toolcrib: {visible}', width_of(sys.stderr))}\n")
+    note(f"toolcrib: {text}")
 
 
 def _statuses() -> str:

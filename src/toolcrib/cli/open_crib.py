@@ -36,6 +36,7 @@ _BY_SERVER: Final[Mapping[str, str]] = {
 _NAMED: Final = 3
 """So many of those tools are named."""
 
+_SILENT: Final = logging.NullHandler()
 _QUIET: Final = 1.0
 """Seconds after which a waiting command says what it waits for."""
 
@@ -58,7 +59,7 @@ async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> Asy
 
     `fresh` also waits for those that are known from disk only; else such a server starts when a call needs it.
     """
-    logging.getLogger("toolcrib").addHandler(logging.NullHandler())
+    logging.getLogger("toolcrib").addHandler(_SILENT)
     unsettled = ("connecting", "cached") if fresh else ("connecting",)
     settings = replace(
         settings.at_once().with_values(starts_on_use=not fresh), jobs=settings.jobs.model_copy(update={"work": False})

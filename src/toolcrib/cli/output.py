@@ -10,7 +10,9 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from itertools import accumulate, zip_longest
 from shutil import get_terminal_size
@@ -21,7 +23,20 @@ import orjson
 from ..core.json import dumps
 from ..core.sanitize import escape, is_hidden
 
-__all__ = ["Column", "emit_json", "escape", "fitted", "local_time", "note", "out", "table", "width_of"]
+__all__ = [
+    "Column",
+    "Part",
+    "emit_json",
+    "escape",
+    "fitted",
+    "local_time",
+    "note",
+    "out",
+    "print_part",
+    "recorded",
+    "table",
+    "width_of",
+]
 
 _MAX_CELL: Final = 60
 _MAX_LAST_CELL: Final = 600
@@ -36,8 +51,41 @@ Column = tuple[str, str]
 """The heading, and `<` or `>` for the side to which cells are aligned."""
 
 
+Part = list[Any]
+"""Something to print, as JSON: what it is (`out`, `note`, `table`) and the arguments."""
+
+_recorder: ContextVar[Callable[[Part], None] | None] = ContextVar("recorder", default=None)
+
+
+@contextmanager
+def recorded(record: Callable[[Part], None]) -> Generator[None]:
+    """Pass all that is printed in this context to `record`; `print_part` prints it elsewhere."""
+    token = _recorder.set(record)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
+
+
+def print_part(part: Part) -> None:
+    """Print what `recorded` passed on, at the width of this process's terminal."""
+    _PRINTERS[part[0]](*part[1:])
+
+
+def _put(kind: str, *arguments: Any) -> None:
+    record = _recorder.get()
+    if record is None:
+        _PRINTERS[kind](*arguments)
+    else:
+        record([kind, *arguments])
+
+
 def out(text: str, *, verbatim: bool = False) -> None:
     """Print `text`, already escaped, on standard output: folded to its width, or `verbatim` where it is content."""
+    _put("out", text, verbatim)
+
+
+def _out(text: str, verbatim: bool) -> None:
     sys.stdout.write(f"{text if verbatim else fitted(text, width_of(sys.stdout))}\n")
 
 
@@ -83,6 +131,10 @@ def local_time(moment: float) -> str:
 
 def note(text: str) -> None:
     """Tell the user something beside the result, on standard error."""
+    _put("note", text)
+
+
+def _note(text: str) -> None:
     sys.stderr.write(f"{fitted(escape(text, lines=True), width_of(sys.stderr))}\n")
     sys.stderr.flush()
 
@@ -99,11 +151,18 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: in
     Elsewhere than on a terminal a row is one line of any length. On a terminal (or at `width`) nothing is wider than
     it: the last column folds; columns that do not fit follow on indented lines, as `HEADING value`.
     """
+    _put("table", columns, [list(row) for row in rows], width)
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> None:
     width = width or width_of(sys.stdout)
     rows = [[fitted(cell, None if width is None else sys.maxsize) for cell in row] for row in rows]
     cells = [[*(_cell(cell, _MAX_CELL) for cell in row[:-1]), _cell(row[-1], _MAX_LAST_CELL)] for row in rows]
     for line in _one_line_each(columns, cells) if width is None else _folded(columns, cells, width):
-        out(line, verbatim=True)
+        _out(line, True)
+
+
+_PRINTERS: Final[Mapping[str, Callable[..., None]]] = {"out": _out, "note": _note, "table": _table}
 
 
 def _one_line_each(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterator[str]:

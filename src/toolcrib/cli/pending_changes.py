@@ -228,17 +228,17 @@ def _named(paths: Sequence[str], waiting: Sequence[PendingFile]) -> list[str]:
     roots = dict.fromkeys(Path(one.workspace) for one in waiting)
     named: list[str] = []
     for path in paths:
-        here = Path(os.path.normpath(Path.cwd() / path))
-        candidates = [here, *(Path(os.path.normpath(root / path)) for root in roots)]
+        named_here = Path(os.path.normpath(here().project / path))
+        candidates = [named_here, *(Path(os.path.normpath(root / path)) for root in roots)]
         fitting = (one for one in candidates if any(file.is_relative_to(one) for file in known))
-        named.append(str(next(fitting, here)))
+        named.append(str(next(fitting, named_here)))
     return named
 
 
 def _owner(waiting: Sequence[PendingFile]) -> str:
     """Return the one owner that is meant: of the changes in a workspace around here, else of all."""
-    here = [one for one in waiting if Path.cwd().is_relative_to(one.workspace)]
-    owners = list(dict.fromkeys(one.owner for one in here or waiting))
+    around = [one for one in waiting if here().project.is_relative_to(one.workspace)]
+    owners = list(dict.fromkeys(one.owner for one in around or waiting))
     if not owners:
         raise ToolFailure("not_found", "nothing waits for review")
     if len(owners) > 1:
@@ -260,7 +260,7 @@ _Workspace = Annotated[
 @shadow.command("list")
 def list_shadows(workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """List the tasks that have a shadow."""
-    tasks = _shadows(config).list(workspace=workspace)
+    tasks = _shadows(config).list(workspace=workspace and here().project / workspace)
     if as_json:
         emit_json(tasks)
     elif tasks:

@@ -104,8 +104,10 @@ def import_rules(
     _import(files or (), write=not dry_run, trust=trust, as_json=as_json)
 
 
-def _session(profile: str | None, principal: str | None) -> dict[str, str]:
-    return {key: value for key, value in {"profile": profile, "principal": principal}.items() if value}
+def _session(profile: str | None, principal: str | None) -> dict[str, Any]:
+    """Return the options of a session in the folder of the command."""
+    named = {key: value for key, value in {"profile": profile, "principal": principal}.items() if value}
+    return {**named, "cwd": here().project}
 
 
 def _is_rule(word: str) -> bool:
@@ -256,10 +258,8 @@ def why(
 
     async def main() -> Why:
         async with opened(only_for(settings_of(config, mode=mode), name), wait=wait, fresh=True) as crib:
-            options: dict[str, Any] = {"profile": profile, "principal": principal}
-            given = {key: value for key, value in options.items() if value}
-            arguments = parse_arguments((), args, crib.catalog.find(name))
-            return crib.explainer.why(name, crib.session(approver=_nobody, **given), arguments)
+            session = crib.session(approver=_nobody, **_session(profile, principal))
+            return crib.explainer.why(name, session, parse_arguments((), args, crib.catalog.find(name)))
 
     answer = run(main)
     if as_json:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
+from ..config.directories import here
 from ..config.profiles import read_profile
 from ..core.json import dumps, loads
 from ..crib import Toolcrib
@@ -113,7 +114,7 @@ async def _looked_up(target: str, config: list[Path] | None, wait: float) -> tup
 
 def _given(target: str) -> GivenProfile | None:
     """Return the profile in a file; None for what can only be a name."""
-    path = Path(target).expanduser()
+    path = here().project / Path(target).expanduser()
     return read_profile(path) if path.suffix or path.name != target or path.is_file() else None
 
 

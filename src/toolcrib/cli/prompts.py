@@ -20,7 +20,7 @@ from ..core.json import read_json
 from ..core.permission import Answer, Question, Verdict
 from ..policy.modes import kind_of
 from ..policy.questions import confirmation_word
-from .output import note
+from .output import fitted, note, width_of
 
 __all__ = ["Keyboard", "Plain", "Pressed", "Terminal", "ask_person", "discard_typed", "typing_ahead", "word_of"]
 
@@ -234,8 +234,8 @@ async def _edited() -> Answer:
 
 
 async def _read(prompt: str) -> str:
-    """Return the line that is typed after `prompt` is shown, nothing at the end of the input."""
+    """Return the line that is typed after `prompt`, folded to the terminal; nothing at the end of the input."""
     try:
-        return (await Plain(str, sys.stdin, sys.stderr).answer(prompt)).strip()
+        return (await Plain(str, sys.stdin, sys.stderr).answer(fitted(prompt, width_of(sys.stderr)))).strip()
     except EOFError:
         return ""

@@ -163,7 +163,8 @@ def lock(
     """
     settings = settings_of(config)
     place = file or settings.sources.lock or Path(_NAME)
-    before = read_lock(disk.read(place), str(place)) if place.exists() else Lock()
+    path = here().project / place
+    before = read_lock(disk.read(path), str(place)) if path.exists() else Lock()
 
     async def main() -> Lock:
         async with opened(settings.with_values(lock=None), wait=wait, fresh=True) as crib:
@@ -191,7 +192,7 @@ def lock(
             raise typer.Exit(1)
         note(f"everything is as {place} says")
         return
-    disk.write(place, write_lock(found))
+    disk.write(path, write_lock(found))
     note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
     if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")

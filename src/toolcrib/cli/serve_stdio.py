@@ -124,6 +124,7 @@ def _order(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners)
         log="",
         log_level=manners.log_level,
         lock=-1,
+        module="toolcrib.cli.daemon_process",
         report=-1,
     )
 

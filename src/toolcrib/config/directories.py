@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -20,7 +22,7 @@ import orjson
 
 from . import files
 
-__all__ = ["PROJECT_FOLDER", "Directories", "Places", "Trust", "here"]
+__all__ = ["PROJECT_FOLDER", "Directories", "Places", "Trust", "answering_for", "here"]
 
 PROJECT_FOLDER = ".toolcrib"
 """In a project's root: `config.yaml` for everybody who works on it, `local.yaml` for one machine (git-ignored)."""
@@ -156,6 +158,21 @@ class Places:
         return self.config / name
 
 
+_asker: ContextVar[tuple[Mapping[str, str], Path] | None] = ContextVar("asker", default=None)
+"""Environment and folder of the process that a context answers for; None for this process."""
+
+
+@contextmanager
+def answering_for(environ: Mapping[str, str], project: Path) -> Generator[None]:
+    """Let `here` and `load` see the environment and the folder of another process of this user, in this context."""
+    token = _asker.set((environ, project))
+    try:
+        yield
+    finally:
+        _asker.reset(token)
+
+
 def here() -> Places:
-    """Return where this process's user keeps things, for the folder that it runs in."""
-    return Places(directories=Directories.of(os.environ), environ=os.environ, project=Path.cwd())
+    """Return where the user of this process keeps things, for the folder that it runs in (see `answering_for`)."""
+    environ, project = _asker.get() or (os.environ, Path.cwd())
+    return Places(directories=Directories.of(environ), environ=environ, project=project)

@@ -97,27 +97,27 @@ def load(
     they are None. Raises `ConfigError` for a file that cannot be taken as a whole; a server that cannot is a `Problem`
     of the settings.
     """
-    environ = os.environ if environ is None else environ
-    here = Path(cwd or Path.cwd()).absolute()
+    environ = here().environ if environ is None else environ
+    folder = Path(cwd or here().project).absolute()
     directories = Directories.of(environ)
     problems: list[Problem] = []
     named = files is None or bool(files)
-    found = [here / os.path.expanduser(name) for name in files or ()]
+    found = [folder / os.path.expanduser(name) for name in files or ()]
     if not named:
-        found = list(_trusted(directories, here, problems))
-    parts = _read_all(found, [_base(path, directories, here, named=named) for path in found], environ)
+        found = list(_trusted(directories, folder, problems))
+    parts = _read_all(found, [_base(path, directories, folder, named=named) for path in found], environ)
     problems += [problem for part in parts for problem in part.problems]
     kept = [_guarded(part.values, path, problems) for path, part in zip(found, parts, strict=True)]
     bases = [Path(part.base) for part in parts]
     given = [_placed(one, path, base, named=named) for one, path, base in zip(kept, found, bases, strict=True)]
-    keywords = _part_of(Node.of(overrides or {}), None, str(here), environ)
-    given.append(_placed(keywords.values, here / "overrides", here, named=True))
-    folders = {} if named else found_profiles(directories, project_root(here, directories.home), problems)
+    keywords = _part_of(Node.of(overrides or {}), None, str(folder), environ)
+    given.append(_placed(keywords.values, folder / "overrides", folder, named=True))
+    folders = {} if named else found_profiles(directories, project_root(folder, directories.home), problems)
     of_environment = {} if files is None else environment_values(environ, problems)
     values = merge([of_environment, {"profiles": folders}, *given])
     values["profiles"] = tuple(values["profiles"].values())
     values["workflows"] = tuple(values.get("workflows", {}).values())
-    values["skills"] = skills_spec(values.get("skills"), directories.home, here)
+    values["skills"] = skills_spec(values.get("skills"), directories.home, folder)
     if not values.get("guard", True):
         values = _behind_client(values)
     if named and all(_is_foreign(path) for path in found):
@@ -126,10 +126,10 @@ def load(
     values["modes"] = _modes(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
     problems += _broken_rules(values)
     parts.append(keywords)
-    entries = _last([used for part in parts for entry in part.entries if (used := entry.at(here))], problems)
+    entries = _last([used for part in parts for entry in part.entries if (used := entry.at(folder))], problems)
     values["servers"], bad = specs_of(entries, environ)
     if not named:
-        values["servers"] = _pinned(values["servers"], entries, directories, here)
+        values["servers"] = _pinned(values["servers"], entries, directories, folder)
     others = _last([entry for part in parts for entry in part.sources], problems, "a source")
     others = list(_unclaimed(others, values["servers"], problems))
     values["openapi"], more = read_entries(filter(is_api, others), environ, api_spec)
@@ -179,8 +179,8 @@ def servers_in(
     servers = config.get(key)
     if not isinstance(servers, Mapping):
         raise ConfigError("a mapping `mcpServers` from a server's name to its entry was expected")
-    environ = os.environ if environ is None else environ
-    base = str(Path(cwd or Path.cwd()).absolute())
+    environ = here().environ if environ is None else environ
+    base = str(Path(cwd or here().project).absolute())
     named = cast("Mapping[str, Any]", servers).items()
     raw = [ConfiguredEntry(name=str(name), value=value, key=key, base=base) for name, value in named]
     entries, problems = _translated(raw, "", environ, inputs_of(config))
@@ -192,7 +192,7 @@ def specs_of(
     entries: Iterable[ConfiguredEntry], environ: Mapping[str, str] | None = None
 ) -> tuple[list[ServerSpec], list[Problem]]:
     """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
-    environ = os.environ if environ is None else environ
+    environ = here().environ if environ is None else environ
     return read_entries(entries, environ, server_spec)
 
 

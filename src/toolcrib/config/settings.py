@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError
 from ..core.budget import NO_BUDGETS, Budgets
 from ..core.events import Problem
 from ..core.json import canonical
+from ..core.memory import MemorySettings
 from ..core.session import Limits
 from ..core.settings import (
     CLIENTS,
@@ -368,6 +369,7 @@ class Settings:
         default_factory=Keeping.model_construct, metadata=_key(why="it holds several values: name one of them")
     )
     """How much of long results is kept, and for how long."""
+    memory: MemorySettings = field(default_factory=MemorySettings.model_construct, metadata=_key(why=LIMITING))
     store: StoreSpec = field(default_factory=StoreSpec.model_construct, metadata=_key(secret=True))
     records: Retention = field(default_factory=Retention.model_construct, metadata=_key(why=RECORDING))
     """How long calls stay in the record."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -76,11 +75,8 @@ class ToolResult:
     def of_text(cls, text: str, *, structured: Any = None) -> ToolResult:
         """A success that is one piece of text."""
         new = object.__new__(cls)
-        text = encodable(text)
-        fields = _EMPTY | {"content": ({"type": "text", "text": text},), "structured_content": structured, "meta": {}}
-        if structured is None:
-            fields["only_text"] = text
-        object.__setattr__(new, "__dict__", fields)
+        content = ({"type": "text", "text": encodable(text)},)
+        object.__setattr__(new, "__dict__", _EMPTY | {"content": content, "structured_content": structured, "meta": {}})
         return new
 
     @classmethod
@@ -109,31 +105,38 @@ class ToolResult:
         """The text blocks, joined by newlines."""
         return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
 
-    @cached_property
+    @property
     def only_text(self) -> str | None:
         """The text of a success that is one text and nothing else, as most are; None for any other result."""
-        if len(self.content) != 1 or self.structured_content is not None or self.error is not None:
+        content = self.content
+        if len(content) != 1 or self.structured_content is not None or self.error is not None:
             return None
-        block = self.content[0]
+        block = content[0]
+        if (
+            len(block) != 2
+            or block.get("type") != "text"
+            or self.spooled is not None
+            or self.input_required is not None
+        ):
+            return None
         text = block.get("text")
-        if len(block) != 2 or block.get("type") != "text" or not isinstance(text, str):
-            return None
-        return text if self.spooled is None and self.input_required is None else None
+        return text if isinstance(text, str) else None
 
     def evolve(self, **changes: Any) -> ToolResult:
-        """Return a copy with `changes`, fields of the result. Made as `Call.evolve` does it, for the same reason."""
+        """Return a copy with `changes`, fields of the result. Made as `Call.evolve` does it, for the same reason.
+
+        Raises `TypeError` for other names.
+        """
         values = self.__dict__ | changes
-        values.pop("only_text", None)
+        if len(values) > len(_EMPTY):
+            raise TypeError(f"a result has no field {', '.join(sorted(values.keys() - _EMPTY))}")
         new = object.__new__(ToolResult)
         object.__setattr__(new, "__dict__", values)
         return new
 
     def with_meta(self, **entries: Any) -> ToolResult:
         """Return the same result with more metadata."""
-        new = object.__new__(ToolResult)
-        meta = {**self.meta, **entries} if self.meta else entries
-        object.__setattr__(new, "__dict__", self.__dict__ | {"meta": meta})
-        return new
+        return self.evolve(meta={**self.meta, **entries} if self.meta else entries)
 
 
 _NOTHING: Final = ToolResult()

@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..config.directories import Directories
+from ..core.memory import MemoryBudget
 from ..core.session import SessionState, SessionTable
 from ..disclosure.base import Profile
 from ..dispatch import default
@@ -205,6 +206,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             telemetry=open_telemetry(stack, parts.settings.telemetry, parts.storage.redactor),
             learning=parts.learning,
             host=parts.hosting,
+            memory=MemoryBudget(parts.settings.memory.budget),
             custom=parts.custom,
         )
     )

@@ -17,7 +17,7 @@ import anyio.to_thread
 from ..config import Settings
 from ..config.directories import Directories
 from ..config.secrets import read_secret
-from ..errors import ConfigError
+from ..errors import ConfigError, ToolFailure
 from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
 from ..mcp.client.spec import ServerSpec
 from ..net.oauth.spec import OAuthSpec
@@ -170,7 +170,11 @@ class AccountLogins:
         account = accounts_in(self._settings).get(name)
         if account is None or account.category != category:
             return ""
-        if account.oauth is None:
+        try:
+            oauth = account.oauth
+        except ConfigError as error:
+            raise ToolFailure("unavailable", str(error)) from error
+        if oauth is None:
             password = account.password
             if not password and self._home is not None:
                 password = await anyio.to_thread.run_sync(read_secret, account.secret, self._settings.environment) or ""
@@ -182,7 +186,7 @@ class AccountLogins:
         from ..mcp.auth.access import Access  # it brings the HTTP client: only for accounts with logins
 
         if name not in self._accesses:
-            self._accesses[name] = Access(name, account.url, account.oauth, self._logins, learn=self._learn)
+            self._accesses[name] = Access(name, account.url, oauth, self._logins, learn=self._learn)
         access = self._accesses[name]
         if await access.changed():
             access.forget()
@@ -204,7 +208,15 @@ class ToolAccount:
     user: str = ""
     password: str = field(default="", repr=False)
     """From the configuration; else `toolcrib login` stores one under the name `secret`."""
-    oauth: OAuthSpec | None = None
+    auth: Any = field(default=None, repr=False)
+
+    @property
+    def oauth(self) -> OAuthSpec | None:
+        """How the account logs in; None for a password. Raises `ConfigError`."""
+        try:
+            return OAuthSpec.model_validate(self.auth) if self.auth else None
+        except ValueError as error:
+            raise ConfigError(f"tools.{self.category}.accounts.{self.name}.auth: {error}") from error
 
     @property
     def secret(self) -> str:
@@ -213,20 +225,16 @@ class ToolAccount:
 
 
 def accounts_in(settings: Settings) -> dict[str, ToolAccount]:
-    """Return the accounts of all tool categories by their name. Raises `ConfigError` for an `auth` that is wrong."""
+    """Return the accounts of all tool categories by their name."""
     accounts: dict[str, ToolAccount] = {}
     for category, section in settings.tools.items():
-        given: Any = section.get("accounts") if isinstance(section, Mapping) else None
+        given: Any = section.get("accounts")
         for name, entry in cast("Mapping[str, Any]", given).items() if isinstance(given, Mapping) else ():
             if not isinstance(entry, Mapping):
                 continue
             of = cast("Mapping[str, Any]", entry)
             words = {key: str(of.get(key) or "") for key in ("url", "user", "password")}
-            try:
-                oauth = OAuthSpec.model_validate(of["auth"]) if of.get("auth") else None
-            except ValueError as error:
-                raise ConfigError(f"tools.{category}.accounts.{name}.auth: {error}") from error
-            accounts[name] = ToolAccount(category=category, name=name, oauth=oauth, **words)
+            accounts[name] = ToolAccount(category=category, name=name, auth=of.get("auth"), **words)
     return accounts
 
 

@@ -54,19 +54,21 @@ class Toolcrib:
         *,
         before: Iterable[BeforeStep] = (),
         after: Iterable[AfterStep] = (),
-        memory: bool = False,
+        memory: bool | Mapping[str, Any] = False,
         **keywords: Any,
     ) -> None:
         """Take the path of a configuration file, its keys as keywords (`mode=`, `rules=`, `servers=` …), or settings.
 
         Keywords win over the file. Without a file no other file is read and installed guests are left out
         (`builtins=True` takes them); without a file and a `store` everything is kept in memory. `memory` keeps records,
-        pins and artifacts in memory and temporary files, regardless of the settings.
+        pins and artifacts in memory and temporary files, regardless of the settings; a mapping is the key `memory`.
 
         `before` and `after` are steps of the program (`dispatch.steps.custom`): they get each validated call, and each
         result before it is redacted. Raises `ConfigError`, with file and key, for what cannot be taken, and
         `UsageError` for keywords beside settings.
         """
+        if isinstance(memory, Mapping):
+            keywords["memory"], memory = memory, False
         self.settings = settings_of(settings, keywords)
         by_default = not memory and settings is None and keywords.get("store") is None
         home = None if memory or by_default else self.settings.directories

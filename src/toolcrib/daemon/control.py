@@ -1,6 +1,7 @@
-"""Status and end of running daemons, for the command line: one request to a daemon's socket, one JSON object back.
+"""Requests of the command line to running daemons, of any configuration and version: status, end, a whole command.
 
-A request is a `Hello` whose `way` is `status` or `stop`, of any configuration and version. POSIX only.
+A request is a `Hello`. With the `way` `status` or `stop` one JSON object comes back. With `command` a line of JSON
+follows, what was typed and where, and lines of JSON come back as the command prints them (`COMMAND`). POSIX only.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, get_args
@@ -17,10 +19,23 @@ from ..core.json import dumps, loads
 from ..errors import UsageError
 from .rendezvous import Hello, Meeting, Welcome
 
-__all__ = ["WAYS", "DaemonClient", "DaemonServer", "DaemonStatus", "Way", "end", "meetings", "status_of"]
+__all__ = [
+    "COMMAND",
+    "WAYS",
+    "DaemonClient",
+    "DaemonServer",
+    "DaemonStatus",
+    "Way",
+    "end",
+    "meetings",
+    "run_there",
+    "status_of",
+]
 
 Way = Literal["status", "stop"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
+COMMAND: Final = "command"
+"""The way of a request that is a whole command; its answer is the business of the command line."""
 
 _ANSWER_SECONDS: Final = 5.0
 _ANSWER_BYTES: Final = 4 * 1024 * 1024
@@ -92,6 +107,27 @@ def meetings(directory: Path) -> Sequence[Meeting]:
     return [Meeting(directory=directory, key=path.stem) for path in sorted(directory.glob("*.sock"))]
 
 
+def run_there(meeting: Meeting, request: bytes) -> Generator[Any]:
+    """Yield what the daemon answers to the line `request`, line by line; nothing where none answers.
+
+    It ends early where the daemon does.
+    """
+    link = meeting.connect()
+    if link is None:
+        return
+    with link, link.makefile("rb") as lines:
+        link.settimeout(_ANSWER_SECONDS)  # for the first line: the daemon takes the command, or not
+        with suppress(TimeoutError, ConnectionError):
+            link.sendall(_hello(COMMAND).encode() + request + b"\n")
+            for line in lines:
+                link.settimeout(None)
+                yield loads(line)
+
+
+def _hello(way: str) -> Hello:
+    return Hello(key="", version="", profile="", mode="", cwd="", pid=os.getpid(), way=way)
+
+
 def status_of(meeting: Meeting) -> DaemonStatus | None:
     """Return the status of the daemon; None where no daemon listens.
 
@@ -122,11 +158,10 @@ def _ask(meeting: Meeting, way: Way) -> DaemonStatus | None:
     link = meeting.connect()
     if link is None:
         return None
-    hello = Hello(key="", version="", profile="", mode="", cwd="", pid=os.getpid(), way=way)
     with link:
         link.settimeout(_ANSWER_SECONDS)
         try:
-            link.sendall(hello.encode())
+            link.sendall(_hello(way).encode())
             answer = _read_all(link)
         except TimeoutError:
             raise UsageError(f"the daemon at {meeting.socket} does not answer within {_ANSWER_SECONDS:g} s") from None

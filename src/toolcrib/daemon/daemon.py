@@ -1,9 +1,8 @@
 """The local daemon: one set of servers for all stdio clients of a user who have the same configuration.
 
-Started by a shim (`daemon.shim`), never by hand: `python -m toolcrib.daemon.daemon` reads its `Order` from standard
-input. It ends half a minute after its last client, once its jobs have ended and no schedule is active, or on SIGTERM
-after letting running calls finish for a moment; and with it every server that it started. Its log is its standard
-error. POSIX only.
+Started by a shim (`daemon.shim`), never by hand: its process reads its `Order` from standard input. It ends half a
+minute after its last client, once its jobs have ended and no schedule is active, or on SIGTERM after letting running
+calls finish for a moment; and with it every server that it started. Its log is its standard error. POSIX only.
 
 Listener of the local daemon: admits clients of the same user, counts them, and ends when idle. POSIX only.
 """
@@ -24,7 +23,9 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
+from anyio.from_thread import BlockingPortal
 
 from ..claude_code.approve_tool import WithApprove, asked_from
 from ..claude_code.gate import gate_of
@@ -38,7 +39,7 @@ from ..results.redact import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
-from .control import WAYS, DaemonClient, DaemonServer, DaemonStatus, Way
+from .control import COMMAND, WAYS, DaemonClient, DaemonServer, DaemonStatus, Way
 from .rendezvous import (
     GREETING_BYTES,
     Found,
@@ -50,15 +51,22 @@ from .rendezvous import (
     open_log,
 )
 
-__all__ = ["GREETING_SECONDS", "LocalServer", "Serve", "main", "summary"]
+__all__ = ["GREETING_SECONDS", "LocalServer", "RunCommand", "Serve", "main", "summary"]
 
 GREETING_SECONDS: Final = 5.0
 """A connection that has not sent its greeting by then is closed."""
 
 _BACKLOG: Final = 128
 
+_REQUEST_BYTES: Final = 4 * 1024 * 1024
+_COMMANDS: Final = 2
+"""Commands that run at once; the others wait."""
+
 Serve = Callable[[Hello, Link, bytes], Awaitable[None]]
 """Serves one client to its end. The bytes are what came behind the greeting."""
+
+RunCommand = Callable[[bytes, Callable[[bytes], None]], None]
+"""Runs one command of the command line, in a thread of its own: takes the request, and a function that sends lines."""
 
 _listener_log = logging.getLogger(__name__)
 
@@ -80,11 +88,12 @@ class LocalServer:
         idle_seconds: float,
         works: Callable[[], bool] = lambda: False,
         control: Callable[[Way, int], DaemonStatus] | None = None,
+        run_command: RunCommand | None = None,
     ) -> None:
         """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
 
         `works` returns whether work continues for clients that have left. `control` answers a request for the status or
-        the end, with the id of the process that asks.
+        the end, with the id of the process that asks, `run_command` one for a whole command.
         """
         self.stopping = anyio.Event()
         """Set once the server takes no more clients: every connection finishes its running calls and ends."""
@@ -95,6 +104,8 @@ class LocalServer:
         self._idle_seconds = idle_seconds
         self._works = works
         self._control = control
+        self._run_command = run_command
+        self._commands = anyio.CapacityLimiter(_COMMANDS)
         self._connections = 0
         self._clients: dict[object, DaemonClient] = {}
         self._idle_since = 0.0
@@ -183,10 +194,30 @@ class LocalServer:
             return
         if self.stopping.is_set():
             return
+        if hello.way == COMMAND:
+            _listener_log.info("process %d asks for a command", hello.pid)
+            await self._answer_command(link, rest)
+            return
         welcome = self._answer(hello)
         await link.send(welcome.encode())
         if not welcome.error:
             await self._serve_client(hello, link, rest)
+
+    async def _answer_command(self, link: Link, received: bytes) -> None:
+        """Run the command of the request; a thread sends its lines, so that clients are served meanwhile."""
+        if self._run_command is None:
+            return
+        try:
+            with anyio.fail_after(GREETING_SECONDS):
+                request, _ = await _first_line(link, received, _REQUEST_BYTES)
+        except (TimeoutError, ValueError):
+            return
+        async with BlockingPortal() as portal:
+
+            def send(line: bytes) -> None:
+                portal.call(link.send, line + b"\n")
+
+            await anyio.to_thread.run_sync(self._run_command, request, send, limiter=self._commands)
 
     async def _serve_client(self, hello: Hello, link: Link, received: bytes) -> None:
         token = object()
@@ -227,14 +258,13 @@ class LocalServer:
         self._changed.set()
 
 
-async def _first_line(link: Link) -> tuple[bytes, bytes]:
-    """Return the first line and the bytes behind it; raises `ValueError` for an invalid greeting."""
-    received = b""
+async def _first_line(link: Link, received: bytes = b"", limit: int = GREETING_BYTES) -> tuple[bytes, bytes]:
+    """Return the first line, which may have been `received`, and the bytes behind it; raises `ValueError` for none."""
     while b"\n" not in received:
         chunk = await link.receive()
         received += chunk
-        if not chunk or len(received) > GREETING_BYTES:
-            raise ValueError("the greeting has no end")
+        if not chunk or len(received) > limit:
+            raise ValueError("the line has no end")
     line, _, rest = received.partition(b"\n")
     return line, rest
 
@@ -252,7 +282,9 @@ def summary(crib: Toolcrib) -> str:
     return "; ".join(parts)
 
 
-async def _serve(order: Order, settings: Settings, listening: Callable[[], None]) -> None:
+async def _serve(
+    order: Order, settings: Settings, listening: Callable[[], None], run_command: RunCommand | None
+) -> None:
     meeting, since = Meeting(directory=Path(order.directory), key=order.key), time.time()
     profile, mode, limits = settings.disclosure.profile, settings.policy.mode, limits_of(settings)
     async with (
@@ -297,6 +329,7 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
             idle_seconds=order.idle_seconds,
             works=lambda: _works(crib),
             control=control,
+            run_command=run_command,
         )
         await crib.start_background_work()
         tasks.start_soon(_stop_on_signal, stop)
@@ -336,7 +369,7 @@ async def _stop_on_signal(stop: Callable[[str], None]) -> None:
             stop(signal.Signals(number).name)
 
 
-def _run(order: Order, say: Callable[[bytes], None]) -> None:
+def _run(order: Order, say: Callable[[bytes], None], run_command: RunCommand | None) -> None:
     settings = load_gateway(order.files, order.overrides, cwd=order.project)
     meeting, ready = Meeting.of(settings), b"ready"
     if not order.key:
@@ -349,7 +382,8 @@ def _run(order: Order, say: Callable[[bytes], None]) -> None:
     if meeting.key != order.key:
         raise UsageError("the configuration changed while the daemon was starting: start again")
     _log.info("serving %d servers", len(settings.sources.servers))
-    anyio.run(_serve, order, settings, lambda: say(ready), backend_options={"use_uvloop": True})
+    options = {"use_uvloop": True}
+    anyio.run(_serve, order, settings, lambda: say(ready), run_command, backend_options=options)
     _log.info("ended")
 
 
@@ -366,8 +400,11 @@ def _found(order: Order, settings: Settings, meeting: Meeting) -> tuple[Order, b
     return place, found.encode()
 
 
-def main() -> None:
-    """Serve the order on standard input; the exit status is unused, the report is for the shim."""
+def main(run_command: RunCommand | None = None) -> None:
+    """Serve the order on standard input, and commands with `run_command`.
+
+    The exit status is unused, the report is for the shim.
+    """
     order = Order.decode(sys.stdin.buffer.readline())
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -383,7 +420,7 @@ def main() -> None:
             reporting.write(report)
 
     try:
-        _run(order, say)
+        _run(order, say, run_command)
     except ToolcribError as error:
         _log.error("cannot serve: %s", error)
         say(str(error).encode() if order.key else b"")

@@ -68,7 +68,7 @@ class Hello:
     way: str = "mcp"
     """Protocol: `mcp`, `desk` (MCP, with the permission prompt tool for Claude Code), or `hook` (one hook event).
 
-    `status` and `stop` are requests of the command line (`daemon.control`).
+    `status`, `stop` and `command` are requests of the command line (`daemon.control`).
     """
 
     def encode(self) -> bytes:
@@ -124,6 +124,8 @@ class Order:
     log_level: str
     lock: int
     """File descriptor of the lock that the daemon keeps."""
+    module: str = "toolcrib.daemon.daemon"
+    """The module that the daemon's process runs."""
     report: int
     """File descriptor on which the daemon writes `ready`, or the reason of its failure; to a shim without a key, its
     `Found`, or nothing."""

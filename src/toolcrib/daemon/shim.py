@@ -30,7 +30,6 @@ JOIN_SECONDS: Final = 20.0
 
 _CHUNK: Final = 64 * 1024
 _RETRY_SECONDS: Final = 0.02
-_MODULE: Final = "toolcrib.daemon.daemon"
 _LOST: Final = CODES["unavailable"].exit
 
 
@@ -128,7 +127,7 @@ def _spawn(order: Order) -> bytes:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _become_daemon(reader, (reporter, *([order.lock] if order.lock >= 0 else ())), order.log)
+        _become_daemon(order, reader, (reporter, *([order.lock] if order.lock >= 0 else ())))
     os.close(reporter)
     os.close(reader)
     try:
@@ -161,7 +160,7 @@ def _read_all(source: int, seconds: float) -> bytes:
     return b"".join(parts)
 
 
-def _become_daemon(order: int, keep: tuple[int, ...], log: str) -> NoReturn:
+def _become_daemon(order: Order, source: int, keep: tuple[int, ...]) -> NoReturn:
     """Run the daemon's program in this child, out of the client's session and its tree of processes.
 
     A client that ends kills the group or the tree of its children, and the daemon serves others too.
@@ -170,12 +169,12 @@ def _become_daemon(order: int, keep: tuple[int, ...], log: str) -> NoReturn:
         os.setsid()
         if os.fork():
             os._exit(0)
-        output = open_log(log) if log else os.open(os.devnull, os.O_WRONLY)
-        os.dup2(order, 0)
+        output = open_log(order.log) if order.log else os.open(os.devnull, os.O_WRONLY)
+        os.dup2(source, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         for descriptor in keep:
             os.set_inheritable(descriptor, True)
-        os.execv(sys.executable, [sys.executable, "-P", "-m", _MODULE])
+        os.execv(sys.executable, [sys.executable, "-P", "-m", order.module])
     finally:
         os._exit(70)

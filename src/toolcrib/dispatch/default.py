@@ -11,6 +11,7 @@ from ..catalog.success_rates import Learning
 from ..core.call import Call
 from ..core.events import CallFinished, Listeners
 from ..core.host import Host
+from ..core.memory import MemoryBudget
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Profile
@@ -59,6 +60,8 @@ class Parts:
     spending: Spending = field(default_factory=Spending)
     telemetry: Telemetry = field(default_factory=Telemetry)
     host: Host | None = None
+    memory: MemoryBudget | None = None
+    """The budget for large contents; None without a limit."""
     custom: CustomSteps = NO_STEPS
     """The steps of the program that embeds Toolcrib."""
 
@@ -86,6 +89,7 @@ def build(parts: Parts) -> Pipeline:
         parts.policy.permissions,
         RedactedPeers(Cleaning(parts.redactor)),
         parts.host,
+        parts.memory,
     )
     return Pipeline(
         before=[

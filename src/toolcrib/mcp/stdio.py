@@ -32,10 +32,12 @@ class Flood(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledMessage:
-    """Message on disk, too large to parse. Its receiver deletes it."""
+    """Message on disk. Its receiver deletes it."""
 
     path: Path
     size: int
+    is_parsed: bool = False
+    """Whether its receiver parses it, once there is memory for it; otherwise it is too large to parse."""
 
     def discard(self) -> None:
         """Delete the file."""
@@ -45,9 +47,11 @@ class SpooledMessage:
 class MessageBuffer:
     """Incoming message of one connection; `take` empties the buffer for the next message."""
 
-    def __init__(self, limits: McpLimits, folder: Path) -> None:
+    def __init__(self, limits: McpLimits, folder: Path, *, defers: bool = False) -> None:
+        """`defers`: leave a message that went to disk there, for its receiver to parse."""
         self._limits = limits
         self._folder = folder
+        self._defers = defers
         self._pieces: list[bytes] = []
         self._held = 0
         self._head = b""
@@ -81,8 +85,9 @@ class MessageBuffer:
         self._write_out()
         os.close(self._file)
         path, self._path = self._path, None
-        if size > self._limits.inline_bytes:
-            return SpooledMessage(path=path, size=size)
+        is_parsed = size <= self._limits.inline_bytes
+        if self._defers or not is_parsed:
+            return SpooledMessage(path=path, size=size, is_parsed=is_parsed)
         content = path.read_bytes()
         path.unlink()
         return content
@@ -109,9 +114,10 @@ class MessageBuffer:
 class LineReader:
     """Splits chunks into lines. Short lines that are not messages are dropped and counted."""
 
-    def __init__(self, limits: McpLimits, folder: Path) -> None:
+    def __init__(self, limits: McpLimits, folder: Path, *, defers: bool = False) -> None:
+        """`defers`: leave a message that went to disk there, for its receiver to parse."""
         self._limits = limits
-        self._buffer = MessageBuffer(limits, folder)
+        self._buffer = MessageBuffer(limits, folder, defers=defers)
         self._checked = False
         self.noise = 0
         """Number of dropped lines."""

@@ -130,8 +130,8 @@ class Policy:
     def is_usual(self, call: Call) -> bool:
         """Whether nothing but tool, arguments, rules and mode decides on this call: no answers, taint or guard."""
         session = call.session
-        approvals = session.approvals
-        if session.taint.cause or approvals.remembered or approvals.blanket:
+        approvals, taint = session.approvals, session.taint
+        if taint.source or taint.is_unread or approvals.remembered or approvals.blanket:
             return False
         is_unshown = self._behind_client and call.route.verb and session.audience.is_client
         return not is_unshown and not self.is_strict()

@@ -37,8 +37,8 @@ class Pattern(Protocol):
         """Yield matches with `span(group)`."""
         ...
 
-    def search(self, text: bytes, /) -> Any:
-        """Return the first match, else None."""
+    def search(self, text: bytes, position: int = 0, /) -> Any:
+        """Return the first match from `position` on, else None."""
         ...
 
 
@@ -92,7 +92,9 @@ _SHORTEST: Final = 6
 _EDGE: Final = 256
 """Characters dropped at the cut edge of an excerpt, where half a secret may be."""
 
-_NAME_BEFORE: Final = re.compile(rb"[\w.-]*\Z")
+_NESTED: Final = 200
+"""Bytes of a value that is no secret and is looked through for a further name."""
+_NAME_BEFORE: Final = re.compile(rb"([A-Za-z]+ )?([\w.-]*)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,19 +254,23 @@ class Redactor:
 
     def _assignments(self, raw: bytes) -> list[Find]:
         finds: list[Find] = []
-        judged: dict[tuple[bytes, bytes, bytes, bytes], bool] = {}  # tables repeat their fields and values
-        for found in compiled(ASSIGNMENT).finditer(raw):
+        judged: dict[tuple[bytes, ...], bool] = {}  # tables repeat their fields and values
+        position = 0
+        pattern = compiled(ASSIGNMENT)
+        while found := pattern.search(raw, position):
             begin, middle = found.span(1)
-            start, end = found.span(3)
-            end = _closing_quote(raw, start, end)
-            before = _NAME_BEFORE.search(raw[max(0, begin - 40) : begin])
-            name = (before.group() if before else b"") + raw[begin:middle]
-            parts = name, raw[middle:start], raw[start:end], raw[end : end + 1]
+            start, position = found.span(3)
+            end = _closing_quote(raw, start, position)
+            word, before = _before(raw, begin)
+            name = before + raw[begin:middle]
+            parts = name, raw[middle:start], raw[start:end], raw[end : end + 1], word
             is_secret = judged.get(parts)
             if is_secret is None:
                 is_secret = judged[parts] = names_secret(*parts)
             if is_secret:
                 finds.append(Find(start, end, _kind_of(name)))
+            elif position - start <= _NESTED:
+                position = start  # `auth: password=VALUE`: the value of one name may begin with the next one
         return finds
 
     def _block(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -433,6 +439,12 @@ def _closing_quote(raw: bytes, start: int, end: int) -> int:
     if closing < 0 or any(space in raw[end:closing] for space in (b" ", b"\n", b"\t")):
         return end
     return closing - 1 if raw[closing - 1 : closing] == b"\\" else closing
+
+
+def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
+    """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
+    found = _NAME_BEFORE.search(raw[max(0, begin - 40) : begin])
+    return (found.group(1) or b"", found.group(2)) if found else (b"", b"")
 
 
 def _kind_of(name: bytes) -> str:

@@ -39,7 +39,7 @@ __all__ = [
 
 _PLACEHOLDER: Final = re.compile(
     rb"example|sample|placeholder|change.?me|your|xxxx|dummy|redact|insert|replace|\*\*\*|\.\.\.|todo|undefined|fake"
-    rb"|process\.env|environ|getenv|\{\{|\$\{|\$\(|<[a-z]|%\(|secrets\.|12345678(?:9|$)|abcdefg|qwert|foobar|lorem",
+    rb"|process\.env|environ|getenv|\{\{|\$\{|\$\(|<[a-z]|%\(|secrets\.|12345678(?:9|$)|abcdefg|qwert[yz]?(?![yz\d])|foobar|lorem",
     re.IGNORECASE,
 )
 """Words of documentation, and references to another place."""
@@ -64,6 +64,15 @@ _HEX: Final = re.compile(rb"(?:[0-9a-f]+|[0-9A-F]+)")
 _PARTS: Final = re.compile(rb"[A-Za-z0-9]+")
 _LETTERS: Final = re.compile(rb"[A-Za-z]+")
 _DIGITS: Final = re.compile(rb"\d+")
+
+_SIGNS: Final = re.compile(rb"[!@#$%^&*+?~]")
+_TECHNICAL: Final = re.compile(
+    rb"sha-?\d|md5|base\d|utf|aes|rsa|oauth|https?|rfc|iso-?\d|pbkdf|crypt|argon|python|x509|ldap|pkcs|ssl|tls|saml|sql"
+    rb"|pass_?word|passwd|\d-?(?:char|digit|bit|byte|letter|day|hour|min|time|month|year|factor|step)",
+    re.IGNORECASE,
+)
+"""Words with digits that stand behind the word password without being one: algorithms, standards, lengths, times."""
+_NOT_CHOSEN: Final = re.compile(rb"[/\\(){}<>=\[\]|`\"',;:]|\w@\w+\.|\A[-_.]|\A[A-Za-z]+\d?\Z(?<!\d)")
 
 _BIGRAMS: Final = frozenset(
     b"ab ac ad ag ai al am an ap ar as at au ba be bi bl bo bu ca ce ch ci ck cl co cr ct cu da de di do ds ea ec ed"
@@ -117,6 +126,33 @@ def is_mixed(value: bytes) -> bool:
     """Whether a value in a rather common format looks generated: digits among letters, no placeholder."""
     digits = sum(48 <= byte <= 57 for byte in value)
     return digits >= 2 and len(set(value)) >= 8 and not is_placeholder(value)
+
+
+def _is_mixed_beyond_hex(value: bytes) -> bool:
+    """Whether a number and a generated word are joined, and the word is no digest (`00012-SHA256`)."""
+    return is_mixed(value) and _HEX.fullmatch(value.rpartition(b"-")[2]) is None
+
+
+def _is_chosen(value: bytes) -> bool:
+    """Whether `value`, in prose about a password, is one that a person chose: letters, and digits or signs."""
+    value = value.rstrip(b".,;:?)")
+    if not 6 <= len(value) <= 64 or is_placeholder(value) or _TECHNICAL.search(value) or _NOT_CHOSEN.search(value):
+        return False
+    if _VERSION.fullmatch(value) or _NUMBER.fullmatch(value) or is_uuid(value) or _PATH.fullmatch(value):
+        return False
+    signs = sum(byte in b"!@#$%^&*+?~" for byte in value[:-1])
+    return _LETTERS.search(value) is not None and (signs > 0 or _DIGITS.search(value) is not None)
+
+
+def _is_strong(value: bytes) -> bool:
+    """Whether `value`, right behind the word, can be nothing but a password: letters of both cases, digits or signs."""
+    kinds = (value.lower() != value, value.upper() != value, _DIGITS.search(value), _SIGNS.search(value))
+    return _is_chosen(value) and sum(map(bool, kinds)) >= 3
+
+
+def _is_given(value: bytes) -> bool:
+    """Whether the value of a password option is the password itself."""
+    return is_password(value) and not is_placeholder(value) and not value.isupper()
 
 
 def is_credential(value: bytes) -> bool:
@@ -276,7 +312,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     *_token("stackhawk_key", rb"hawk\.[\w-]{20}\.[\w-]{20}"),
     *_token("dependencytrack_key", rb"odt_[A-Za-z0-9]{32,255}"),
     *_token("settlemint_token", rb"sm_[aps]at_[A-Za-z0-9]{16}"),
-    *_token("truenas_key", rb"\d+-[A-Za-z0-9]{64}\b", judge=is_mixed),
+    *_token("truenas_key", rb"\d+-[A-Za-z0-9]{64}\b", judge=_is_mixed_beyond_hex),
     *_token("intra42_secret", rb"s-s4t2(?:ud|af)-[A-Fa-f0-9]{64}"),
     *_token(
         "authress_key",
@@ -374,12 +410,52 @@ FORMATS: Final[tuple[Format, ...]] = (
         is_password,
     ),
     Format("password", rb"(?i)\bpassword(?:\s+is:?)?\s+[\"'`]([^\s\"'`]{4,})[\"'`]", is_password),
-    Format("password", rb"(?i)<\w*(?:password|passwd|secret|token|api_?key)>\s*([^<>\s]{4,})\s*</", is_password),
+    Format("password", rb"(?i)<\w*(?:password|passwd|secret|api_?key)>\s*([^<>\s]{4,})\s*</", is_password),
     Format(
         "password",
         rb"(?i)key=\\*\"[^\"]{0,80}(?:password|secret|token|api_?key)[^\"]{0,80}\"\s+value=\\*\"([^\"\s\\]{4,})",
         is_password,
     ),
+    Format(
+        "password",
+        rb"(?i)\bpass(?:word|wort|phrase|code)\b[^\n.;:,=|\"']{0,40}\s(?:is|was|to|of|be|as):?\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])",
+        _is_chosen,
+    ),
+    Format(
+        "password", rb"(?i)\b(?:and|with|/|\?)\s+(?:the\s+)?password:?\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])", _is_chosen
+    ),
+    Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+\(?([^\s\"'`()]{5,}[^\s\"'`.,;:?()])", _is_strong),
+    Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+\(([^\s\"'`()]{6,})\)", _is_chosen),
+    Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+(?:is|was|to):?\s+[\"'`]([^\s\"'`]{4,})[\"'`]", is_password),
+    Format("password", rb"(?i)\|\s*pass(?:word|phrase|code)?\s*\|\s*([^\s|]{5,})\s*\|", _is_chosen),
+    Format("password", rb"(?i)\bpassword[^\n:=]{0,40}:\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])", _is_chosen),
+    Format(
+        "password",
+        rb"(?i)\bcredentials?(?::|\s+(?:is|are):?)\s+[\w.@-]+(?:\s*/\s*|:)([^\s\"'`/]{5,}[^\s\"'`.,;:?)])",
+        _is_chosen,
+    ),
+    Format(
+        "password",
+        rb"(?i)\b(?:user|username|login)[:=]\s?\S+\s+(?:pass|pw):?[:=]?\s?([^\s\"'`]{4,}[^\s\"'`.,;:?)])",
+        _is_chosen,
+    ),
+    Format("password", rb"(?i)(?:\b|[a-z]_)(?:pass|pw)=([^\s\"'`,;&]{5,})", _is_chosen),
+    Format(
+        "password",
+        rb"(?i)(?:(?:[a-z]_pass|\bpw|\bpasswort):\s+|[\"']pass\\*[\"']\s*:\s*\\*[\"'])([^\s\"'`,;&]{5,})",
+        _is_chosen,
+    ),
+    Format("password", rb"\bPW\s=\s([^\s\"'`,;&]{5,})", _is_chosen),
+    # Command lines
+    Format("password", rb"(?i)\s--pass(?:word|wd)?\s+[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})", _is_given),
+    Format("password", rb"\bmysql(?:dump|admin)?\b[^\n|]{0,120}\s-p([^\s\"'<>$]{4,})", _is_given),
+    Format("password", rb"\bsshpass\s+-p\s*[\"']?([^\s\"'<>$][^\s\"'<>]{3,})", _is_given),
+    Format("password", rb"\bredis-cli\b[^\n|]{0,80}\s-a\s+[\"']?([^\s\"'<>$][^\s\"'<>]{3,})", _is_given),
+    Format("password", rb"\bhtpasswd\s+-[a-zB]*b[a-zB]*\s+\S+\s+\S+\s+[\"']?([^\s\"'<>$][^\s\"'<>]{3,})", _is_given),
+    Format("password", rb"\s-U\s+[\w.\\/-]+%([^\s\"'<>$][^\s\"'<>]{3,})", _is_given),
+    Format("password", rb"\becho\s+[\"']?([^\s\"'<>$|]{4,})[\"']?\s*\|\s*sudo\s+(?:-\w+\s+)*-\w*S", _is_given),
+    Format("password", rb"(?i)\s/(?:password|pass):([^\s\"'<>$*]{4,})", _is_given),
+    Format("password", rb"(?i)[;?&](?:password|pwd)=([^\s\"'<>$;&(){}]{4,})(?:;|&|\s|$)", _is_given),
     Format("password", rb"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(\S{3,})", is_password),
 )
 """Every format, most specific first: where two overlap, the first names the kind."""
@@ -438,21 +514,46 @@ _HARMLESS: Final = re.compile(
 )
 """Names with a telltale word whose values are not secrets: counters, references, public halves, attributes."""
 
+_HANDLE: Final = re.compile(
+    rb"(?:resume|resumption|cursor|delta|skip|change|watch|progress|client[ _.-]?request|lock|lease"
+    rb"|fencing|consistency|zed|operation|task|snapshot|scroll|bookmark|version|concurrency|checkpoint|history|transaction|upload"
+    rb"|iterator|image|document|file|folder|wiki|obj|object|block)[ _.-]?tokens?\b"
+    rb"|clientTokens?\b"
+    rb"|(?:idempotency|dedup|deduplication|routing|s3|blob|file|storage|evaluated|exclusive[ _-]?start|job|issue"
+    rb"|message|record|event|entity|hash|range|index|shard|external|lookup|node|thread|correlation|translation|artifact|image"
+    rb"|invalidation|document|gpg|pgp|rsa|dsa)[ _.-]?key\b"
+    rb"|key[ _.-]?marker|keygrip|key[ _.-]?identifier",
+    re.IGNORECASE,
+)
+"""Names of handles that a later call takes back: cursors, resume tokens, keys of objects, of caches and of events."""
+_CREDENTIAL: Final = re.compile(
+    rb"secret|access|auth(?!ority)|api|refresh|bearer|private|signing|encrypt|passw", re.IGNORECASE
+)
+_BARE_KEY: Final = re.compile(rb"(?:[\w.-]*\.)?key[\s\"']*", re.IGNORECASE)
+_OBJECT: Final = re.compile(
+    rb"[A-Za-z][a-z]{2,}(?:[-_]?\d+)?[/:].+|[0-9a-f]{2,}/[0-9a-f/]{12,}(?:\.\w+)?|.+/.*\.[a-z][a-z0-9]{1,7}(?:\.gz)?"
+    rb"|(?:[A-Za-z][a-z]{2,}[-_]).*[-_][0-9a-f]{32,}|AWSLogs/.*"
+)
+"""Keys of objects and caches: segments behind a word, or a name with an ending."""
+_DIGEST: Final = re.compile(rb"(?:sha-?\d{1,3}|md5|blake\d\w?|crc\d*)[:_-].+", re.IGNORECASE)
+
 _WORDS: Final = re.compile(rb"[A-Za-z][A-Za-z_-]*")
 _PATH: Final = re.compile(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
-_URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://.*", re.IGNORECASE)
+_URL: Final = re.compile(rb"(?:[a-z][a-z0-9+.-]*://|arn:|urn:).*", re.IGNORECASE)
 _NUMBER: Final = re.compile(rb"[-+]?\d+(?:[.:/_-]\d+)*(?:[a-z%]{0,3}|e[-+]?\d+)\.?", re.IGNORECASE)
 _VERSION: Final = re.compile(
     rb"(?:[A-Za-z][\w-]*[-_:])?v?\d+(?:\.\d+){1,3}(?:[-+.]\w+)*|\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*"
 )
 
 
-def names_secret(name: bytes, between: bytes, value: bytes, after: bytes) -> bool:
-    """Whether `value`, assigned to `name`, is a secret. `after` is the byte that follows it."""
+def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: bytes = b"") -> bool:
+    """Whether `value`, assigned to `name`, is a secret; `after` follows it, `word` stands before the name."""
     if _HARMLESS.search(name) or _refers(between, value, after):
         return False
     if _IS_PASSWORD.search(name):
         return _is_password(name, between, value)
+    if _names_handle(name, word, value):
+        return False
     if _NUMBER.fullmatch(value):
         return _IS_ISSUER.search(name) is not None and _is_account(value)
     if _IS_SECRET.search(name):
@@ -460,6 +561,22 @@ def names_secret(name: bytes, between: bytes, value: bytes, after: bytes) -> boo
     if _IS_ISSUER.search(name):
         return len(value) >= 11 and (is_uuid(value) or is_random(value))
     return bool(_IS_WEAK.search(name)) and len(value) >= 12 and not is_uuid(value) and is_random(value)
+
+
+def _names_handle(name: bytes, word: bytes, value: bytes) -> bool:
+    """Whether `value` is a handle or a digest: what a later call takes back, and what others may know."""
+    if _DIGEST.fullmatch(value) is not None:
+        return True
+    if name.isupper() or _CREDENTIAL.search(name) is not None:  # a variable of an environment holds no handle
+        return False
+    if _HANDLE.search(word + name) is not None or (word and _HARMLESS.search(word + name) is not None):
+        return not _is_account_key(value)
+    return _BARE_KEY.fullmatch(name) is not None and (name == b"Key" or _OBJECT.fullmatch(value) is not None)
+
+
+def _is_account_key(value: bytes) -> bool:
+    """Whether `value` is 64 bytes in base64, as keys of storage accounts are."""
+    return len(value) == 88 and value.endswith(b"==")
 
 
 def _refers(between: bytes, value: bytes, after: bytes) -> bool:
@@ -489,11 +606,14 @@ def _is_password(name: bytes, between: bytes, value: bytes) -> bool:
     if b"," in between or b">" in between:
         return is_random(value)
     if not _WORDS.fullmatch(value):
-        return quoted or (b"pass" not in value.lower() and len(value) >= 5)
+        return quoted or (_PASS.search(value) is None and len(value) >= 5)
     if quoted:
         return len(value) >= 6 and not _IS_PASSWORD.search(value)
     return name.isupper() and b"=" in between and len(value) >= 6
 
+
+_PASS: Final = re.compile(rb"pass(?:word|wd)?(?![a-z0-9])|password|getpass|passwd", re.IGNORECASE)
+"""The word for a password in a value, which makes it a name."""
 
 _SHORTEST: Final = 6
 """Characters. Shorter values (`1`, `true`, `dev`) occur in every text."""

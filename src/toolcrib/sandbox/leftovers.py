@@ -223,7 +223,7 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
         if _part_of(place) in fresh:
             continue
         earlier = before.get(place)
-        is_config = place.name in ("config", "config.worktree") and mode  # 0 is a link, to whatever content
+        is_config = place.name in ("config", "config.worktree") and mode  # 0 is a link, to any content
         if earlier == (content, mode) or (is_config and earlier and _runs_no_more(earlier[0], content)):
             continue
         yield from _moved(place)

@@ -141,7 +141,7 @@ class DerivedSource:
         return described
 
     async def _check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
-        """Raise the failure that a call would end with whatever a person answers."""
+        """Raise the failure of a call that would fail after any answer of a person."""
         await cast("Any", self.inner).check(self._of_inner(tool), arguments, context)
 
     def _of_inner(self, tool: Tool) -> Tool:

@@ -185,7 +185,7 @@ class Functions(Protocol):
         ...
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
-        """Raise the failure that a call would end with whatever a person answers."""
+        """Raise the failure of a call that would fail after any answer of a person."""
         ...
 
     async def close(self) -> None:
@@ -257,7 +257,7 @@ class PluginSource:
         return await self._functions.call(tool, arguments, context)
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> None:
-        """Raise the failure that a call would end with whatever a person answers."""
+        """Raise the failure of a call that would fail after any answer of a person."""
         if self._state == "ready":
             await self._functions.check(tool, arguments, context)
 

@@ -64,7 +64,9 @@ class SqliteDatabase:
             raise FileNotFoundError(errno.ENOENT, reason, str(path))
         if not path.parent.exists():
             path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with contextlib.suppress(FileExistsError):
+            # Never an existing file: when any descriptor of it closes, POSIX drops the locks that SQLite holds.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
         connection = sqlite3.connect(

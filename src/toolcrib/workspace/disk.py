@@ -14,6 +14,7 @@ from typing import Final, Self, TypeVar
 
 from anyio import to_thread
 
+from ..core.memory import SMALL, reserve
 from ..core.workspace import FileEntry, OpenFile, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, Change, apply
@@ -21,7 +22,16 @@ from .nodes import NodeFile, kind_of, look, open_file, parent_of, scan, translat
 from .paths import TEMPORARY, Guard, Place, Roots
 from .safe_paths import rename_new
 
-__all__ = ["SKIPPED", "DiskWorkspace", "Tree", "check_into_itself", "check_size", "in_thread"]
+__all__ = [
+    "SKIPPED",
+    "DiskWorkspace",
+    "Tree",
+    "check_into_itself",
+    "check_size",
+    "in_thread",
+    "read_each",
+    "read_whole",
+]
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib"})
 """Folders that no walk enters: those of version control, and our own."""
@@ -105,14 +115,25 @@ class Tree:
         with closing(self.open(path, limit)) as file:
             return file.read_all(MAX_BYTES if limit is None else limit), file.mode
 
-    def read_many(self, paths: Sequence[str], limit: int | None = None) -> list[bytes | ToolFailure]:
-        """Return the content of each file, or why it may not be read."""
-        found: list[bytes | ToolFailure] = []
+    def read_small(self, path: str, limit: int | None = None) -> bytes | int:
+        """Return the content of a file, or its size alone where it is above `SMALL`."""
+        with closing(self.open(path, limit)) as file:
+            return file.size if file.size > SMALL else file.read_all(MAX_BYTES if limit is None else limit)
+
+    def read_few(self, paths: Sequence[str], limit: int | None = None) -> list[bytes | int | ToolFailure]:
+        """Return what `read_small` returns for each file, or why it may not be read; ends behind `SMALL` bytes."""
+        found: list[bytes | int | ToolFailure] = []
+        size = 0
         for path in paths:
             try:
-                found.append(self.read(path, limit)[0])
+                content = self.read_small(path, limit)
             except ToolFailure as failure:
                 found.append(failure)
+                continue
+            found.append(content)
+            size += content if isinstance(content, int) else len(content)
+            if size > SMALL:
+                break
         return found
 
     def replace(self, contents: Mapping[str, bytes | None]) -> list[Written]:
@@ -346,7 +367,7 @@ class DiskWorkspace:
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file."""
-        return (await in_thread(self.tree.read, path, limit))[0]
+        return await read_whole(self.tree, path, limit)
 
     @asynccontextmanager
     async def opened(self, path: str, *, limit: int | None = None) -> AsyncGenerator[OpenFile]:
@@ -359,7 +380,7 @@ class DiskWorkspace:
 
     async def read_many(self, paths: Sequence[str], *, limit: int | None = None) -> Sequence[bytes | ToolFailure]:
         """Return the content of each file, or why it may not be read, in one go."""
-        return await in_thread(self.tree.read_many, paths, limit)
+        return await read_each(self.tree, paths, limit)
 
     async def write(self, path: str, content: bytes) -> Written:
         """Put the file there, at once or not at all."""
@@ -397,6 +418,32 @@ class DiskWorkspace:
         """Return nothing: no change waits."""
         self.tree.readable(path)
         return {}
+
+
+async def read_whole(tree: Tree, path: str, limit: int | None) -> bytes:
+    """Return the content of a file; the memory for a large one is reserved first."""
+    content = await in_thread(tree.read_small, path, limit)
+    if isinstance(content, bytes):
+        return content
+    await reserve(content)
+    return (await in_thread(tree.read, path, limit))[0]
+
+
+async def read_each(tree: Tree, paths: Sequence[str], limit: int | None) -> list[bytes | ToolFailure]:
+    """Return the content of each file, or why it may not be read; memory is reserved before each piece of it."""
+    found: list[bytes | ToolFailure] = []
+    while len(found) < len(paths):
+        few = await in_thread(tree.read_few, paths[len(found) :], limit)
+        for content in few:
+            if isinstance(content, int):
+                try:
+                    content = await read_whole(tree, paths[len(found)], limit)
+                except ToolFailure as failure:
+                    content = failure
+            found.append(content)
+        if len(few) > 1 and len(found) < len(paths):
+            await reserve(SMALL + 1)
+    return found
 
 
 async def in_thread(work: Callable[..., T], *args: object) -> T:

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeVar
 from ..core.workspace import FileEntry, OpenFile, PendingKey, PendingSet, PendingStore, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES
-from .disk import Tree, in_thread
+from .disk import Tree, in_thread, read_each, read_whole
 from .overlay import Overlay
 from .review import finish
 
@@ -81,7 +81,7 @@ class PendingWorkspace:
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file, as it shall be."""
         content = await self._pending_content(path, limit)
-        return (await in_thread(self.tree.read, path, limit))[0] if content is None else content
+        return await read_whole(self.tree, path, limit) if content is None else content
 
     async def _pending_content(self, path: str, limit: int | None) -> bytes | None:
         """Return the pending content of a file; None where the session sees the disk."""
@@ -116,7 +116,7 @@ class PendingWorkspace:
         """Return the content of each file as it shall be, or why it may not be read."""
         overlay = await self._overlay()
         changed = await in_thread(_changed, overlay, paths)
-        on_disk = iter(await in_thread(self.tree.read_many, [path for path in paths if path not in changed], limit))
+        on_disk = iter(await read_each(self.tree, [path for path in paths if path not in changed], limit))
         found: list[bytes | ToolFailure] = []
         for path in paths:
             try:

@@ -6,7 +6,6 @@ from .operations import (
     get_calendar_event_details,
     get_project_calendar,
     list_calendar_events,
-    list_range,
     set_project_calendar,
     update_calendar_event,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "get_calendar_event_details",
     "get_project_calendar",
     "list_calendar_events",
-    "list_range",
     "set_project_calendar",
     "update_calendar_event",
 ]

@@ -60,7 +60,7 @@ def needs(what: str) -> tuple[Any, Any]:
         raise ToolFailure(
             "unavailable",
             f"{what} needs the library {missing}, which is not installed here",
-            hint="the operator can install the extra `calendar`: pip install 'toolcrib[calendar]'",
+            hint="the operator can install the extra `calendar`",
         ) from error
     return icalendar, recurring_ical_events
 
@@ -338,9 +338,10 @@ def _state(component: Any) -> str:
 
 
 def _text(component: Any, name: str) -> str | None:
-    value = component.get(name)
-    first = cast("list[Any]", value)[0] if isinstance(value, list) and value else value
-    return str(first) if first else None
+    value: Any = component.get(name)
+    if isinstance(value, list):  # a property that occurs once came twice
+        value = cast("list[Any]", value)[0]
+    return str(value) if value else None
 
 
 def _put(component: Any, name: str, value: Any) -> None:

@@ -338,7 +338,7 @@ def _moved_end(row: Mapping[str, Any], start: Moment, zone: tzinfo) -> Moment | 
         return None
     if isinstance(start, datetime) and isinstance(old_start, datetime) and isinstance(old_end, datetime):
         return (start.astimezone(UTC) + (old_end - old_start)).astimezone(start.tzinfo)
-    return start + (old_end - old_start)
+    return start + (_wall(old_end) - _wall(old_start))
 
 
 def _wall(moment: Moment) -> datetime:

@@ -90,7 +90,7 @@ _WHICH: Final[Mapping[str, Any]] = {
     "calendar_id": _id("calendar"),
 }
 
-Operation = Callable[..., Any]
+_Operation = Callable[..., Any]
 
 
 def _operation(
@@ -100,7 +100,7 @@ def _operation(
     properties: Mapping[str, Any],
     required: Sequence[str] = (),
     **options: Any,
-) -> Callable[[Operation], Operation]:
+) -> Callable[[_Operation], _Operation]:
     schema = {"type": "object", "properties": dict(properties), "required": list(required)}
     declared: dict[str, Any] = {"open_world": True, "tags": ["calendar"], **options}
     return tool(op=op, name=name, category="cal", kind=kind, input_schema=schema, **declared)

@@ -20,7 +20,7 @@ __all__ = ["CATEGORY", "Account", "Changes", "Found", "Remote", "Resource", "acc
 CATEGORY: Final = "calendar"
 """Section of the configuration: `tools.calendar`."""
 
-Login = Callable[[str, str], Awaitable[str]]
+_Login = Callable[[str, str], Awaitable[str]]
 """`Host.authorization`"""
 
 _SECONDS: Final = 10.0
@@ -86,10 +86,10 @@ class Changes:
     """Whether `etags` lists every resource of the calendar: one that is missing was deleted."""
 
 
-def accounts_of(setting: object, principal: str, login: Login) -> list[Account]:
+def accounts_of(setting: object, principal: str, login: _Login) -> list[Account]:
     """Return the accounts of a principal."""
     given: Any = cast("Mapping[str, Any]", setting).get("accounts") if isinstance(setting, Mapping) else None
-    entries = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    entries: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     accounts: list[Account] = []
     for name, entry in entries.items():
         of: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -29,8 +29,6 @@ _BATCH: Final = 50
 """Events that one transaction stores."""
 _SECONDS: Final = 25.0
 """For one account."""
-
-Intent = Literal["pending", "deleting"]
 
 
 @dataclass(kw_only=True)
@@ -96,10 +94,11 @@ class Sync:
             remote = Remote(self.web, account)
             await anyio.to_thread.run_sync(needs, "a calendar account")
             with anyio.fail_after(_SECONDS):
+                tokens: dict[str, str] = {}
                 if not calendar_id:
                     _, found = await remote.calendars()
                     known = await self.storage.write(partial(_remember, account, found))
-                tokens = {} if calendar_id else {one.href: one.sync_token for one in found}
+                    tokens = {one.href: one.sync_token for one in found}
                 for calendar in known:
                     if calendar["kind"] != "account" and calendar_id in ("", calendar["id"]):
                         await self._run_calendar(remote, calendar, tokens.get(calendar["href"], ""))

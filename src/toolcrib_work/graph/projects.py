@@ -296,8 +296,8 @@ async def link_onto_entities(
         if linked.is_new:
             publish(rows, "onto.edge.link", project_id, "edge", linked.edge["id"], rel=linked.edge["rel"])
         edge = edge_view(linked.edge)
-        said = f"{edge['src_kind']} {edge['rel']} {edge['dst_kind']}"
-        message = f"Linked: {said}." if linked.is_new else f"There is an edge already: {said}."
+        statement = f"{edge['src_kind']} {edge['rel']} {edge['dst_kind']}"
+        message = f"Linked: {statement}." if linked.is_new else f"There is an edge already: {statement}."
         if linked.removed:
             message += " The project's own link was redundant and is removed."
         return {"created": linked.is_new, "edge": edge, "removed": list(linked.removed), "message": message}
@@ -462,13 +462,13 @@ def _reorganize(
     }
     counts = {name: len(changes[f"edges_to_{name}"]) for name in ("create", "delete", "update")}
     is_dry = bool(options.get("dry_run"))
-    told = ", ".join(f"{count} {name}" for name, count in counts.items())
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
     result: dict[str, Any] = {
         "dry_run": is_dry,
         "node_count": len(nodes),
         "counts": counts,
         "changes": changes,
-        "message": f"{'Would change' if is_dry else 'Changed'} edges: {told}.",
+        "message": f"{'Would change' if is_dry else 'Changed'} edges: {summary}.",
     }
     if is_dry:
         raise _DryRun(result)

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -99,17 +99,18 @@ lost = guest_missing:run
 
 
 @pytest.fixture
-def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def guest(tmp_path: Path) -> Iterator[Any]:
     """Install the package in a temporary tree, as pip would; return its module."""
     (tmp_path / "guest_weather.py").write_text(CODE, encoding="utf-8")
     info = tmp_path / "guest_weather-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest-weather\nVersion: 1.0\n", encoding="utf-8")
     (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.path.insert(0, str(tmp_path))
     importlib.invalidate_caches()
     yield importlib.import_module("guest_weather")
     del sys.modules["guest_weather"]
+    sys.path.remove(str(tmp_path))
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ async def served(guest: Any) -> Any:
     async with Toolcrib(settings, memory=True) as crib:
         edge = RequestLimits(Authority("", host="127.0.0.1", admin_token=""), host="127.0.0.1")
         route = GuestResources(crib, edge, patience=5.0)
-        transport = httpx2.ASGITransport(app=route)
+        transport = httpx2.ASGITransport(app=cast("Any", route))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             yield crib, route, client
 
@@ -189,7 +190,8 @@ async def test_a_rest_resource_calls_tools_through_the_one_door(served: Any) -> 
 async def test_a_rest_resource_needs_the_token_of_the_server(guest: Any) -> None:
     async with Toolcrib(bare().with_values(builtins=("weather",)), memory=True) as crib:
         edge = RequestLimits(Authority("secret", host="127.0.0.1", admin_token=""), host="127.0.0.1")
-        transport = httpx2.ASGITransport(app=GuestResources(crib, edge, patience=5.0))
+        route: Any = GuestResources(crib, edge, patience=5.0)
+        transport = httpx2.ASGITransport(app=route)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             refused = await client.get("/v1/weather/oslo")
             foreign = await client.get("/v1/weather/oslo", headers={"origin": "https://evil.example"})

@@ -42,7 +42,7 @@ class CalendarServer:
             return []
         if not self.lost(method, path):
             return self._application(environ, start)
-        list(self._application(environ, lambda *_: None))
+        list(self._application(environ, _drop))
         start("503 Service Unavailable", [("Content-Length", "0")])
         return []
 
@@ -103,6 +103,10 @@ def event(uid: str, title: str, start: str, *more: str) -> str:
     return "\r\n".join([*lines, "END:VEVENT", "END:VCALENDAR", ""])
 
 
+def _drop(status: str, headers: list[tuple[str, str]], error: object = None) -> None:
+    """Take the status and headers of a response that is lost."""
+
+
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the output of tests free of requests."""
@@ -111,7 +115,8 @@ class _Quiet(WSGIRequestHandler):
 @contextmanager
 def serve(folder: Path) -> Generator[CalendarServer]:
     """Serve on a free port of 127.0.0.1 until the end."""
-    from radicale import Application, config
+    from radicale import config
+    from radicale.app import Application
 
     passwords = folder / "passwords"
     passwords.write_text("".join(f"user{number}:{PASSWORD}\n" for number in range(USERS)))

@@ -12,8 +12,8 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.plugin import Rows
-from toolcrib_work.calendar import list_range
 from toolcrib_work.calendar.model import SCHEMA
+from toolcrib_work.calendar.operations import list_range
 from unit.toolcrib_work.people import Person, person
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -177,7 +177,7 @@ async def test_without_the_libraries_single_events_work_and_a_series_names_the_e
     )
 
     assert await starts(ada, "2026-11-30", "2026-12-01") == ["2026-11-30T09:00:00Z"]
-    assert "toolcrib[calendar]" in str(refused["error"])
+    assert "the extra `calendar`" in str(refused["error"])
 
 
 async def test_an_event_is_of_its_project_and_of_the_task_that_it_is_for(ada: Person) -> None:

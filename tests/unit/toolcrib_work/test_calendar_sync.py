@@ -12,6 +12,7 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.directories import Directories
+from toolcrib.core.elicitation import Clarification
 from toolcrib.plugin import Rows
 from toolcrib_work.calendar.model import SCHEMA
 from unit.toolcrib_work.caldav_server import PASSWORD, CalendarServer, OtherClient, event
@@ -37,12 +38,22 @@ def opened(other: OtherClient, tmp_path: Path) -> Opened:
 
     @asynccontextmanager
     async def open_crib(
-        *, store: bool = False, url: str = "", password: str = PASSWORD, private: Any = ("127.0.0.1",), **more: Any
+        *,
+        store: bool = False,
+        url: str = "",
+        password: str = PASSWORD,
+        private: bool = True,
+        refresh: int = 0,
+        **accounts: Any,
     ) -> AsyncGenerator[Toolcrib]:
         account = {"url": url or f"{other.server.url}{other.name}/", "user": other.name, "password": password}
         tools = {
-            "calendar": {"accounts": {"home": account}, "refresh_seconds": 0, "timezone": "Europe/Berlin", **more},
-            "web": {"private_hosts": list(private)},
+            "calendar": {
+                "accounts": {"home": account, **accounts},
+                "refresh_seconds": refresh,
+                "timezone": "Europe/Berlin",
+            },
+            "web": {"private_hosts": ["127.0.0.1"] if private else []},
         }
         settings = bare().with_values(builtins=("onto", "cal"), tools=tools)
         if store:
@@ -112,12 +123,10 @@ async def test_a_series_with_exceptions_is_the_same_on_both_sides(me: Person, ot
     await me.ok("cal.event.delete", onto_event_id=id, instance_start_at="2026-11-16T08:00:00Z")
     (href,) = other.events()
     sent = other.get(href)
-    status, _, _ = other.request(
-        "PUT", href, sent.replace("20261110T110000", "20261110T120000"), Content_Type="text/calendar"
-    )
+    status, _, _ = other.request("PUT", href, sent.replace("20261110T11", "20261110T12"), Content_Type="text/calendar")
     found = await me.ok("cal.event.list", **NOVEMBER)
 
-    assert (sent.count("BEGIN:VEVENT"), status) == (2, 201)
+    assert (sent.count("BEGIN:VEVENT"), status) == (2, 204)
     assert "RECURRENCE-ID;TZID=Europe/Berlin:20261109T090000" in sent
     assert "EXDATE;TZID=Europe/Berlin:20261116T090000" in sent
     assert [entry["start_at"] for entry in found["events"]] == [
@@ -227,7 +236,7 @@ async def test_an_unreachable_calendar_is_a_warning_and_its_changes_wait(opened:
 async def test_after_a_failure_the_account_is_left_alone_for_a_while_and_still_warned_of(
     opened: Opened, other: OtherClient
 ) -> None:
-    async with opened(refresh_seconds=3600) as crib:
+    async with opened(refresh=3600) as crib:
         me = person(crib, "local")
         other.server.broken = lambda method, path: True
         first = (await me.ok("cal.event.list", **NOVEMBER))["warnings"]
@@ -354,7 +363,7 @@ async def test_an_account_is_of_its_principal_alone(crib: Toolcrib, me: Person, 
 
 async def test_an_address_that_the_guard_refuses_gets_no_request(opened: Opened, other: OtherClient) -> None:
     other.server.requests.clear()
-    async with opened(private=()) as crib:
+    async with opened(private=False) as crib:
         warnings = (await person(crib, "local").ok("cal.event.list", **NOVEMBER))["warnings"]
 
     assert len(warnings) == 1
@@ -378,3 +387,40 @@ async def test_a_wrong_password_is_a_warning_that_names_the_login(opened: Opened
     assert len(warnings) == 1
     assert "toolcrib login home" in warnings[0]
     assert not any(request.startswith("PUT") for request in other.server.requests)
+
+
+async def test_a_change_in_a_calendar_of_another_person_asks_first(
+    crib: Toolcrib, me: Person, other: OtherClient
+) -> None:
+    other.put("dentist", DENTIST)
+    await listed(me)
+
+    def share(rows: Rows) -> None:
+        (row,) = rows.select("SELECT * FROM {calendars} AS c WHERE kind = 'user'")
+        rows.update("calendars", row["id"], {"is_shared": 1, "href": "/elsewhere/"})
+
+    await crib.store.shared.write(SCHEMA, "local", lambda value: value, share)
+    answers = iter(["no", "yes"])
+    questions: list[str] = []
+
+    async def answer(asked: Clarification) -> str:
+        questions.append(asked.question)
+        return next(answers)
+
+    asked = Person(crib.session(profile="gateway", mode="autonomous", principal="local", elicitor=answer))
+    refused = await asked.refused("cal.event.update", event_id="dentist", title="Doctor")
+    alone = await me.envelope("cal.event.delete", event_id="dentist")
+    agreed = await asked.ok("cal.event.update", event_id="dentist", title="Doctor")
+
+    assert (refused[0], alone["ok"], len(questions)) == ("PERMISSION_DENIED", False, 2)
+    assert agreed["event"]["title"] == "Doctor"
+
+
+async def test_an_account_that_is_configured_wrongly_hides_no_other_one(opened: Opened, other: OtherClient) -> None:
+    other.put("dentist", DENTIST)
+    async with opened(bad={"url": "https://dav.example.com/", "auth": {"grant": "password"}}) as crib:
+        found = await person(crib, "local").ok("cal.event.list", **NOVEMBER)
+
+    assert [entry["title"] for entry in found["events"]] == ["Dentist"]
+    assert len(found["warnings"]) == 1
+    assert "tools.calendar.accounts.bad.auth" in found["warnings"][0]

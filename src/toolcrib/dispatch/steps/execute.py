@@ -27,6 +27,7 @@ from ...core.context import Cleaner, Context, Peer, Signal
 from ...core.elicitation import Elicitor
 from ...core.host import Host
 from ...core.json import dumps
+from ...core.memory import MemoryBudget
 from ...core.permission import Effect
 from ...core.result import ToolResult
 from ...core.session import SessionState
@@ -187,6 +188,8 @@ class _CleanPeer:
 _logger: Final = logging.getLogger(__name__)
 _CHECK: Final = 10.0
 """Seconds for a check before a question."""
+_RETRY: Final = 5.0
+"""Seconds after which a call that found no memory may be tried again."""
 _LAST_WORDS: Final = 1.0
 """Seconds for a client to take the rest of the output of an ended call."""
 
@@ -201,17 +204,19 @@ class Execute:
         permissions: Callable[[SessionState], Mapping[str, Effect]],
         peers: RedactedPeers,
         host: Host | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         """`sources` finds a source by name; `journal` records the intents of calls with side effects.
 
         `permissions` returns the permissions of single tools in a session's mode; `peers` redacts the tools' output to
-        clients; `host` provides their services.
+        clients; `host` provides their services; `memory` is the budget for large contents, None without a limit.
         """
         self._sources = sources
         self._journal = journal
         self._permissions = permissions
         self._peers = peers
         self._host = host
+        self._memory = memory or MemoryBudget(0)
         self._locks = Locks()
         self._deadlines = Deadlines()
         self._lag = Lag()
@@ -279,8 +284,9 @@ class Execute:
         is_waiting = bool(turns)
         scope = self._deadlines.open(signal.deadline, signal)
         self._lag.enter(tool)
+        share = self._memory.share()
         try:
-            with scope:
+            with share, scope:
                 if not turns:
                     return await self._run(call, tool, source, signal, services)
                 async with self._locks.hold(turns, signal):
@@ -291,6 +297,8 @@ class Execute:
             self._lag.leave(tool)
         if signal.is_starting:
             raise still_starting(tool.source)
+        if share.is_waiting and tool.annotations.read_only:
+            raise _no_memory(call)
         raise _not_started(call) if is_waiting else _timed_out(call)
 
     async def _run(
@@ -352,6 +360,16 @@ def _not_started(call: Call) -> ToolFailure:
         "overloaded",
         f"{call.name} did not get its turn within its time ({took}), and did not run",
         hint="another call works on the same thing; send this one again",
+    )
+
+
+def _no_memory(call: Call) -> ToolFailure:
+    took = f"{time.monotonic() - call.started:.1f} s"
+    return ToolFailure(
+        "overloaded",
+        f"{call.name} read nothing: there was no room in `memory.budget` within its time ({took})",
+        hint=f"other calls hold large contents: try again in {_RETRY:g} s, or read a part",
+        details={"retry_after": _RETRY},
     )
 
 

@@ -24,9 +24,9 @@ from ...net.oauth.login import NO_TOKENS, Login, RegisteredClient
 from ...net.oauth.metadata import Challenge, bearer_challenge
 from ...net.oauth.spec import OAuthSpec
 from ...net.oauth.tokens import Refused, renewed, revoke
-from .login_store import Logins, login_key
+from .login_store import Logins, NeedsLogin, login_key
 
-__all__ = ["Access", "NeedsLogin"]
+__all__ = ["Access"]
 
 T = TypeVar("T")
 
@@ -38,18 +38,6 @@ _GRACE: Final = 2.0
 """Seconds that a renewal has left once no request waits for it: a close must not take longer (security.md R10)."""
 _FORGOTTEN: Final = ("invalid_client", "unauthorized_client")
 """The authorization server knows our client no longer: the next login has another one made."""
-
-
-class NeedsLogin(ToolFailure):
-    """A person has to log in; until then nothing of this server works."""
-
-    def __init__(self, server: str, why: str) -> None:
-        super().__init__(
-            "unavailable",
-            f"server {server!r} needs a login: {why}",
-            hint=f"Run `toolcrib login {shlex.quote(server)}`.",
-        )
-        self.server = server
 
 
 class Access:

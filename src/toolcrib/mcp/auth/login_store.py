@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import shlex
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import cache
@@ -29,7 +30,7 @@ from ...net.oauth.spec import OAuthSpec
 from ...system.file_watch import Stamp, stamps
 from ...system.private_files import replace_private
 
-__all__ = ["FileLogins", "Keyring", "Logins", "MemoryLogins", "login_key", "system_keyring"]
+__all__ = ["FileLogins", "Keyring", "Logins", "MemoryLogins", "NeedsLogin", "login_key", "system_keyring"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,18 @@ _LOCK_SECONDS: Final = 45.0
 _LOOK_AGAIN: Final = 0.05
 _KEYRING: Final = {"kept": "keyring"}
 """What the file says where the keyring has the rest."""
+
+
+class NeedsLogin(ToolFailure):
+    """A person has to log in; until then nothing of this server works."""
+
+    def __init__(self, server: str, why: str) -> None:
+        super().__init__(
+            "unavailable",
+            f"server {server!r} needs a login: {why}",
+            hint=f"Run `toolcrib login {shlex.quote(server)}`.",
+        )
+        self.server = server
 
 
 class Keyring(Protocol):

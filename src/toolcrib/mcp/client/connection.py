@@ -23,7 +23,7 @@ import anyio
 
 from ...errors import ToolFailure
 from ...system.tasks import Background
-from ..auth.access import NeedsLogin
+from ..auth.login_store import NeedsLogin
 from ..jsonrpc import RpcError
 from .handshake import ClientInfo, Hint, negotiate
 from .session import Session

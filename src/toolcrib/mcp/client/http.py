@@ -20,10 +20,12 @@ import anyio
 import httpx2
 
 from ...core.json import dumps
+from ...core.memory import reserve
 from ...errors import ToolFailure
 from ...net.oauth.metadata import Challenge, bearer_challenge
 from ...system.tasks import Background
-from ..auth.access import Access, NeedsLogin
+from ..auth.access import Access
+from ..auth.login_store import NeedsLogin
 from ..headers import NAMED, header_value
 from ..jsonrpc import LATEST, RpcError, mapping
 from ..sse import Event, EventReader
@@ -147,6 +149,8 @@ async def read_message(response: httpx2.Response, limits: McpLimits, folder: Pat
                 if not looks_like_message(buffer.head()):
                     raise Flood(f"sent {buffer.size} bytes that are not a JSON-RPC message")
                 checked = True
+        if buffer.size <= limits.inline_bytes:
+            await reserve(buffer.size)
         body = buffer.take()
     finally:
         buffer.discard()
@@ -419,6 +423,8 @@ class HttpLink:
         """Read one stream of events to its end or to the answer."""
         async for piece in pieces(response):
             for event in events.feed(piece):
+                if not isinstance(event.data, SpooledMessage):
+                    await reserve(len(event.data))
                 found = self._take(event, request)
                 if found is not None:
                     await request.hand_on()

@@ -15,7 +15,8 @@ import httpx2
 from ...core.json import dumps
 from ...errors import ToolFailure
 from ...system.tasks import Background
-from ..auth.access import Access, NeedsLogin
+from ..auth.access import Access
+from ..auth.login_store import NeedsLogin
 from ..sse import Event, EventReader
 from ..stdio import Flood, SpooledMessage
 from .http import exchange, failure_of, make_client, media_type, pieces, refusal_of

@@ -255,7 +255,7 @@ class StdioLink:
         self._limits = limits
         self._background = background
         self._mux = Mux(self, inbound, limits, self._lose)
-        self._lines = LineReader(limits, spill_dir)
+        self._lines = LineReader(limits, spill_dir, defers=True)
         self._noise = 0
         self._child: Child | None = None
         self._readers: tuple[PipeReader, ...] = ()

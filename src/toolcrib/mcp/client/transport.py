@@ -22,6 +22,7 @@ import orjson
 
 from ...core.context import Context
 from ...core.json import MAX_DEPTH, JsonError, JsonTooDeep, read_json
+from ...core.memory import reserve
 from ...errors import ToolFailure
 from ..jsonrpc import RpcError, mapping
 from ..stdio import SpooledMessage
@@ -132,6 +133,14 @@ def _json_kind(value: Any) -> str:
     return "null" if value is None else type(value).__name__
 
 
+def _taken(message: SpooledMessage) -> bytes:
+    """Return the content of a message on disk, and delete its file."""
+    try:
+        return message.path.read_bytes()
+    finally:
+        message.discard()
+
+
 _log = logging.getLogger(__name__)
 
 Reply = Mapping[str, Any] | SpooledMessage
@@ -229,9 +238,24 @@ class Outgoing:
             if self._outcome is not None:
                 break
             self._wake = asyncio.get_running_loop().create_future()
+        if isinstance(self._outcome, SpooledMessage) and self._outcome.is_parsed:
+            self._outcome = await self._parsed(self._outcome)
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome
+
+    async def _parsed(self, answer: SpooledMessage) -> Reply | Exception:
+        """Parse an answer on disk once the call has the memory for it."""
+        await reserve(answer.size)
+        try:
+            message = mapping(decode(_taken(answer)))
+        except ValueError as error:
+            return broken_answer(error)
+        except OSError as error:
+            return ToolFailure("storage", f"a result of {answer.size} bytes cannot be read again: {error.strerror}")
+        if message.get("id") != self.id:
+            return ToolFailure("tool_error", "the server answered with a message that names two requests")
+        return outcome_of(message)
 
     def _rouse(self) -> None:
         if not self._wake.done():
@@ -342,8 +366,10 @@ class Mux:
     def receive(self, line: bytes | SpooledMessage) -> None:
         """Take one message in."""
         if isinstance(line, SpooledMessage):
-            self._receive_big(line)
-            return
+            if not line.is_parsed or id_of_big(line) in self.pending:
+                self._receive_big(line)
+                return
+            line = _taken(line)
         try:
             message = decode(line)
         except ValueError as error:

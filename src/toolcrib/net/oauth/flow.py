@@ -20,10 +20,9 @@ import anyio
 import anyio.abc
 
 from ...errors import ToolFailure, UsageError
-from ..client import WebClient
+from ..client import NetLimits, WebClient
 from .login import Login, RegisteredClient
 from .metadata import (
-    LIMITS,
     AuthorizationServer,
     Challenge,
     Resource,
@@ -235,9 +234,13 @@ class Person:
     """How long they may take."""
 
 
+_LIMITS: Final = NetLimits(body_bytes=256 * 1024, seconds=20.0, idle_seconds=10.0)
+"""Of a client for OAuth: no document of it is a tenth as long, and a person waits."""
+
+
 def make_http(url: str, spec: OAuthSpec) -> WebClient:
     """Return a client that reaches the addresses allowed for the server at `url`; the caller closes it."""
-    return WebClient(guard_for(url, spec.issuer), LIMITS)
+    return WebClient(guard_for(url, spec.issuer), _LIMITS)
 
 
 def wanted_scopes(

@@ -6,17 +6,18 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
 from ...core.json import read_json
 from ...errors import ToolFailure
-from ..client import NetLimits, WebClient, WebRequest
 from ..guard import DEFAULT_PORTS, Guard
 from .login import scopes_in
 
+if TYPE_CHECKING:  # slow to load, and every gateway loads this module
+    from ..client import WebClient
+
 __all__ = [
-    "LIMITS",
     "AuthorizationServer",
     "Challenge",
     "Resource",
@@ -262,9 +263,6 @@ def _is_same_root(declared: str, issuer: str) -> bool:
     return {declared, issuer} == {root, root + "/"} and origin(declared) == root
 
 
-LIMITS: Final = NetLimits(body_bytes=256 * 1024, seconds=20.0, idle_seconds=10.0)
-"""Of a client for OAuth: no document of it is a tenth as long, and a person waits."""
-
 _OVERLOADED: Final = 429
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _SERVER: Final = "/.well-known/oauth-authorization-server"
@@ -315,6 +313,8 @@ def _server_places(issuer: str) -> list[str]:
 async def _document(http: WebClient, url: str, what: str) -> Mapping[str, Any] | None:
     """Return the JSON object at `url`; None when it is missing, or lies at another origin."""
     safe_url(url, what)
+    from ..client import WebRequest  # whoever has the client has loaded it
+
     answer = await http.send(WebRequest(method="GET", url=url, headers={"accept": "application/json"}))
     if answer.status >= 500 or answer.status == _OVERLOADED:
         raise ToolFailure("unavailable", f"{origin(url)} cannot say now how to log in (HTTP {answer.status})")

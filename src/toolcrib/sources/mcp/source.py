@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
@@ -23,16 +23,13 @@ from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...errors import ToolFailure
-from ...mcp.auth.access import Access
 from ...mcp.client.connection import Connection
 from ...mcp.client.features import RemoteFeatures
 from ...mcp.client.handshake import ClientInfo, Era
-from ...mcp.client.http import HttpLink
 from ...mcp.client.server_requests import RELAYED, Relay
 from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks, of_error, of_reply, of_spilled
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
-from ...mcp.client.sse import SseLink
 from ...mcp.client.stdio import StdioLink
 from ...mcp.client.transport import Link, LinkLost, Reply
 from ...mcp.headers import header_paths, parameter_headers
@@ -44,6 +41,9 @@ from ...system.tasks import Background
 from ...telemetry.otel import hop
 from ..source import Listing, Publish, still_starting
 from .tool_list import Cached, ListingCache, build_listing, same
+
+if TYPE_CHECKING:  # it brings the HTTP client, which is slow to load: only for servers with logins
+    from ...mcp.auth.access import Access
 
 __all__ = ["McpSource"]
 
@@ -344,8 +344,11 @@ class McpSource:
         spec, background = self._spec, self._background
         if spec.transport == "stdio":
             return StdioLink(spec, self._environment, self._limits, self._spill_dir, self._relay, background)
-        kind = HttpLink if spec.transport == "http" else SseLink
-        link = kind(spec, f"toolcrib/{_version()}", self._limits, self._spill_dir, self._relay, background)
+        if spec.transport == "http":
+            from ...mcp.client.http import HttpLink as RemoteLink  # the HTTP client is slow to load
+        else:
+            from ...mcp.client.sse import SseLink as RemoteLink  # as above
+        link = RemoteLink(spec, f"toolcrib/{_version()}", self._limits, self._spill_dir, self._relay, background)
         link.access = self._access
         return link
 

@@ -9,13 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib.cli.log import one_line
 from toolcrib.errors import CODES
-from toolcrib.store.calls import verify_lines
+from toolcrib.store.calls import CallRow, verify_lines
 from toolcrib.store.chain import Head
 
 from .conftest import User
 
 STORE = ".local/share/toolcrib/toolcrib.db"
+
+
+def test_a_followed_call_is_a_line_that_names_its_caller_and_moves_no_cursor() -> None:
+    call = CallRow(
+        seq=1, id="1", session="s1", principal="ada", origin="mcp", client="x\x1b[2J/1", tool="notes__read",
+        requested="notes__read", decision="", rule="", arguments='{"id":"7"}', arguments_hash="", definition="",
+        outcome="ok", started=0.0, finished=1.0, latency_ms=1.25, result_bytes=1, result_hash="",
+    )  # fmt: skip
+
+    line = one_line(call).split("  ", 1)[1]
+
+    assert line == ('notes__read  ok  1.2  from mcp  client x\\x1b[2J/1  principal ada  session s1  {"id":"7"}')
 
 
 @pytest.fixture(params=["file", "postgres"])

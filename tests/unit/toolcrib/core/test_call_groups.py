@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from toolcrib.core.call import Call, Changes, Options
+from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.disclosure.selection.requirements import SelectionState
 
@@ -32,3 +33,25 @@ def test_state_of_a_strategy_is_one_object_a_session_and_part_of_what_a_view_dep
     session.state_of(SelectionState).intent = {"complexity": "simple"}
     assert session.state_of(SelectionState).intent == {"complexity": "simple"}
     assert (other.shown_by, session.shown_by == before) == (before, False)
+
+
+def test_a_result_evolves_as_a_call_does_and_keeps_what_is_not_named() -> None:
+    result = ToolResult.of_text("a").with_meta(rule="r")
+    assert result.evolve(structured_content={"n": 1}) == replace(result, structured_content={"n": 1})
+    with pytest.raises(TypeError, match="contents"):
+        result.evolve(contents=())
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (ToolResult.of_text("a"), "a"),
+        (ToolResult.of_text("a", structured={}), None),
+        (ToolResult.failed("denied", "no"), None),
+        (ToolResult(content=({"type": "text", "text": "a"}, {"type": "text", "text": "b"})), None),
+        (ToolResult(content=({"type": "text", "text": "a", "annotations": {}},)), None),
+        (ToolResult(content=({"type": "text", "text": "a"},), input_required={}), None),
+    ],
+)
+def test_only_a_result_that_is_one_text_and_nothing_else_has_an_only_text(result: ToolResult, text: str | None) -> None:
+    assert result.only_text == text

@@ -4,18 +4,19 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from anyio.to_thread import run_sync
 
 from rig import PATIENCE
-from toolcrib.daemon.control import DaemonServer, DaemonStatus, Way, end, meetings, status_of
+from toolcrib.daemon.control import DaemonServer, DaemonStatus, Way, end, meetings, run_there, status_of
 from toolcrib.daemon.daemon import LocalServer
 from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory
 from toolcrib.daemon.shim import Shim
@@ -418,6 +419,35 @@ async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_l
         await echo.server.run(lambda: None)
 
     assert looks == [True, True, True, False]
+
+
+async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_served(meeting: Meeting) -> None:
+    is_served = threading.Event()
+
+    def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
+        send(b'["asked", ' + request + b"]")
+        assert is_served.wait(PATIENCE)
+        send(b'["end", 0]')
+
+    echo = Echo(meeting)
+    echo.server = LocalServer(
+        meeting, serve=echo.serve, serves=lambda hello: "", version="1", idle_seconds=60, run_command=run_command
+    )
+    lines: list[Any] = []
+    async with running(echo), anyio.create_task_group() as tasks:
+        tasks.start_soon(run_sync, lambda: lines.extend(run_there(meeting, b'{"words": ["tools"]}')))
+        link, _ = await greet(meeting)
+        async with link:
+            await link.send(b"hello")
+            assert await link.receive() == b"hello"
+        is_served.set()
+    assert lines == [["asked", {"words": ["tools"]}], ["end", 0]]
+    assert list(run_there(meeting, b"{}")) == []
+
+
+async def test_a_daemon_that_takes_no_commands_answers_nothing(meeting: Meeting) -> None:
+    async with running(Echo(meeting)):
+        assert await run_sync(lambda: list(run_there(meeting, b"{}"))) == []
 
 
 async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the_daemon_still_works(

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
-__all__ = ["BENIGN", "KINDS", "NEAR_MISSES", "WRAPPINGS", "begin"]
+__all__ = ["BENIGN", "HANDLES", "HASHES", "KINDS", "NEAR_MISSES", "PASSWORDS", "WRAPPINGS", "b64", "begin"]
 
 _RANDOM: Final = random.Random(655)
 ALNUM: Final = string.ascii_letters + string.digits
@@ -244,3 +244,130 @@ BENIGN: Final = (
     "ls -la\ntotal 48\ndrwxr-xr-x 6 ada ada 4096 Nov 21 08:00 .\n-rw-r--r-- 1 ada ada  220 Nov 21 08:00 .env.example",
 )
 """Text of every day, with the words of secrets in it."""
+
+_OPAQUE: Final[tuple[Callable[[], str], ...]] = (
+    lambda: b64(30),
+    lambda: of(WORD, 40),
+    lambda: of(HEX, 32),
+    lambda: of(ALNUM, 24),
+    lambda: of(HEX, 64),
+    guid,
+    lambda: base64.b64encode(json.dumps({"id": _RANDOM.randrange(10**6), "dir": "next"}).encode()).decode(),
+    lambda: of(UPPER, 26),
+)
+_HANDLE_NAMES: Final = (
+    "cursor endCursor resume_token resumeToken resumptionToken continuationToken nextPageToken page_token"
+    " NextToken syncToken"
+    " deltaToken $skiptoken changeToken watch_token progressToken ClientRequestToken idempotency_key"
+    " Idempotency-Key cacheKey"
+    " dedup_key routing_key partitionKey objectKey s3_key blob_key fileKey storage_key Key LastEvaluatedKey KeyMarker"
+    " upload_token uploadId ReceiptHandle taskToken lock_token lease_token fencing_token consistency_token"
+    " operation_token"
+    " job_key issue_key requestState Mcp-Session-Id snapshot_token scroll_id bookmark version_token"
+    " concurrencyToken RowKey"
+    " message_key record_key event_key hash_key range_key shard_key lookup_key thread_key correlation_key"
+    " historyToken"
+    " artifact_key image_token file_token checkpoint_token transaction_token"
+).split()
+_OBJECT_KEYS: Final[tuple[Callable[[], str], ...]] = (
+    lambda: f"uploads/2026/11/{of(HEX, 32)}.pdf",
+    lambda: f"exports/{guid()}/part-00000-{of(HEX, 8)}.parquet",
+    lambda: f"tenant-{of(DIGITS, 3)}/img/{of(ALNUM, 22)}",
+    lambda: f"AWSLogs/{of(DIGITS, 12)}/CloudTrail/eu-west-1/2026/11/20/{of(ALNUM, 16)}.json.gz",
+    lambda: f"{of(HEX, 2)}/{of(HEX, 38)}",
+    lambda: f"node-cache-Linux-x64-npm-{of(HEX, 64)}",
+    lambda: f"arn:aws:kms:eu-west-1:{of(DIGITS, 12)}:key/{guid()}",
+)
+_ASSIGNED: Final[tuple[Callable[[str, str], str], ...]] = (
+    lambda name, value: json.dumps({name: value, "count": 3}),
+    lambda name, value: f"{name}: {value}",
+    lambda name, value: json.dumps({"text": json.dumps({"items": [1], name: value})}),
+    lambda name, value: f"GET /v1/list?limit=10&{name}={value}",
+    lambda name, value: f"<List><{name}>{value}</{name}></List>",
+)
+
+
+def _handles() -> tuple[str, ...]:
+    begin("handles")
+    named = [form(name, _RANDOM.choice(_OPAQUE)()) for name in _HANDLE_NAMES for form in _ASSIGNED]
+    objects = [
+        form(name, make()) for name in ("key", "Key", "object_key") for form in _ASSIGNED for make in _OBJECT_KEYS
+    ]
+    return (*named, *objects)
+
+
+def _hashes() -> tuple[str, ...]:
+    begin("hashes")
+    names = (
+        "sha256 sha1 md5 digest checksum ETag commit integrity content_hash token_hash api_key_hash cache_key"
+        " kid keygrip"
+        " key_fingerprint token_sha256 session_hash subject_key_identifier secret_digest lockfile_hash hash_key x5t"
+    ).split()
+    makes: tuple[Callable[[], str], ...] = (
+        lambda: of(HEX, 64),
+        lambda: of(HEX, 40),
+        lambda: of(HEX, 32),
+        lambda: f"sha256:{of(HEX, 64)}",
+        lambda: f"sha512-{b64(64)}",
+        lambda: f"SHA256:{b64(32).rstrip('=')}",
+    )
+    named = [form(name, make()) for name in names for form in _ASSIGNED for make in makes]
+    lines = [
+        f"Cache restored from key: build-{of(HEX, 64)}",
+        f"gpg: using RSA key {of(HEX, 40).upper()}",
+        f"{of(HEX, 64)}  token.tar.gz",
+        f"00012-{of(HEX, 64)}",
+        f"layer 3-{of(HEX, 64)} pulled",
+        json.dumps({"Cache key": of(HEX, 64)}),
+        json.dumps({"key": f"sha256:{of(HEX, 64)}"}),
+    ]
+    return (*named, *lines)
+
+
+HANDLES: Final = _handles()
+"""What a later call takes back, under names with the words of secrets."""
+HASHES: Final = _hashes()
+"""Digests of public data, likewise."""
+
+_CHOSEN: Final = (
+    "Tr0ub4dor&3 hunter2 S3cr3t! Winter2025! letmein123 P@ssw0rd1 Sommer2026 xK9#mQ2$vL dragon99 Passw0rd!"
+    " qwerty789 k33pOut!"
+    " sunshine-42 Adm1n$2024 Zebra!7788 m0nkeyBus river_Stone_9 Fr3dT3ch Abc123!xyz secure4ever Qx7pLw2zRt gr8Escape"
+).split()
+_ABOUT_PASSWORDS: Final = (
+    "The password is {}.",
+    "the password for the staging db is {}",
+    "Your new password: {}",
+    "I set the password to {} yesterday",
+    "log in with user admin and password {}",
+    "pwd={}",
+    "login failed for ada with password '{}'",
+    "2026-11-20 INFO auth: password={} rejected",
+    "DEBUG connecting with password={}, host=db",
+    "[auth] user=ada pass={} ok",
+    "user: ada, pass: {}",
+    "Password for ada: {}",
+    'the passphrase is "{}"',
+    "Your temporary password is {} (change it soon)",
+    "credentials: ada / {}",
+    "mysql -u root -p{} shop",
+    "PGPASSWORD={} psql -h db",
+    "sshpass -p '{}' ssh ada@host",
+    "server --password {} --host db",
+    "DB_PASS={}",
+    "redis-cli -a {} ping",
+    "password changed to {}",
+    "the wifi password is `{}`",
+    "pw: {}",
+    "invalid password: {}",
+    "htpasswd -b file ada {}",
+    "smbclient -U ada%{} //h/s",
+    "echo {} | sudo -S id",
+    "Server=db;User Id=ada;Password={};",
+    "The admin password has been reset to: {}",
+    "password ({}) works",
+    "| password | {} |",
+    '{{"auth": {{"user": "ada", "pass": "{}"}}}}',
+)
+PASSWORDS: Final = tuple((line, password) for line in _ABOUT_PASSWORDS for password in _CHOSEN)
+"""Sentences, log lines and commands, and passwords that people choose, with a digit or a sign in each."""

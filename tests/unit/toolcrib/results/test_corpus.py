@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from toolcrib.results.redact import Redactor, redact_text
-from unit.toolcrib.results.corpus import BENIGN, KINDS, NEAR_MISSES, WRAPPINGS, begin
+from unit.toolcrib.results.corpus import BENIGN, HANDLES, HASHES, KINDS, NEAR_MISSES, PASSWORDS, WRAPPINGS, b64, begin
 
 EACH = 6
 """Secrets of one kind in one wrapping."""
@@ -54,9 +54,49 @@ def test_at_most_one_of_100_harmless_texts_is_suspected() -> None:
     assert [text for text in BENIGN if redact_text(text) is not text] == []
 
 
-def test_at_most_5_of_100_near_misses_are_suspected() -> None:
-    alarms = [text for text in NEAR_MISSES if redact_text(text) is not text]
-    assert len(alarms) <= 0.05 * len(NEAR_MISSES), alarms
+@pytest.mark.parametrize("texts", [NEAR_MISSES, HANDLES, HASHES], ids=["near misses", "handles", "hashes"])
+def test_at_most_2_of_100_texts_that_only_look_like_secrets_are_suspected(texts: tuple[str, ...]) -> None:
+    alarms = [text for text in texts if redact_text(text) is not text]
+    assert len(alarms) <= 0.02 * len(texts), alarms
+
+
+def test_at_least_97_of_100_passwords_are_found_in_prose_in_logs_and_in_commands() -> None:
+    missed = [(line, password) for line, password in PASSWORDS if password in redact_text(line.format(password))]
+    assert len(missed) <= 0.03 * len(PASSWORDS), missed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the password of user2 is required",
+        "password is encrypted with AES256-GCM, at least 8characters",
+        "the password was reset in release 2.4.1",
+        "server --password PASSWORD --password-file /run/secrets/db_1",
+        "tests: pass=1234567 fail=0, pass: 12",
+        "mysql -u root -p$PASSWORD shop && mkdir -p build2 && sshpass -p ${PW1234} ssh host",
+        "Password reset: write to ada7@mail.test, or see https://id.test/reset?user=1",
+        "| password | required |",
+    ],
+)
+def test_sentences_and_commands_about_passwords_stay(text: str) -> None:
+    assert redact_text(text) is text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "AZURE_STORAGE_KEY={}",
+        "storage_key: {}",
+        "s3_secret_key: {}",
+        "file_access_token: {}",
+        "EVENT_KEY={}",
+        "upload_api_key: {}",
+    ],
+)
+def test_a_credential_of_a_store_is_no_handle(line: str) -> None:
+    begin(line)
+    secret = b64(64)
+    assert secret not in redact_text(line.format(secret))
 
 
 @pytest.mark.slow

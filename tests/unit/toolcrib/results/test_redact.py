@@ -369,6 +369,9 @@ HOSTILE = {
     "urls": "http://a:b",
     "backslashes": "\\",
     "white space": "token ",
+    "names in values": "key=auth:",
+    "passwords in prose": "password of ",
+    "commands": "mysql -p",
 }
 
 

@@ -228,6 +228,8 @@ def test_the_daemon_commands_show_it_print_its_log_and_end_it_with_its_servers(h
         daemon = client.joined()
         (status,) = json.loads(shell.invoke(app, ["daemon", "--json"]).stdout)
         text = shell.invoke(app, ["daemon", "status", str(daemon)]).stdout
+        command = [str(Path(sys.executable).with_name("toolcrib")), "version"]
+        shown = subprocess.run(command, env=home.environment, capture_output=True, check=True)
         logged = [json.loads(line) for line in shell.invoke(app, ["daemon", "logs"]).stdout.splitlines()]
         stopped = shell.invoke(app, ["daemon", "stop"])
         assert client.process.wait(PATIENCE) == 7
@@ -253,6 +255,8 @@ def test_the_daemon_commands_show_it_print_its_log_and_end_it_with_its_servers(h
     ):
         assert fact in text
     assert f"process {client.process.pid} joined from {home.folder}" in [line["message"] for line in logged]
+    assert (shown.stdout.startswith(f"toolcrib {VERSION} ".encode()), shown.stderr) == (True, b"")
+    assert logged[-1]["message"].endswith(" asks for a command")
     assert stopped.stdout == (
         f"ended daemon {daemon}; clients: process {client.process.pid} ({home.folder}); "
         f"servers: {', '.join(one['name'] for one in status['servers'])}\n"

@@ -3,6 +3,8 @@
 import resource
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +18,7 @@ from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.errors import ToolFailure
+from toolcrib.store.sqlite import SqliteDatabase
 from toolcrib.store.store import Store
 
 SESSION = SessionState(key="s")
@@ -198,3 +201,29 @@ def _full_disk() -> Generator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+_TAKE_LOCK = """
+import fcntl, sys
+try:
+    fcntl.lockf(open(sys.argv[1], "r+b"), fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)
+except OSError:
+    print("held")
+"""
+"""Takes the bytes that every connection of SQLite to a file holds shared."""
+
+
+@pytest.mark.process
+def test_another_connection_of_the_process_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Without them another process that closes takes itself for the last, and removes the log that this one uses."""
+    path = tmp_path / "store.db"
+    database = SqliteDatabase(path)
+    first = database.connect()
+    database.migrate(first)
+    second = database.connect()
+
+    other = subprocess.run([sys.executable, "-c", _TAKE_LOCK, str(path)], capture_output=True, text=True, check=True)
+
+    assert other.stdout == "held\n"
+    second.close()
+    first.close()

@@ -1,0 +1,62 @@
+"""The process of a local daemon: serves clients, and carries out commands of the command line (`cli.answered`)."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..config.directories import answering_for, here
+from ..core.json import dumps, loads
+from .answered import END, OF_PROCESS, TAKEN, is_answered, program
+from .output import recorded
+
+__all__ = ["run_command"]
+
+_PROGRAM = program()
+"""As it was when this process began: an upgrade since then is another program."""
+
+
+def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
+    """Carry out the command of a request for its environment and folder, and send each part of what it prints.
+
+    Sends nothing for a command that is not answered here, and for a request of another program or home.
+    """
+    asked: dict[str, Any] = loads(request)
+    words, environ = asked["words"], asked["environ"]
+    own = here().environ
+    is_alike = all(own.get(name) == environ.get(name) for name in OF_PROCESS)
+    if asked["program"] != _PROGRAM or not is_alike or not is_answered(words):
+        return
+
+    def put(part: list[Any]) -> None:
+        send(dumps(part))
+
+    put([TAKEN])
+    with answering_for(environ, Path(asked["folder"])), recorded(put):
+        status = _run(words)
+    put([END, status])
+
+
+def _run(words: list[str]) -> int | None:
+    """Run a command line; return its exit status, None for one whose mistake the asking process shows itself."""
+    from typer import Abort, TyperException  # a daemon that no command asks does not need them
+    from typer.main import get_command
+
+    from .main import app
+
+    try:
+        status: Any = get_command(app).main(words, prog_name="toolcrib", standalone_mode=False)
+    except (Abort, TyperException):
+        return None
+    return status if isinstance(status, int) else 0
+
+
+if __name__ == "__main__":
+    gc.disable()  # a client waits, and nothing of what is loaded here is garbage
+    from ..daemon import daemon
+
+    gc.freeze()
+    gc.enable()
+    daemon.main(run_command)

@@ -1,0 +1,124 @@
+"""Commands that a daemon carries out print what they print in a process of their own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.cli.answered import END, TAKEN, is_answered, program
+from toolcrib.cli.daemon_process import run_command
+from toolcrib.cli.output import print_part
+from toolcrib.core.json import dumps, loads
+
+from .conftest import NOTES_SERVER, User
+
+
+@pytest.fixture(autouse=True)
+def _at_home(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(user.home))
+
+
+def ask(user: User, *words: str, **other: Any) -> list[Any]:
+    """Return the lines that a daemon answers, which runs in another folder."""
+    environ = {name: value for name, value in {**os.environ, **user.environ}.items() if value is not None}
+    request = {"program": program(), "words": words, "folder": str(user.project), "environ": environ}
+    lines: list[Any] = []
+    run_command(dumps({**request, **other}), lambda line: lines.append(loads(line)))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("words", "answered"),
+    [
+        (["tools"], True),
+        (["tools", "--help"], False),
+        (["approvals"], True),
+        (["approvals", "--json"], True),
+        (["approvals", "show", "abcd"], True),
+        (["approvals", "yes", "abcd"], False),
+        (["approvals", "--config", "x", "yes", "abcd"], False),
+        (["log"], True),
+        (["log", "--since", "2h", "notes__*"], True),
+        (["log", "list", "-f"], False),
+        (["log", "export", "x"], False),
+        (["log", "verify", "x"], False),
+        (["policy", "import"], False),
+        (["policy", "test", "--tool", "x", "--args", "-"], False),
+        (["lock"], False),
+        (["lock", "--check"], True),
+        (["connect", "cursor"], False),
+        (["connect", "cursor", "--dry-run"], True),
+        (["call", "x"], False),
+        (["daemon", "stop"], False),
+        (["--debug", "tools"], False),
+        ([], False),
+    ],
+)
+def test_only_command_lines_that_plainly_read_are_answered(words: Sequence[str], answered: bool) -> None:
+    assert is_answered(words) is answered
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_daemon_prints_what_the_command_prints_here(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = {"deny": ["Bash(rm:*)"]}
+    servers = {"notes": {"command": sys.executable, "args": [NOTES_SERVER]}, "down": {"command": "no-such-program"}}
+    user.has(".config/toolcrib/config.yaml", {"servers": servers, "rules": rules})
+    user.has("project/mine.yaml", "name: mine\nextends: adaptive\ncore: [nothing]\n")
+    user.types("accept", "notes")
+    user.types("lock", "notes", "--file", "my.lock")
+    for line in (
+        "tools --json",
+        "find zzz",
+        "show no_such_tool",
+        "policy list",
+        "policy test -- rm -rf x",
+        "profile check mine.yaml",
+        "lock notes --check --file my.lock",
+        "lock notes --check --file no.lock",
+        "shadow list --workspace .",
+        "secret",
+        "log --since x",
+        "version",
+    ):
+        words = line.split()
+        here = user.types(*words)
+        taken, *parts, end = ask(user, *words)
+        capsys.readouterr()
+        for part in parts:
+            print_part(part)
+        printed = capsys.readouterr()
+
+        assert (taken, end) == ([TAKEN], [END, here.exit_code]), line
+        assert (printed.out, printed.err) == (here.stdout, here.stderr), line
+
+
+def test_a_wrong_command_line_is_left_to_the_process_that_asks(user: User) -> None:
+    assert ask(user, "tools", "--nope") == [[TAKEN], [END, None]]
+
+
+def test_a_daemon_of_another_program_and_a_command_that_writes_are_not_answered(user: User, tmp_path: Path) -> None:
+    assert ask(user, "version") != []
+    assert ask(user, "version", program=["another"]) == []
+    assert ask(user, "version", environ={"HOME": str(tmp_path / "another")}) == []
+    assert ask(user, "trust") == []
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_daemon_starts_without_the_http_client_and_a_command_asks_without_typer_or_pydantic() -> None:
+    probe = "import sys, {}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    daemon, command = (
+        subprocess.run([sys.executable, "-c", probe.format(names)], capture_output=True, text=True, check=True).stdout
+        for names in (
+            "toolcrib.cli.daemon_process, toolcrib.daemon.daemon",
+            "toolcrib.cli.entry, toolcrib.cli.answered, toolcrib.daemon.control, toolcrib.cli.output",
+        )
+    )
+
+    assert {"httpx2", "typer"}.isdisjoint(daemon.split())
+    assert {"anyio", "pydantic", "rich", "typer"}.isdisjoint(command.split())
