@@ -33,10 +33,12 @@ async def seed() -> AsyncGenerator[Toolcrib]:
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("format", TYPES)
 async def test_definitions_are_what_the_sdk_takes(seed: Toolcrib, format: str, strict: bool) -> None:
-    shown = seed.session(profile="flat").definitions(format, strict=strict)
+    session = seed.session(profile="flat")
+    shown = session.definitions(format, strict=strict)
 
     assert TypeAdapter(TYPES[format]).validate_python([*shown]) == shown
-    assert len(shown) == len(seed.catalog.tools)
+    assert {tool.name for tool in session.tools} == {*seed.catalog.tools, "read_artifact"}
+    assert len(shown) == len(session.tools)
 
 
 @pytest.mark.parametrize("format", ["anthropic", "openai-responses"])
