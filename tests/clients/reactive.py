@@ -38,9 +38,10 @@ class Wish:
 
     server: str
     tool: str
-    arguments: Mapping[str, Any] | Callable[[Sequence[str]], Mapping[str, Any]]
-    """Or a function that makes them of the results so far."""
+    arguments: Mapping[str, Any]
     reads: bool = False
+    after: Callable[[Sequence[str]], Mapping[str, Any]] | None = None
+    """Function that makes further arguments of the results so far."""
 
     @property
     def whole(self) -> str:
@@ -89,7 +90,7 @@ class Reactive:
         if len(chat.results) >= len(self.wishes):
             return None
         wish = self.wishes[len(chat.results)]
-        arguments = wish.arguments(chat.results) if callable(wish.arguments) else wish.arguments
+        arguments = {**wish.arguments, **wish.after(chat.results)} if wish.after else wish.arguments
         there = [*chat.declared, *chat.loaded]
         if own := named(there, wish.whole):
             return own, dict(arguments)

@@ -36,7 +36,7 @@ async def test_claude_code_plans_a_product_launch(tmp_path: Path) -> None:
         "ENABLE_TOOL_SEARCH": "false",
     }
     with reactive_model() as model:
-        model.begin([Wish(server="toolcrib", tool=verb, arguments=arguments) for verb, arguments in STEPS])
+        model.begin([Wish(server="toolcrib", tool=verb, arguments={}, after=given) for verb, given in STEPS])
         env = {**kept, **quiet, "HOME": str(tmp_path), "ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "mock"}
         try:
             output(command, env, project)
