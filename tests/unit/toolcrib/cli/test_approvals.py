@@ -217,7 +217,7 @@ CONFIRM = "(anything else is a no):"
         ([(ASKS, "c"), (COMMENT, "it is still needed")], DENIED, None, "denied by user.\r\nit is still needed"),
         ([(ASKS, "e"), (EDIT, "{"), (EDIT, '{"id": 8}'), (CONFIRM, "Delete_Note")], 0, 8, '{"id": 8}'),
         ([(ASKS, "e"), (EDIT, '{"id": 8}'), (CONFIRM, "y")], DENIED, None, "Tool call denied by user."),
-        ([(ASKS, "e"), (EDIT, '{"id": "x"}'), (CONFIRM, "delete_note")], DENIED, None, "it cannot run with them"),
+        ([(ASKS, "e"), (EDIT, '{"id": "x"}'), (CONFIRM, "delete_note")], DENIED, None, "cannot run with them"),
         ([(ASKS, "e"), (EDIT, "")], DENIED, None, "Tool call denied by user."),
     ],
     ids="word yes-word yes-yes always-nothing nothing unclear comment edit edit-yes wrong-edit no-edit".split(),

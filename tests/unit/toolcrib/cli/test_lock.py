@@ -64,6 +64,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "skills": ["skills"],
         "mcpServers": {"eyes": {"command": sys.executable, "args": ["-IS", str(tmp_path / "server.py")]}},
         "builtins": False,
+        "store": {"path": str(tmp_path / "store.db")},
     }
     (tmp_path / "toolcrib.yaml").write_text(json.dumps(config))
     monkeypatch.chdir(tmp_path)
