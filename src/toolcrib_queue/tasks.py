@@ -343,7 +343,7 @@ def _tree(tasks: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[dict[st
     "write",
     {
         "task_id": id_of("task"),
-        "project_id": id_of("project", "that it belongs to, as a check"),
+        "project_id": id_of("project", " that it belongs to, as a check"),
         "title": _TITLE,
         "description": LONG,
         "priority": INTEGER,
