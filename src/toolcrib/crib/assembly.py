@@ -169,8 +169,6 @@ def assemble(
             workspaces.shells,
             InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
             schedules,
-            calls,
-            table,
             inventory.ranking.embedder,
         ),
         loader=Loader(settings, tools, calls),
