@@ -1,4 +1,4 @@
-"""A queue of tasks for agents: projects with workspaces, agents with profiles, tasks with dependencies, hooks.
+"""State of a queue of tasks for agents: projects with workspaces, agents, tasks with dependencies, claims, scheduler.
 
-These tools are guests: they import `toolcrib.plugin` and arrive by the entry point group `toolcrib.tools`.
+No tool uses it yet. It imports `toolcrib.plugin` and nothing else of Toolcrib, as the tools over it will.
 """
