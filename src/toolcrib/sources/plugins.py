@@ -135,7 +135,8 @@ def _module(name: str, file: Path) -> ModuleType:
     spec = spec_from_file_location(known_as, file, submodule_search_locations=places)
     if spec is None or spec.loader is None:
         raise UsageError(f"{file} cannot be loaded as Python")
-    for loaded in [loaded for loaded in sys.modules if loaded == known_as or loaded.startswith(f"{known_as}.")]:
+    earlier = [*sys.modules]  # in one step: other plugins are imported in other threads
+    for loaded in [one for one in earlier if one == known_as or one.startswith(f"{known_as}.")]:
         del sys.modules[loaded]
     module = sys.modules[known_as] = module_from_spec(spec)
     try:
