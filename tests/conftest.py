@@ -63,8 +63,9 @@ _PROCESS_SUITES = ("clients", "conformance", "docs", "durable", "faults", "frame
 # So do tests with these fixtures, which one test starts for all.
 _PROCESS_FIXTURES = frozenset({"furnished", "origin", "postgres_server", "repo"})
 _PROCESS_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"})
-# Started once per pytest process, by whichever test comes first: `platform`, and the trial of the sandbox.
-_ONCE_PROGRAMS = frozenset({"file", "uname"})
+# Started once per pytest process, by whichever test comes first: `platform`, the trial of the sandbox, and the library
+# that radicale looks for.
+_ONCE_PROGRAMS = frozenset({"/sbin/ldconfig", "file", "uname"})
 _ONCE_LAST_WORD = "/bin/true"
 # So is the repository that others are copies of, in a folder of this prefix (`tempfile`).
 _ONCE_FOLDER = "toolcrib-test-"
