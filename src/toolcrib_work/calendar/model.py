@@ -219,7 +219,7 @@ def fields_of(
     """
     name = changes["timezone"] if "timezone" in changes else row.get("timezone")
     of_event: tzinfo = zone_of(name) if name else zone
-    start = parse_moment(changes.get("start_at") or row["start_at"], "start_at", of_event)
+    start = parse_moment(changes.get("start_at") or row.get("start_at", ""), "start_at", of_event)
     given_end = changes.get("end_at")
     end: Moment | None
     if given_end:

@@ -239,7 +239,7 @@ def _entry(row: Row, one: Occurrence) -> dict[str, Any]:
         "timeMin": {**_TIME, "description": "ISO 8601; without it today"},
         "timeMax": {**_TIME, "description": "ISO 8601; without it a year later"},
         "limit": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
-        "offset": {"type": "integer", "minimum": 0, "default": 0},
+        "offset": {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0},
         "calendar_scope": {**_SCOPE, "default": "user"},
         "project_id": _id("project", ", for the scope project"),
         "calendar_id": _id("calendar", ", for the scope calendar_id"),

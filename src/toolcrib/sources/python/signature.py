@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 from ...core.context import Context
 from ...core.json import MAX_DEPTH, dumps, is_writable
 from ...core.result import ToolResult
+from ...core.schema.nodes import as_node, types_of
 from ...errors import ToolFailure, UsageError
 from ...results.normalize import writable
 
@@ -257,17 +258,24 @@ class Signature:
 class DeclaredSignature:
     """Calling convention of a function whose arguments are declared as JSON Schema (`@tool(input_schema=…)`).
 
-    It takes them by name as they were given, so that an argument left out differs from one that is null.
+    It takes them by name as they were given, so that an argument left out differs from one that is null; a whole number
+    that was written with a point (`5.0`), which JSON Schema counts as an integer, is one.
     """
 
     description: str
     input_schema: JsonSchemaValue
     _context: str
+    _integers: tuple[str, ...]
+    """Arguments that are declared as integers."""
     output_schema: JsonSchemaValue | None = None
 
     def arguments(self, given: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """Return keyword arguments: those that were given, and the context."""
-        return {**given, self._context: context} if self._context else dict(given)
+        taken = {**given, self._context: context} if self._context else dict(given)
+        for name in self._integers:
+            if type(value := taken.get(name)) is float:
+                taken[name] = int(value)
+        return taken
 
     def result(self, value: Any) -> ToolResult:
         """Return the function's return value as a result: an object as structured content too."""
@@ -289,6 +297,11 @@ def declared_signature(
         description=description or parse_docstring(inspect.getdoc(function)).description,
         input_schema={"additionalProperties": False, **input_schema},
         _context=next((name for name, hint in hints.items() if _is_context(hint)), ""),
+        _integers=tuple(
+            name
+            for name, node in input_schema["properties"].items()
+            if {"integer", "number"} & types_of(as_node(node), input_schema) == {"integer"}
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, field_validator
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import ToolFailure, UsageError
-from toolcrib.sources.python.signature import read_signature
+from toolcrib.sources.python.signature import declared_signature, read_signature
 
 CONTEXT = Context(call_id="c", session_key="s", principal="p")
 
@@ -224,6 +224,22 @@ def test_arguments_become_the_types_of_the_annotations() -> None:
         "price": Decimal("1.5"),
         "tags": {"x"},
     }
+
+
+def test_whole_numbers_with_a_point_are_integers_where_a_schema_declares_them() -> None:
+    def page(**given: Any) -> None: ...
+
+    numbers = {"count": {"type": "integer"}, "limit": {"type": ["integer", "null"]}, "share": {"type": "number"}}
+    signature = declared_signature(page, {"type": "object", "properties": {**numbers, "any": {}}})
+
+    taken = signature.arguments({"count": 5.0, "limit": 2.0, "share": 1.0, "any": 3.0}, CONTEXT)
+
+    assert [(name, type(value)) for name, value in taken.items()] == [
+        ("count", int),
+        ("limit", int),
+        ("share", float),
+        ("any", float),
+    ]
 
 
 def test_a_mutable_default_is_not_shared_between_calls() -> None:
