@@ -73,12 +73,13 @@ async def test_what_comes_of_an_argument_does_not_come_without_it(
     given, left = tmp_path / "given" / "work", tmp_path / "left" / "work"
     given.mkdir(parents=True)
     left.mkdir(parents=True)
+    lacking = _without(case, argument)
 
     if plays or full_size:
         await world.play(seed, case, given)
 
     with pytest.raises(AssertionError):
-        await world.play(seed, _without(case, argument), left)
+        await world.play(seed, lacking, left)
 
 
 def _without(case: Case, argument: str) -> Case:
