@@ -21,6 +21,7 @@ from ..errors import ToolFailure
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
 from .host import Host, Records, Schedules
 from .permission import Effect
+from .result import ToolResult
 from .sandbox import Sandbox
 from .shared_storage import Schema, SharedStorage
 from .workspace import Workspace
@@ -255,6 +256,14 @@ class Context:
     def storage(self, schema: Schema) -> SharedStorage:
         """Return the tables of a guest, with the rows of the projects that the caller's principal is a member of."""
         return self.lent.storage(self.principal, schema)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make a call of the same session: decided, asked about and recorded as any other one."""
+        return await self.lent.call(self, name, arguments)
+
+    def set_default(self, name: str, value: Any) -> None:
+        """Set a context value of the session from its next call on; None removes it."""
+        self.lent.set_default(self.principal, self.session_key, name, value)
 
     @property
     def schedules(self) -> Schedules:

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from .result import ToolResult
 from .sandbox import Sandbox
 from .shared_storage import EventLog, Schema, SharedStorage
+
+if TYPE_CHECKING:
+    from .context import Context  # a context has a host
 
 __all__ = [
     "SESSIONS",
@@ -336,6 +339,10 @@ class Insight(Protocol):
         """Return the newest calls of the principal; `tool` may hold `*`, the outcome `error` is every failure."""
         ...
 
+    def tools(self) -> Mapping[str, str]:
+        """Return the tools that the session may call, by name, with their descriptions."""
+        ...
+
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools that work on a kind of entity, by name; empty without any."""
         ...
@@ -433,6 +440,14 @@ class Host(Protocol):
 
     def storage(self, principal: str, schema: Schema) -> SharedStorage:
         """Return the tables of a guest, as far as a principal may see their rows."""
+        ...
+
+    async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make a call of the session that `context` is a call of, through every step of any other call."""
+        ...
+
+    def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
+        """Set a context value of a session from its next call on; None removes it."""
         ...
 
     @property

@@ -11,7 +11,7 @@ from toolcrib.errors import CODES
 
 from .conftest import User
 
-GUESTS = ("chat", "work")
+GUESTS = ("chat", "queue", "work")
 """Commands that the packages of this distribution bring by `toolcrib.commands`."""
 
 
