@@ -213,6 +213,8 @@ SCHEMA: Final = Schema(
                 "parent_task_id": "TEXT",
                 "attachments": "JSON NOT NULL",
                 "acceptance": "JSON NOT NULL",
+                "llm_config": "JSON NOT NULL",
+                "token_limit": "INTEGER",
                 "retry_count": "INTEGER NOT NULL",
                 "max_retries": "INTEGER NOT NULL",
                 "resume_after": "REAL",

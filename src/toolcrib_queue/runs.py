@@ -145,7 +145,7 @@ def _setup(rows: Rows, task: Row) -> Setup:
     bound: Mapping[str, Any] = profile or {}
     return Setup(
         prompt=f"# {task['title']}\n\n{text}",
-        model=bound.get("model") or "",
+        model=str(task["llm_config"].get("model") or bound.get("model") or ""),
         instructions=bound.get("system_prompt_suffix") or "",
         allowed_tools=tuple(bound.get("allowed_tools") or ()),
         mcp_servers=bound.get("mcp_servers") or {},

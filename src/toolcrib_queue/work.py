@@ -189,6 +189,8 @@ async def fail_task(
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
         _add_result(rows, task, "failed", {"error_message": error_message, "tokens_used": tokens_used})
         failed = fire(rows, task, "AGENT_FAILED", error_message=error_message)
+        if task["token_limit"] is not None and _tokens_of(rows, task_id) >= task["token_limit"]:
+            failed = fire(rows, failed, "MAX_RETRIES")
         return {
             "task_id": task_id,
             "status": failed["status"],
@@ -196,6 +198,12 @@ async def fail_task(
         }
 
     return await storage_of(ctx).write(work)
+
+
+def _tokens_of(rows: Rows, task_id: str) -> int:
+    """Return the tokens of all attempts."""
+    sql = "SELECT sum(tokens_used) AS n FROM {results} AS r WHERE task_id = ?"
+    return int(rows.select(sql, (task_id,))[0]["n"] or 0)
 
 
 def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) -> None:
