@@ -65,6 +65,7 @@ from .projects import (
     set_default_branch,
     sync_workspaces,
 )
+from .runs import work_task
 from .status import orchestrator_control, queue_events, queue_status, queue_usage
 from .tasks import create_task, edit_task, get_task, list_tasks
 from .work import (
@@ -157,4 +158,5 @@ __all__ = [
     "stop_task",
     "sync_workspaces",
     "verify_task",
+    "work_task",
 ]

@@ -10,12 +10,16 @@ from typing import Annotated, Any, Final
 import anyio
 import typer
 
-from toolcrib.plugin import CommandHost, ToolCaller
+from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 
-__all__ = ["answer", "approve", "follow", "queue", "show", "stop"]
+__all__ = ["answer", "approve", "follow", "queue", "show", "stop", "work"]
 
 _CATEGORIES: Final = ("queue", "tasks")
+_WORKING: Final = (*_CATEGORIES, "agent", "files", "git", "hooks", "shell")
+"""What runs, their evidence and the steps of hooks need."""
 _LOOK_SECONDS: Final = 2.0
+_IDLE_SECONDS: Final = 5.0
+"""Time between two looks for a ready task (the tick of seed 000)."""
 _EVENTS: Final = 100
 """Events of one look of `follow`."""
 _ORDER: Final = ("WAITING_INPUT", "AWAITING_APPROVAL", "AWAITING_PLAN_APPROVAL")
@@ -114,6 +118,55 @@ def stop(context: typer.Context, task: _Task, yes: _Yes = False, config: _Config
     """Stop a task that an agent is at work on; the agent's claim has ended."""
     done = _act(context, "stop_task", task, {}, yes, config)
     context.obj.out(f"{done['stopped']} is BLOCKED.")
+
+
+@queue.command()
+def work(
+    context: typer.Context,
+    agents: Annotated[list[str] | None, typer.Argument(help="Names or ids of agents; else all of yours.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when no task is ready; else when interrupted.")] = False,
+    yes: _Yes = False,
+    config: _Config = None,
+) -> None:
+    """Let agents do the tasks that are ready: each program in the sandbox, on a branch of its task."""
+    host: CommandHost = context.obj
+
+    async def begin(tools: ToolCaller) -> None:
+        async with anyio.create_task_group() as group:
+            for agent in await _agents(tools, agents or []):
+                group.start_soon(_work, host, tools, agent, once)
+
+    host.run(begin, categories=_WORKING, config=config, yes=yes)
+
+
+async def _agents(tools: ToolCaller, wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the agents with these names or ids. Raises `UsageError` for one that there is not, and for none at all."""
+    known = (await tools.call("list_agents", {}))["agents"]
+    missing = [one for one in wanted if one not in {agent[key] for agent in known for key in ("id", "name")}]
+    if missing or not known:
+        there = ", ".join(agent["name"] for agent in known) or "none; make one with the tool create_agent"
+        raise UsageError(f"there is no agent {', '.join(missing) or 'yet'}; agents: {there}")
+    return [agent for agent in known if not wanted or agent["id"] in wanted or agent["name"] in wanted]
+
+
+async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], once: bool) -> None:
+    """Let one agent do one task after the other. A task that fails is printed, and the next one follows."""
+    while True:
+        await tools.call("run_queue", {})
+        try:
+            done = await tools.call("work_task", {"agent_id": agent["id"]})
+        except ToolFailure as failure:
+            host.out(f"{agent['name']}: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
+            if failure.code in ("unavailable", "denied", "conflict"):
+                return
+            continue
+        if done.get("task_id"):
+            reason = done.get("error_message") or done.get("summary") or ""
+            host.out(f"{agent['name']}: {done['task_id']} is {done['status']}. {reason}".rstrip())
+        elif once:
+            return
+        else:
+            await anyio.sleep(_IDLE_SECONDS)
 
 
 def _act(

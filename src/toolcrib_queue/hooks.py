@@ -52,6 +52,8 @@ _QUERIES: Final[Mapping[str, str]] = {
 """Queries that a step may name; `recent_events` reads the log."""
 _SKIPS: Final = ("skip_llm_if_exit_zero", "skip_llm_if_empty", "skip_llm_if_status_ok")
 _FIELD: Final = re.compile(r"\{\{\s*(\w+)(?:\.(\w+))?\s*\}\}")
+_EMPTY_FILE: Final = "[the file is empty]"
+"""What `read_file` returns for one."""
 _EXIT: Final = re.compile(r"^\[(?:exit status (\d+)|ended by )", re.MULTILINE)
 
 _TRIGGER: Final = {
@@ -97,7 +99,11 @@ _FIELDS: Final[Mapping[str, Any]] = {
         "description": "{{step_0}}, {{step_0.field}}, {{event.field}} are filled",
     },
     "cooldown_seconds": INTEGER,
-    "llm_config": {"type": "object", "maxProperties": 50},
+    "llm_config": {
+        "type": "object",
+        "maxProperties": 50,
+        "description": "For the task that it creates; model is used instead of that of the agent profile",
+    },
 }
 
 
@@ -224,7 +230,11 @@ def _shown(hook: Row) -> dict[str, Any]:
         **_HOOK,
         **_FIELDS,
         "enabled": {"type": "boolean"},
-        "max_tokens_per_run": {"type": ["integer", "null"], "minimum": 1},
+        "max_tokens_per_run": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "description": "A task of the hook that failed with as many tokens is not tried again",
+        },
     },
     ["hook_id"],
     examples=[{"hook_id": "<hook_id>", "enabled": False}],
@@ -356,6 +366,7 @@ async def _run(ctx: Context, run_id: str) -> Row:
                 {**ended, "status": "failed" if failed else "skipped", "skipped_reason": failed or skipped},
             )
         given: dict[str, Any] = {"description": prompt, "task_type": "chore", "hook_id": hook["id"]}
+        given |= {"llm_config": hook["llm_config"], "token_limit": hook["max_tokens_per_run"]}
         task = insert_task(rows, hook["project_id"], f"Hook: {hook['name']}"[:500], given)
         return rows.update(
             "hook_runs", run_id, {**ended, "status": "completed", "prompt_sent": prompt, "task_id": task["id"]}
@@ -406,7 +417,7 @@ async def _step(ctx: Context, hook: Row, step: Mapping[str, Any]) -> dict[str, A
         "git_diff": ("git_diff", {"repo": step.get("workspace"), "ref1": step.get("base_branch") or ""}),
     }[kind]
     result = await ctx.call(name, arguments)
-    text = result.text[:_LARGE]
+    text = "" if kind == "read_file" and result.text == _EMPTY_FILE else result.text[:_LARGE]
     if kind == "http":
         return {"body": text, "status_code": 200 if not result.is_error else 0}
     if result.error is not None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .evidence import ACCEPTANCE, check_declared, missing_evidence
-from .model import BLOCKING, TASK_TYPES, TRANSITIONS, VERIFICATIONS, Event, Status
+from .model import BLOCKING, CLAIMED, TASK_TYPES, TRANSITIONS, VERIFICATIONS, Event, Status
 from .operations import (
     INTEGER,
     LONG,
@@ -29,7 +29,6 @@ from .state import (
     date_of,
     dependents_of,
     fire,
-    invalid,
     needs_of,
     new_task_id,
     publish,
@@ -150,6 +149,8 @@ def insert_task(rows: Rows, project_id: str, title: str, given: Mapping[str, Any
         "parent_task_id": given.get("parent_task_id"),
         "attachments": given.get("attachments") or [],
         "acceptance": given.get("acceptance") or [],
+        "llm_config": given.get("llm_config") or {},
+        "token_limit": given.get("token_limit"),
         "retry_count": 0,
         "max_retries": given.get("max_retries", 3),
         "generation": 0,
@@ -215,6 +216,7 @@ def view(rows: Rows, task: Row) -> dict[str, Any]:
     plain = (
         "id title description project_id status priority task_type verification_type profile_id preferred_workspace_id"
         " parent_task_id attachments acceptance retry_count max_retries branch_name pr_url question generation plan"
+        " llm_config token_limit"
     )
     return {
         **{name: task[name] for name in plain.split()},
@@ -343,7 +345,7 @@ def _tree(tasks: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[dict[st
     "write",
     {
         "task_id": id_of("task"),
-        "project_id": id_of("project", " that it belongs to, as a check"),
+        "project_id": id_of("project", "; another one moves the task there"),
         "title": _TITLE,
         "description": LONG,
         "priority": INTEGER,
@@ -369,17 +371,18 @@ def _tree(tasks: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[dict[st
 )
 async def edit_task(ctx: Context, task_id: str, **given: Any) -> dict[str, Any]:
     """Change fields of a task, or its status where the table of transitions has a way."""
-    wanted = changes_of(given, "project_id", "result")
-    status = wanted.pop("status", None)
+    wanted = changes_of(given, "result")
+    status, project_id = wanted.pop("status", None), wanted.pop("project_id", None)
 
     def work(rows: Rows) -> dict[str, Any]:
         task = rows.get("tasks", task_id, "editor")
-        if given.get("project_id") not in (None, task["project_id"]):
-            raise invalid("project_id", f"task {task_id} belongs to project {task['project_id']}")
+        is_moved = project_id not in (None, task["project_id"])
+        if is_moved:
+            task = _move(rows, task, project_id)
         _check_links(rows, task["project_id"], wanted)
         stored = {name: int(value) if isinstance(value, bool) else value for name, value in wanted.items()}
         changed = {name: value for name, value in stored.items() if value != task[name]}
-        fields = sorted(changed)
+        fields = sorted([*changed, "project_id"] if is_moved else changed)
         if changed:
             task = rows.update("tasks", task_id, changed)
         if status is not None and status != task["status"]:
@@ -388,6 +391,26 @@ async def edit_task(ctx: Context, task_id: str, **given: Any) -> dict[str, Any]:
         return {"updated": task_id, "fields": fields, "status": task["status"], "title": task["title"]}
 
     return await storage_of(ctx).write(work)
+
+
+def _move(rows: Rows, task: Row, project_id: str) -> Row:
+    """Give a task with its notes and results to another project. Raises `ToolFailure` for one that is tied to others."""
+    rows.get("projects", project_id, "editor")
+    ties = {
+        "an agent is at work on it": task["status"] in CLAIMED,
+        "it is a part of another task": task["parent_task_id"] is not None,
+        "it has subtasks": bool(rows.select("SELECT id FROM {tasks} AS t WHERE parent_task_id = ?", (task["id"],))),
+        "tasks of its project depend on it, or it on them": bool(
+            needs_of(rows, task["id"]) or dependents_of(rows, task["id"])
+        ),
+        "it prefers a workspace of its project": task["preferred_workspace_id"] is not None,
+    }
+    if held := [reason for reason, is_tied in ties.items() if is_tied]:
+        raise ToolFailure("conflict", f"task {task['id']} cannot move to project {project_id}: {', '.join(held)}")
+    for table in ("contexts", "results"):
+        for row in rows.select(f"SELECT id FROM {{{table}}} AS r WHERE task_id = ?", (task["id"],)):
+            rows.move(table, row["id"], project_id)
+    return rows.move("tasks", task["id"], project_id)
 
 
 def _set_status(rows: Rows, task: Row, status: Status, result: str) -> Row:

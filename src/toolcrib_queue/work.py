@@ -19,8 +19,10 @@ __all__ = [
     "claim_task",
     "complete_task",
     "fail_task",
+    "folder_of",
     "heartbeat_task",
     "prime",
+    "profile_of",
     "verify_task",
 ]
 
@@ -33,12 +35,13 @@ _CLAIM: Final[Mapping[str, Any]] = {
 }
 
 
-def _folder(rows: Rows, task: Row) -> str:
+def folder_of(rows: Rows, task: Row) -> str:
+    """Return the workspace of a claimed task, else the folder of the session."""
     workspace = rows.find("workspaces", task["workspace_id"] or "")
     return workspace["workspace_path"] if workspace else "."
 
 
-def _profile_of(rows: Rows, task: Row) -> Row | None:
+def profile_of(rows: Rows, task: Row) -> Row | None:
     """Return the agent profile of a task: its own, else the default one of its project."""
     project = rows.find("projects", task["project_id"])
     named = task["profile_id"] or (project["default_profile_id"] if project else None)
@@ -70,7 +73,7 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
             rows.get("projects", project_id, "editor")
         tick(rows)
         made = assign(rows, [agent_id], project_id=project_id, is_paused=paused)
-        return (made[0], _folder(rows, made[0]), _profile_of(rows, made[0])) if made else None
+        return (made[0], folder_of(rows, made[0]), profile_of(rows, made[0])) if made else None
 
     taken = await storage_of(ctx).write(take)
     if taken is None:
@@ -138,7 +141,7 @@ async def complete_task(ctx: Context, task_id: str, generation: int, summary: st
 
     def look(rows: Rows) -> tuple[Row, str]:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
-        return task, _folder(rows, task)
+        return task, folder_of(rows, task)
 
     task, folder = await storage_of(ctx).read(look)
     evidence = await evidence_of(ctx, task, folder)
@@ -186,6 +189,8 @@ async def fail_task(
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
         _add_result(rows, task, "failed", {"error_message": error_message, "tokens_used": tokens_used})
         failed = fire(rows, task, "AGENT_FAILED", error_message=error_message)
+        if task["token_limit"] is not None and _tokens_of(rows, task_id) >= task["token_limit"]:
+            failed = fire(rows, failed, "MAX_RETRIES")
         return {
             "task_id": task_id,
             "status": failed["status"],
@@ -193,6 +198,12 @@ async def fail_task(
         }
 
     return await storage_of(ctx).write(work)
+
+
+def _tokens_of(rows: Rows, task_id: str) -> int:
+    """Return the tokens of all attempts."""
+    sql = "SELECT sum(tokens_used) AS n FROM {results} AS r WHERE task_id = ?"
+    return int(rows.select(sql, (task_id,))[0]["n"] or 0)
 
 
 def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) -> None:
