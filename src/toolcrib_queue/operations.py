@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, tool
+from toolcrib.plugin import LOCAL, Context, Rows, SharedStorage, ToolFailure, tool
 
 from .model import SCHEMA
 
@@ -134,9 +134,15 @@ def active_project(ctx: Context, rows: Rows) -> str:
 
 
 def named_id(rows: Rows, name: str) -> str:
-    """Return the id of a new project, made of its name; the caller becomes its owner."""
+    """Return the id of a new project, made of its name; the caller becomes its owner.
+
+    The ids of other principals than the user of this machine end in a mark of theirs, so that no id tells which
+    projects others have.
+    """
     words = "".join(one if one.isalnum() and one.isascii() else " " for one in name.casefold()).split()
     base = "-".join(words)[:60] or "project"
+    if rows.principal != LOCAL:
+        base += f"-{home_of(rows)[-6:]}"
     number, id = 1, base
     while not _take(rows, id):
         number += 1

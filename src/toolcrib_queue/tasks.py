@@ -394,15 +394,18 @@ async def edit_task(ctx: Context, task_id: str, **given: Any) -> dict[str, Any]:
 
 
 def _move(rows: Rows, task: Row, project_id: str) -> Row:
-    """Give a task with its notes and results to another project. Raises `ToolFailure` for one that is tied to others."""
+    """Give a task with its notes and results to another project.
+
+    Raises `ToolFailure("conflict")` for one that is tied to its project.
+    """
     rows.get("projects", project_id, "editor")
+    subtasks = rows.select("SELECT id FROM {tasks} AS t WHERE parent_task_id = ?", (task["id"],))
     ties = {
         "an agent is at work on it": task["status"] in CLAIMED,
         "it is a part of another task": task["parent_task_id"] is not None,
-        "it has subtasks": bool(rows.select("SELECT id FROM {tasks} AS t WHERE parent_task_id = ?", (task["id"],))),
-        "tasks of its project depend on it, or it on them": bool(
-            needs_of(rows, task["id"]) or dependents_of(rows, task["id"])
-        ),
+        "it has subtasks": bool(subtasks),
+        "it depends on tasks": bool(needs_of(rows, task["id"])),
+        "tasks depend on it": bool(dependents_of(rows, task["id"])),
         "it prefers a workspace of its project": task["preferred_workspace_id"] is not None,
     }
     if held := [reason for reason, is_tied in ties.items() if is_tied]:

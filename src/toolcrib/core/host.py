@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from .result import ToolResult
 from .sandbox import Sandbox
 from .shared_storage import EventLog, Schema, SharedStorage
-
-if TYPE_CHECKING:
-    from .context import Context  # a context has a host
 
 __all__ = [
     "SESSIONS",
@@ -440,10 +437,6 @@ class Host(Protocol):
 
     def storage(self, principal: str, schema: Schema) -> SharedStorage:
         """Return the tables of a guest, as far as a principal may see their rows."""
-        ...
-
-    async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Make a call of the session that `context` is a call of, through every step of any other call."""
         ...
 
     def set_default(self, owner: str, session: str, name: str, value: Any) -> None:

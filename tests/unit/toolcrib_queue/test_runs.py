@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+from anyio import create_task_group
 
+from rig import eventually
 from rig.sandbox import needs_sandbox
 from seeds.inventory import git
 from toolcrib import Toolcrib
@@ -31,6 +34,10 @@ PROGRAM = """
         Path(sys.argv[0]).parent.joinpath("outside.txt").write_text("x")
     elif "LAZY" not in prompt:
         Path("answer.py").write_text("answer = 42\\n")
+    if "half" in prompt:
+        Path("half.txt").write_text("half")
+    while "SLOW" in prompt:
+        time.sleep(1)
     if "CRASH" in prompt:
         sys.exit("no more tokens")
     print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": said,
@@ -174,3 +181,34 @@ async def test_a_type_without_its_program_names_those_that_are_there(ada: Person
 
     assert (refused.code, refused.hint.startswith(("installed are: ", "the programs of no"))) == ("unavailable", True)
     assert json.dumps(refused.hint)
+
+
+async def test_a_run_whose_task_a_person_stops_ends(crib: Toolcrib, ada: Person, shop: Path) -> None:
+    agent, task = await ada.agent(), await ada.task("SLOW")
+    ended: list[Any] = []
+
+    async def run() -> None:
+        ended.append(await ada.ok("work_task", agent_id=agent))
+
+    async with create_task_group() as group:
+        group.start_soon(run)
+        await eventually(lambda: (shop / "seen.txt").exists())
+        await ada.ok("stop_task", task_id=task)
+
+    assert [(one["task_id"], one["status"]) for one in ended] == [(task, "BLOCKED")]
+
+
+async def test_what_an_interrupted_run_left_is_kept_on_its_branch(crib: Toolcrib, ada: Person, shop: Path) -> None:
+    agent, task = await ada.agent(), await ada.task("SLOW and half", priority=1)
+    async with create_task_group() as group:
+        group.start_soon(partial(ada.session.call, "work_task", {"agent_id": agent}))
+        await eventually(lambda: (shop / "half.txt").exists())
+        group.cancel_scope.cancel()
+    await ada.ok("stop_task", task_id=task)
+    await ada.task("Answer")
+
+    await ada.ok("work_task", agent_id=agent)
+
+    assert git(shop, "show", f"task/{task}:half.txt") == "half"
+    assert not (shop / "half.txt").exists()
+    assert git(shop, "status", "--porcelain") == ""

@@ -37,6 +37,7 @@ TASK: dict[str, Any] = {
     "requires_approval": 0,
     "attachments": [],
     "acceptance": [],
+    "llm_config": {},
     "retry_count": 0,
     "max_retries": 3,
     "generation": 0,
