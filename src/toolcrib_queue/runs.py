@@ -13,11 +13,12 @@ from typing import Any, Final
 import anyio
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
-from toolcrib_tools.git.repository import GitOutput, Program, Repository, repository_at, run
+from toolcrib_tools.git.repository import GitOutput, Program, run
 
+from .branches import begin_branch, check_merge, commit_work, merge_branch, task_repository
 from .operations import id_of, queue_tool, storage_of
 from .programs import AgentProgram, Outcome, Setup, program_of
-from .state import LEASE_SECONDS, get_claimed, invalid, renew
+from .state import LEASE_SECONDS, get_claimed, invalid, needs_of, renew
 from .work import ask_question, claim_task, complete_task, fail_task, folder_of, profile_of
 
 __all__ = ["work_task"]
@@ -86,17 +87,18 @@ def _answered(rows: Rows, agent: Row) -> tuple[str, int] | None:
 
 
 async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, generation: int) -> dict[str, Any]:
-    def begin(rows: Rows) -> tuple[Row, str, Setup]:
+    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str]]:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
         _note(rows, task, "run", f"{agent['name']} ({program.agent_type}), bounded by the sandbox")
-        return task, folder_of(rows, task), _setup(rows, task)
+        needed = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
+        return task, folder_of(rows, task), _setup(rows, task), [name for name in needed if name]
 
-    task, folder, setup = await storage_of(ctx).write(begin)
+    task, folder, setup, needed = await storage_of(ctx).write(begin)
     argv = program.command_line(setup)
-    repository = await _repository(ctx, folder)
-    branch = await _begin_branch(repository, task) if repository is not None else ""
+    repository = await task_repository(ctx, folder)
+    branch = await begin_branch(repository, task, needed) if repository is not None else ""
     outcome = await _ended(ctx, program, argv, folder, task_id, generation)
-    commit = await _commit(repository, task, agent, outcome.text) if repository is not None else ""
+    commit = await commit_work(repository, task, agent, outcome.text) if repository is not None else ""
     report: dict[str, Any] = {"task_id": task_id, "summary": outcome.text[-_SHOWN:], "tokens_used": outcome.tokens}
     report |= {"branch": branch, "commit": commit}
     claim: dict[str, Any] = {"task_id": task_id, "generation": generation}
@@ -106,16 +108,22 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
         return {**report, **await ask_question(ctx, **claim, question=question)}
     done = {"summary": outcome.text[-_SHOWN:] or "Done.", "tokens_used": outcome.tokens}
     try:
-        return {**report, **await complete_task(ctx, **claim, **done, **({"branch": branch} if branch else {}))}
+        if repository is not None:
+            await check_merge(repository, branch)
+        ended = await complete_task(ctx, **claim, **done, **({"branch": branch} if branch else {}))
     except ToolFailure as failure:
         return {**report, **await _give_up(ctx, task_id, generation, failure.message, outcome.tokens)}
+    if repository is not None and ended["status"] == "COMPLETED":
+        report["merged_into"] = await merge_branch(repository, task, branch)
+    return {**report, **ended}
 
 
 async def _give_up(ctx: Context, task_id: str, generation: int, reason: str, tokens: int) -> dict[str, Any]:
     """Fail the task of this claim; a claim that has ended stays as it is."""
     error = reason.strip()[-_SHOWN:] or "It failed without a reason."
     with suppress(ToolFailure):
-        return await fail_task(ctx, task_id, generation, error_message=error, tokens_used=tokens)
+        failed = await fail_task(ctx, task_id, generation, error_message=error, tokens_used=tokens)
+        return {**failed, "error_message": error}
     task = await storage_of(ctx).read(lambda rows: rows.get("tasks", task_id))
     return {"task_id": task_id, "status": task["status"], "error_message": error}
 
@@ -207,52 +215,3 @@ def _question_of(text: str) -> str:
     """Return the question that a last message ends with; empty for none."""
     last = text.strip().rpartition("\n")[2].strip()
     return last.removeprefix(_QUESTION).strip() if last.startswith(_QUESTION) else ""
-
-
-async def _repository(ctx: Context, folder: str) -> Repository | None:
-    """Return the repository of a workspace; None for a folder that is in none."""
-    try:
-        return await repository_at(ctx, folder)
-    except ToolFailure as failure:
-        if failure.code != "tool_error":
-            raise
-        return None
-
-
-async def _begin_branch(repository: Repository, task: Row) -> str:
-    """Check out the branch of a task. What another task left uncommitted is committed on its own branch before."""
-    branch = task["branch_name"] or f"task/{task['id']}"
-    if await repository.branch() == branch:
-        return branch
-    if await repository.ask("status", "--porcelain"):
-        if not (await repository.branch()).startswith("task/"):
-            raise ToolFailure(
-                "conflict", "the workspace has changes that are not committed", hint="commit them, or git_stash"
-            )
-        await _save(repository, "Keep what an interrupted run left")
-    begin = [] if await repository.has(f"refs/heads/{branch}") else ["-b"]
-    start = [await repository.default_branch()] if begin and await repository.has("HEAD") else []
-    await repository.ask("checkout", "--quiet", *begin, branch, *start)
-    return branch
-
-
-async def _commit(repository: Repository, task: Row, agent: Row, summary: str) -> str:
-    """Commit what a run changed; return the commit, empty without a change."""
-    if not await repository.ask("status", "--porcelain"):
-        return ""
-    trailers = f"Task: {task['id']}\nAgent: {agent['name']} ({agent['agent_type']})"
-    return await _save(repository, f"{task['title']}\n\n{summary.strip()[:2000]}\n\n{trailers}\n")
-
-
-async def _save(repository: Repository, message: str) -> str:
-    await repository.ask("add", "--all")
-    identity = {
-        "GIT_AUTHOR_NAME": "toolcrib queue",
-        "GIT_AUTHOR_EMAIL": "queue@toolcrib.invalid",
-        "GIT_COMMITTER_NAME": "toolcrib queue",
-        "GIT_COMMITTER_EMAIL": "queue@toolcrib.invalid",
-        **await repository.identity(),
-    }
-    words = ("commit", "--quiet", "--no-verify", "--file=-")
-    await repository.ask(*words, given=message.encode(), environment=identity)
-    return await repository.ask("rev-parse", "HEAD")

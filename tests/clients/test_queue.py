@@ -74,4 +74,4 @@ async def test_an_agent_does_a_task_in_the_sandbox(
     assert not ran.is_error, ran.text
     done = ran.structured_content
     assert (done["status"], done["summary"]) == ("COMPLETED", "finished"), (done, model.results)
-    assert git(shop, "show", f"{done['branch']}:answer.py") == "answer = 42\n"
+    assert git(shop, "show", "main:answer.py") == "answer = 42\n"

@@ -20,7 +20,7 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
 
-pytestmark = [needs_sandbox, pytest.mark.process, pytest.mark.slow]
+pytestmark = [needs_sandbox, pytest.mark.process, pytest.mark.long]
 
 PROGRAM = """
     import json, os, sys, time
@@ -80,17 +80,20 @@ async def test_a_task_is_done_on_its_branch_and_committed_with_its_id(ada: Perso
 
     ran = await ada.ok("work_task", agent_id=agent)
 
-    commit = git(shop, "rev-parse", "HEAD").strip()
-    assert {key: ran[key] for key in ("task_id", "status", "branch", "commit", "tokens_used")} == {
+    commit = git(shop, "rev-parse", f"task/{task}").strip()
+    assert {key: ran[key] for key in ("task_id", "status", "branch", "commit", "merged_into", "tokens_used")} == {
         "task_id": task,
         "status": "COMPLETED",
         "branch": f"task/{task}",
         "commit": commit,
+        "merged_into": "main",
         "tokens_used": 42,
     }
-    assert git(shop, "show", "main:answer.py") == "answer = 41\n"
-    assert git(shop, "show", f"task/{task}:answer.py") == "answer = 42\n"
-    assert f"Task: {task}\nAgent: Ann (claude)" in git(shop, "log", "-1", "--format=%B")
+    assert (git(shop, "show", "main~:answer.py"), git(shop, "show", "main:answer.py")) == (
+        "answer = 41\n",
+        "answer = 42\n",
+    )
+    assert f"Task: {task}\nAgent: Ann (claude)" in git(shop, "log", "-1", "--format=%B", f"task/{task}")
     assert "# Answer\n\nLet it answer 42." in (shop / "seen.txt").read_text()
     assert await ada.ok("list_agents") == {
         "agents": [{"id": agent, "name": "Ann", "type": "claude", "state": "IDLE", "current_task": None}]
@@ -212,3 +215,33 @@ async def test_what_an_interrupted_run_left_is_kept_on_its_branch(crib: Toolcrib
     assert git(shop, "show", f"task/{task}:half.txt") == "half"
     assert not (shop / "half.txt").exists()
     assert git(shop, "status", "--porcelain") == ""
+
+
+async def test_a_task_begins_with_the_work_that_it_depends_on_though_a_person_has_not_merged_it(
+    ada: Person, shop: Path
+) -> None:
+    agent = await ada.agent()
+    first = await ada.task("Answer", requires_approval=True)
+    second = await ada.task("LAZY", depends_on=[first])
+    await ada.ok("work_task", agent_id=agent)
+    await ada.ok("approve_task", task_id=first)
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (second, "COMPLETED")
+    assert git(shop, "show", "main:answer.py") == "answer = 42\n"
+
+
+async def test_work_that_conflicts_with_the_default_branch_is_not_completed(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("Answer", requires_approval=True, max_retries=0)
+    await ada.ok("work_task", agent_id=agent)
+    git(shop, "checkout", "--quiet", "main")
+    (shop / "answer.py").write_text("answer = 43\n")
+    git(shop, "commit", "--quiet", "-am", "Another answer")
+    await ada.ok("reopen_with_feedback", task_id=task, feedback="again")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], "answer.py" in ran["error_message"]) == ("FAILED", True)
+    assert git(shop, "show", "main:answer.py") == "answer = 43\n"
