@@ -139,10 +139,10 @@ async def _rows(world: World, session: Session) -> list[CallRow]:
     return sorted(rows, key=lambda row: (row.started, row.seq))
 
 
-def _is_verb(row: CallRow, session: Session) -> bool:
-    """Whether the model only looked around; to read on in a long result is a call of its own."""
+def _is_inner(row: CallRow, session: Session) -> bool:
+    """Whether the model only looked around, or a tool made the call; to read on in a long result is a call of its own."""
     verbs = session.scene.profile.verbs
-    return row.tool in verbs.values() and row.tool != verbs.get("read")
+    return row.origin == NESTED or (row.tool in verbs.values() and row.tool != verbs.get("read"))
 
 
 def _made(row: CallRow) -> Made:
