@@ -15,6 +15,7 @@ from scenarios.case import Case, Turn
 from scenarios.player import Play, Player, done_well
 from scenarios.scoring import Made, Run
 from scenarios.world import TODAY, World
+from toolcrib.core.call import NESTED
 from toolcrib.core.elicitation import Clarification, Elicitor
 from toolcrib.core.permission import Answer, Effect, Verdict
 from toolcrib.crib import Session
@@ -79,7 +80,7 @@ async def run_case(world: World, case: Case, profile: str, model_of: ModelOf) ->
             if not outcome.is_complete:
                 stopped.append(f"{outcome.stopped}: {outcome.reason}")
             rows = await _rows(world, session)
-            made.append(tuple(_made(row) for row in rows[known:] if not _is_verb(row, session)))
+            made.append(tuple(_made(row) for row in rows[known:] if not _is_verb(row, session) and row.origin != NESTED))
             known = len(rows)
     return Run(
         made=tuple(made),

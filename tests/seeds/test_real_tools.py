@@ -115,6 +115,19 @@ async def test_the_seven_categories_have_the_tools_that_the_seed_counts(crib: To
     assert {name for names in loaded.values() for name in names} <= known
 
 
+async def test_a_tool_whose_name_another_one_has_here_is_loaded_under_its_own(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "tiered", folder)
+    await told(session, "load_tools", {"category": "machine"})
+    made = await told(session, "create_task", {"title": "One"})
+    call, *_ = (await told(session, "get_recent_calls", {"tool": "create_task"}))["events"]
+    event, *_ = (await told(session, "get_recent_events", {"limit": 1}))["events"]
+
+    assert {"get_session_status", "get_session_usage", "get_recent_calls"} <= set(names(session))
+    assert "get_recent_events" not in names(session)
+    assert (call["tool"], call["outcome"]) == ("create_task", "ok")
+    assert (event["type"], event["task_id"]) == ("task.created", made["created"])
+
+
 async def test_a_tool_runs_whether_it_is_loaded_or_not(crib: Toolcrib, folder: Path) -> None:
     session = of(crib, "tiered", folder)
     assert "write_file" not in names(session)

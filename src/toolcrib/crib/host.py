@@ -393,8 +393,8 @@ class Hosting:
         return GuestStorage(schema, principal, self._shared, self._rows, self._mask, self._meaning, self.events)
 
     async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Make a call of the session of another one."""
-        return await self._calls.door_of(context)(name, dict(arguments))
+        """Make a call of the session of another one, in the words of the catalog whatever the profile."""
+        return await self._calls.door_of(context)(name, dict(arguments), raw=True)
 
     def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
         """Set a context value of a session; None removes it."""
