@@ -66,6 +66,7 @@ async def test_what_does_not_exist_is_not_found(crib: Toolcrib, ada: Person) -> 
     assert {name: code for name, code in found.items() if code != "not_found"} == {}
 
 
+@pytest.mark.slow
 async def test_what_belongs_to_others_is_not_found_and_stays_as_it_is(
     crib: Toolcrib, ada: Person, eve: Person, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def test_every_command_explains_itself(helps: dict[str, str]) -> None:
     assert [name for name in (*COMMANDS, *GUESTS) if not helps[name].startswith("Usage: ")] == []
 
 
+@pytest.mark.slow
 def test_every_action_has_a_help_with_its_own_options_only(helps: dict[str, str]) -> None:
     options = {
         name: {
