@@ -80,7 +80,9 @@ async def run_case(world: World, case: Case, profile: str, model_of: ModelOf) ->
             if not outcome.is_complete:
                 stopped.append(f"{outcome.stopped}: {outcome.reason}")
             rows = await _rows(world, session)
-            made.append(tuple(_made(row) for row in rows[known:] if not _is_verb(row, session) and row.origin != NESTED))
+            made.append(
+                tuple(_made(row) for row in rows[known:] if not _is_verb(row, session) and row.origin != NESTED)
+            )
             known = len(rows)
     return Run(
         made=tuple(made),
