@@ -22,6 +22,7 @@ _COMMITTER: Final = {
 }
 """Where neither the repository nor the user has a name."""
 _SUMMARY: Final = 2000
+_TRIES: Final = 5
 
 
 async def task_repository(ctx: Context, folder: str) -> Repository | None:
@@ -70,31 +71,46 @@ async def commit_work(repository: Repository, task: Row, agent: Row, summary: st
 
 async def check_merge(repository: Repository, branch: str) -> None:
     """Raise `ToolFailure("conflict")` with the files, where a branch cannot be merged into the default branch."""
-    if not await repository.has("HEAD"):
-        return
-    target = await repository.default_branch()
-    preview = await repository.run("merge-tree", "--write-tree", "--name-only", "--no-messages", target, branch)
-    if preview.status == 1:
-        names = ", ".join(preview.text.splitlines()[1:])
-        raise ToolFailure("conflict", f"the branch {branch} conflicts with {target} in {names}: merge {target} into it")
+    if await repository.has("HEAD"):
+        await _merged_tree(repository, await repository.default_branch(), branch)
 
 
 async def merge_branch(repository: Repository, task: Row, branch: str) -> str:
-    """Merge the branch of a completed task into the default branch; return that, empty where it was changed meanwhile.
+    """Merge the branch of a completed task into the default branch; return that, empty where it could not be done.
 
-    The workspace stands on the default branch afterwards.
+    No working tree changes: another run may have the workspace by now. A default branch that moves meanwhile is merged
+    with again.
     """
     if not await repository.has("HEAD"):
         return ""
     target = await repository.default_branch()
-    await repository.ask("checkout", "--quiet", target)
-    try:
-        await merge(repository, await repository.commit_of(branch), f"Merge branch '{branch}'\n\nTask: {task['id']}")
-    except ToolFailure as failure:
-        if failure.code != "conflict":
-            raise
-        return ""
-    return target
+    theirs = await repository.commit_of(branch)
+    for _ in range(_TRIES):
+        ours = await repository.commit_of(target)
+        if not (await repository.run("merge-base", "--is-ancestor", theirs, ours)).status:
+            return target
+        try:
+            tree = await _merged_tree(repository, ours, theirs)
+        except ToolFailure as failure:
+            if failure.code != "conflict":
+                raise
+            return ""
+        message = f"Merge branch '{branch}'\n\nTask: {task['id']}\n"
+        words = ("commit-tree", tree, "-p", ours, "-p", theirs, "-F", "-")
+        made = await repository.ask(*words, given=message.encode())
+        if not (await repository.run("update-ref", f"refs/heads/{target}", made, ours)).status:
+            return target
+    return ""
+
+
+async def _merged_tree(repository: Repository, target: str, branch: str) -> str:
+    done = await repository.run("merge-tree", "--write-tree", "--name-only", "--no-messages", target, branch)
+    if done.status == 1:
+        names = ", ".join(done.text.splitlines()[1:])
+        raise ToolFailure("conflict", f"the branch {branch} conflicts with {target} in {names}: merge {target} into it")
+    if done.status:
+        raise ToolFailure("tool_error", f"git merge-tree failed: {done.message}")
+    return done.text
 
 
 async def _save(repository: Repository, message: str) -> str:

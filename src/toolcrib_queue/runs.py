@@ -13,12 +13,13 @@ from typing import Any, Final
 import anyio
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib_tools._workspace.place import workspace_of
 from toolcrib_tools.git.repository import GitOutput, Program, run
 
 from .branches import begin_branch, check_merge, commit_work, merge_branch, task_repository
 from .operations import id_of, queue_tool, storage_of
 from .programs import AgentProgram, Outcome, Setup, program_of
-from .state import LEASE_SECONDS, get_claimed, invalid, needs_of, renew
+from .state import LEASE_SECONDS, fire, get_claimed, needs_of, renew
 from .work import ask_question, claim_task, complete_task, fail_task, folder_of, profile_of
 
 __all__ = ["work_task"]
@@ -87,13 +88,23 @@ def _answered(rows: Rows, agent: Row) -> tuple[str, int] | None:
 
 
 async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, generation: int) -> dict[str, Any]:
-    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str]]:
+    own = str(workspace_of(ctx).local("."))
+
+    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str]] | str:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        if task["workspace_id"] is None:
+            if user := _user_of(rows, own):
+                fire(rows, task, "RECOVERY")
+                return user
+            task = _occupy(rows, task, own)
         _note(rows, task, "run", f"{agent['name']} ({program.agent_type}), bounded by the sandbox")
         needed = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
         return task, folder_of(rows, task), _setup(rows, task), [name for name in needed if name]
 
-    task, folder, setup, needed = await storage_of(ctx).write(begin)
+    begun = await storage_of(ctx).write(begin)
+    if isinstance(begun, str):
+        return {"task": None, "message": f"Task {begun} is at work in this folder."}
+    task, folder, setup, needed = begun
     argv = program.command_line(setup)
     repository = await task_repository(ctx, folder)
     branch = await begin_branch(repository, task, needed) if repository is not None else ""
@@ -116,6 +127,23 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
     if repository is not None and ended["status"] == "COMPLETED":
         report["merged_into"] = await merge_branch(repository, task, branch)
     return {**report, **ended}
+
+
+def _user_of(rows: Rows, folder: str) -> str:
+    """Return the task that is at work in a folder; empty for none."""
+    sql = "SELECT locked_by_task_id AS id FROM {workspaces} AS w WHERE workspace_path = ?"
+    return next((str(row["id"]) for row in rows.select(sql, (folder,)) if row["id"]), "")
+
+
+def _occupy(rows: Rows, task: Row, folder: str) -> Row:
+    """Lock the folder of the session for a task whose project has no workspace; it is one of it from now on."""
+    sql = "SELECT id FROM {workspaces} AS w WHERE project_id = ? AND workspace_path = ?"
+    found = rows.select(sql, (task["project_id"], folder))
+    values: dict[str, Any] = {"project_id": task["project_id"], "workspace_path": folder, "source_type": "link"}
+    id = found[0]["id"] if found else rows.insert("workspaces", {**values, "name": folder.rpartition("/")[2]})["id"]
+    lock = {"locked_by_agent_id": task["assigned_agent_id"], "locked_by_task_id": task["id"], "locked_at": rows.now}
+    rows.update("workspaces", id, lock, expected={"locked_by_task_id": None})
+    return rows.update("tasks", task["id"], {"workspace_id": id})
 
 
 async def _give_up(ctx: Context, task_id: str, generation: int, reason: str, tokens: int) -> dict[str, Any]:
@@ -165,9 +193,7 @@ async def _ended(
     ctx: Context, program: AgentProgram, argv: tuple[str, ...], folder: str, task_id: str, generation: int
 ) -> Outcome:
     """Run the program to its end and keep the claim meanwhile; a claim that ended stops it."""
-    if ctx.workspace is None:
-        raise invalid("agent_id", "a run needs a session with a workspace")
-    place = ctx.workspace.local(folder)
+    place = workspace_of(ctx).local(folder)
     lost: list[ToolFailure] = []
     ended: list[GitOutput] = []
 
