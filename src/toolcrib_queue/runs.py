@@ -17,6 +17,7 @@ from toolcrib_tools._workspace.place import workspace_of
 from toolcrib_tools.git.repository import GitOutput, Program, run
 
 from .branches import begin_branch, check_merge, commit_work, merge_branch, task_repository
+from .evidence import baseline_at
 from .operations import id_of, queue_tool, storage_of
 from .programs import AgentProgram, Outcome, Setup, program_of
 from .state import LEASE_SECONDS, fire, get_claimed, needs_of, renew
@@ -107,7 +108,13 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
     task, folder, setup, needed = begun
     argv = program.command_line(setup)
     repository = await task_repository(ctx, folder)
-    branch = await begin_branch(repository, task, needed) if repository is not None else ""
+    branch = ""
+    if repository is not None:
+        branch, start = await begin_branch(repository, task, needed)
+        baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), start)
+        await storage_of(ctx).write(
+            lambda rows: rows.update("tasks", get_claimed(rows, task_id, generation)["id"], {"baseline": baseline})
+        )
     outcome = await _ended(ctx, program, argv, folder, task_id, generation)
     commit = await commit_work(repository, task, agent, outcome.text) if repository is not None else ""
     report: dict[str, Any] = {"task_id": task_id, "summary": outcome.text[-_SHOWN:], "tokens_used": outcome.tokens}

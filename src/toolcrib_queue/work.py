@@ -87,7 +87,9 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
         raise
 
     def begin(rows: Rows) -> dict[str, Any]:
-        started = fire(rows, get_claimed(rows, task["id"], task["generation"]), "AGENT_STARTED", baseline=baseline)
+        held = get_claimed(rows, task["id"], task["generation"])
+        begin = {"begin": held["baseline"]["begin"]} if "begin" in held["baseline"] else {}
+        started = fire(rows, held, "AGENT_STARTED", baseline={**baseline, **begin})
         return {
             "task": view(rows, started),
             "generation": started["generation"],
