@@ -36,16 +36,19 @@ async def task_repository(ctx: Context, folder: str) -> Repository | None:
     return replace(found, environment={**found.environment, **_COMMITTER, **await found.identity()})
 
 
-async def begin_branch(repository: Repository, task: Row, needed: Sequence[str]) -> tuple[str, str]:
+async def begin_branch(
+    repository: Repository, task: Row, needed: Sequence[str], others: Sequence[str]
+) -> tuple[str, str]:
     """Check out the branch of a task with the branches `needed` in it; return its name and where its work began.
 
-    That is the commit of the task's baseline, while the branch holds work of earlier runs that was not merged. What an
-    interrupted run left is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of somebody
-    else, and for branches that cannot be merged.
+    Branches that are missing come from `others`, the workspaces of the same project. The work began at the commit of
+    the task's baseline, while the branch holds work of earlier runs that was not merged. What an interrupted run left
+    is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of somebody else, and for
+    branches that cannot be merged.
     """
     branch = task["branch_name"] or f"{_PREFIX}{task['id']}"
     current = await repository.branch()
-    is_new = not await repository.has(f"refs/heads/{branch}")
+    is_new = not await _fetched(repository, branch, others)
     if current != branch:
         if await repository.ask("status", "--porcelain"):
             if not current.startswith(_PREFIX):
@@ -56,11 +59,22 @@ async def begin_branch(repository: Repository, task: Row, needed: Sequence[str])
         start = [await repository.default_branch()] if begin and await repository.has("HEAD") else []
         await repository.ask("checkout", "--quiet", *begin, branch, *start)
     for other in needed:
-        if not await repository.has(f"refs/heads/{other}"):
+        if not await _fetched(repository, other, others):
             continue
         if (await repository.run("merge-base", "--is-ancestor", other, "HEAD")).status:
             await merge(repository, await repository.commit_of(other), f"Merge branch '{other}' into {branch}")
     return branch, await _begun(repository, "" if is_new else task["baseline"].get("begin", ""))
+
+
+async def _fetched(repository: Repository, branch: str, others: Sequence[str]) -> bool:
+    """Whether the repository has a branch, now that another workspace of the project was asked for it."""
+    ref = f"refs/heads/{branch}"
+    if await repository.has(ref):
+        return True
+    for place in others:
+        if not (await repository.run("fetch", "--quiet", "--no-tags", place, f"{ref}:{ref}")).status:
+            return True
+    return False
 
 
 async def _begun(repository: Repository, known: str) -> str:
