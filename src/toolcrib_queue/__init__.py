@@ -1,6 +1,6 @@
-"""State of a queue of tasks for agents: projects with workspaces, agents, tasks with dependencies, claims, scheduler.
+"""A queue of tasks for agents: projects with workspaces, agents with profiles, tasks with dependencies, hooks.
 
-No tool uses it yet. It imports `toolcrib.plugin` and nothing else of Toolcrib, as the tools over it will.
+It imports `toolcrib.plugin`, and of the built-in tools those for git and the workspace.
 """
 
 from .agents import (
