@@ -169,6 +169,8 @@ def assemble(
             workspaces.shells,
             InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
             schedules,
+            calls,
+            table,
             inventory.ranking.embedder,
         ),
         loader=Loader(settings, tools, calls),
