@@ -20,8 +20,6 @@ from typing import Any, Final, cast
 
 import orjson
 
-from . import files
-
 __all__ = ["PROJECT_FOLDER", "Directories", "Places", "Trust", "answering_for", "here"]
 
 PROJECT_FOLDER = ".toolcrib"
@@ -95,6 +93,8 @@ class Trust:
         self, confirmed: Iterable[tuple[Path, bytes]], pins: Mapping[tuple[Path, str], Mapping[str, str]] = _NO_PINS
     ) -> None:
         """Remember that the user has agreed to these files as they are now, and to `pins` of servers by name."""
+        from . import files  # the shim, which a client waits for, reads no configuration
+
         given = tuple(confirmed)
         for path, _ in given:
             for gone in [known for known in self._known if known.startswith(_behind(path, ""))]:

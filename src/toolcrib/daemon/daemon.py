@@ -49,6 +49,7 @@ from .rendezvous import (
     Welcome,
     is_same_user,
     open_log,
+    sweep,
 )
 
 __all__ = ["GREETING_SECONDS", "LocalServer", "RunCommand", "Serve", "main", "summary"]
@@ -259,10 +260,15 @@ class LocalServer:
 
 
 async def _first_line(link: Link, received: bytes = b"", limit: int = GREETING_BYTES) -> tuple[bytes, bytes]:
-    """Return the first line, which may have been `received`, and the bytes behind it; raises `ValueError` for none."""
+    """Return the first line, which may have been `received`, and the bytes behind it.
+
+    Raises `ConnectionError` when nothing comes (`control.is_any_running`), `ValueError` for a line without end.
+    """
     while b"\n" not in received:
         chunk = await link.receive()
         received += chunk
+        if not received:
+            raise ConnectionError
         if not chunk or len(received) > limit:
             raise ValueError("the line has no end")
     line, _, rest = received.partition(b"\n")
@@ -382,8 +388,11 @@ def _run(order: Order, say: Callable[[bytes], None], run_command: RunCommand | N
     if meeting.key != order.key:
         raise UsageError("the configuration changed while the daemon was starting: start again")
     _log.info("serving %d servers", len(settings.sources.servers))
-    options = {"use_uvloop": True}
-    anyio.run(_serve, order, settings, lambda: say(ready), run_command, backend_options=options)
+    sweep(meeting.directory)
+    try:
+        anyio.run(_serve, order, settings, lambda: say(ready), run_command, backend_options={"use_uvloop": True})
+    finally:
+        meeting.release(order.lock)
     _log.info("ended")
 
 
