@@ -31,7 +31,8 @@ from ..claude_code.approve_tool import WithApprove, asked_from
 from ..claude_code.gate import gate_of
 from ..claude_code.hook import serve_hook
 from ..config import Settings
-from ..config.loader import config_files, load_gateway
+from ..config.directories import config_files
+from ..config.loader import load_gateway
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
