@@ -1,7 +1,7 @@
 """The local daemon: one set of servers for all stdio clients of a user who have the same configuration.
 
-Started by a shim (`daemon.shim`), never by hand: its process reads its `Order` from standard input. It ends half a
-minute after its last client, once its jobs have ended and no schedule is active, or on SIGTERM after letting running
+Started by a shim (`daemon.shim`), never by hand: its process reads its `Order` from standard input. It ends two
+minutes after its last client, once its jobs have ended and no schedule is active, or on SIGTERM after letting running
 calls finish for a moment; and with it every server that it started. Its log is its standard error. POSIX only.
 
 Listener of the local daemon: admits clients of the same user, counts them, and ends when idle. POSIX only.
