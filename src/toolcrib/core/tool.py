@@ -216,7 +216,7 @@ class Execution:
     background_after: float | None = None
     """Seconds after which a call continues in the background; None never does."""
     streaming: bool = False
-    """True: yields its result in pieces."""
+    """True: sends its result in pieces while it runs."""
 
 
 DEFAULT_EXECUTION: Final = Execution()

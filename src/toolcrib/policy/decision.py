@@ -93,7 +93,10 @@ class Policy:
 
     def decide_call(self, call: Call) -> Decision:
         """Return the decision on a resolved call, as `decide` does, by the way that it took to its tool."""
-        return self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
+        decision = self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
+        if call.options.ask and decision.effect == "allow":
+            return Decision(effect="ask", rule=f"workflow step: its definition asks before {call.target.name}")
+        return decision
 
     def _is_unshown(self, call: Call) -> bool:
         """Whether the prompt of the client named another tool, which takes this one among its arguments.
@@ -131,7 +134,7 @@ class Policy:
         """Whether nothing but tool, arguments, rules and mode decides on this call: no answers, taint or guard."""
         session = call.session
         approvals, taint = session.approvals, session.taint
-        if taint.source or taint.is_unread or approvals.remembered or approvals.blanket:
+        if call.options.ask or taint.source or taint.is_unread or approvals.remembered or approvals.blanket:
             return False
         is_unshown = self._behind_client and call.route.verb and session.audience.is_client
         return not is_unshown and not self.is_strict()
