@@ -45,6 +45,8 @@ _STRICTEST_FIRST: Final = ("deny", "ask", "allow")
 _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
 """Stands for a call through a meta-tool, in rules about such calls."""
 _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+_LOOKS: Final = frozenset({"by_action", "by_method", "file_writer"})
+"""Traits of tools whose decisions look at arguments."""
 _UNDECIDED: Final = Decision(effect="deny", rule="the policy, which could not decide (see the log)")
 
 
@@ -141,7 +143,7 @@ class Policy:
 
     def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
         """Whether `decision` on a usual call holds whatever its arguments are, until rules or mode change."""
-        looks = "by_method" in tool.traits or "file_writer" in tool.traits or runs_shell(tool)
+        looks = not _LOOKS.isdisjoint(tool.traits) or runs_shell(tool)
         return not looks and decision is not _UNDECIDED and not self._rules.of(session).look_at_arguments(tool)
 
     def rules_of(self, session: SessionState) -> Iterable[Rule]:

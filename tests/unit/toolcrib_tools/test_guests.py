@@ -270,7 +270,7 @@ LISTED: dict[str, dict[str, str]] = {
     "tasks": {"read": "get_task list_tasks", "write": "create_task edit_task"},
     "text": {"read": "count_text diff_text"},
     "time": {"read": "convert_time current_time"},
-    "web": {"read": "web_fetch web_search", "write": "web_post"},
+    "web": {"read": "web_fetch web_search", "write": "browser web_post"},
 }
 """By category and kind, the tools that there are."""
 OUTWARD = {"api", "git", "messaging", "notebook", "shell", "web"}
