@@ -124,7 +124,8 @@ async def morning(user: Person) -> dict[str, str]:
     made = await user.ok("create_project", name="Shop", repo_url=str(Path.cwd() / "shop"))
     shop = made["project_id"]
     one, _ = [
-        (await user.ok("add_workspace", project_id=shop, source="clone", path=path))["created"] for path in ("one", "two")
+        (await user.ok("add_workspace", project_id=shop, source="clone", path=path))["created"]
+        for path in ("one", "two")
     ]
     await user.ok("create_profile", id="plain", name="Plain", model="small", system_prompt_suffix="Keep it short.")
     await user.ok("edit_project", project_id=shop, default_profile_id="plain")
