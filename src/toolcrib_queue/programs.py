@@ -55,7 +55,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Client:
+class _AgentType:
     """What is known of one agent type."""
 
     program: str
@@ -82,7 +82,7 @@ class AgentProgram:
     readable: tuple[Path, ...]
     network: Reach
     seconds: float
-    client: _Client = field(repr=False)
+    client: _AgentType = field(repr=False)
 
     def command_line(self, setup: Setup) -> tuple[str, ...]:
         """Return program and arguments of a run.
@@ -268,8 +268,8 @@ def _objects(lines: Sequence[str]) -> Iterator[Mapping[str, Any]]:
 
 _SILENT: Final = "it ended without a last message"
 
-_CLIENTS: Final[Mapping[str, _Client]] = {
-    "claude": _Client(
+_CLIENTS: Final[Mapping[str, _AgentType]] = {
+    "claude": _AgentType(
         program="claude",
         hosts=("api.anthropic.com",),
         arguments=_claude,
@@ -279,11 +279,11 @@ _CLIENTS: Final[Mapping[str, _Client]] = {
         has_servers=True,
         variables={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1"},
     ),
-    "codex": _Client(program="codex", hosts=("api.openai.com",), arguments=_codex, read=_read_codex),
-    "opencode": _Client(
+    "codex": _AgentType(program="codex", hosts=("api.openai.com",), arguments=_codex, read=_read_codex),
+    "opencode": _AgentType(
         program="opencode", hosts=("models.dev", "opencode.ai"), arguments=_opencode, read=_read_opencode
     ),
-    "ours": _Client(
+    "ours": _AgentType(
         program=str(Path(sys.executable).with_name("toolcrib")),
         hosts=("api.anthropic.com", "api.openai.com"),
         arguments=_ours,

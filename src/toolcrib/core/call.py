@@ -166,6 +166,8 @@ class Options:
     """Made by a workflow or a tool, no model: named as the catalog does, the result neither cut nor in an envelope."""
     version: str = ""
     """The version of the tool that this call pins, independent of its session; empty without a pin."""
+    ask: bool = False
+    """A person has to approve it, also where rules and mode allow it: a step of a workflow with `approval`."""
 
     @property
     def is_special(self) -> bool:

@@ -474,6 +474,13 @@ class Host(Protocol):
         """Begin work that outlives the call; it is cancelled when the crib closes."""
         ...
 
+    async def keep(self, owner: str, data: bytes, media_type: str, *, source: str) -> Mapping[str, Any]:
+        """Store a file that strangers wrote as an artifact of `owner`; return the block that refers to it.
+
+        Raises `ToolFailure`: `too_large`, or `storage` when the disk refuses.
+        """
+        ...
+
     def folder(self, name: str, *, kept: bool = False) -> Path:
         """Return a folder (0700) for data that can be made anew, such as an index; made when missing.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
+import anyio.to_thread
 
 from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.index import Index, IndexEntry
@@ -34,6 +36,7 @@ from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..jobs.job import Jobs
 from ..net.guard import Guard, NetFailure
+from ..results.artifacts import Artifacts
 from ..store.store import Store
 from ..system.tasks import Background
 from .calls import CallRunner
@@ -342,6 +345,7 @@ class Hosting:
         schedules: Schedules,
         calls: CallRunner,
         sessions: SessionTable,
+        artifacts: Artifacts,
         embedder: SharedEmbedder | None = None,
     ) -> None:
         """Secrets are masked in records; a crib with a home was configured by a person, in files."""
@@ -365,6 +369,8 @@ class Hosting:
         self._schedules = schedules
         self._calls = calls
         self._sessions = sessions
+        self._artifacts = artifacts
+        self._redact = storage.redactor.text
         self._configuration = Adjusting(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -440,6 +446,14 @@ class Hosting:
     def schedules(self, owner: str, session: str) -> SessionSchedules:
         """Return the schedules of a principal, for one of its sessions."""
         return self._schedules.of(owner, session)
+
+    async def keep(self, owner: str, data: bytes, media_type: str, *, source: str) -> Mapping[str, Any]:
+        """Store a file that strangers wrote as an artifact of `owner`; return the block that refers to it."""
+        if media_type.startswith("text/") or media_type in ("application/json", "application/xml"):
+            with suppress(UnicodeDecodeError):
+                data = (await anyio.to_thread.run_sync(self._redact, data.decode())).encode()
+        put = partial(self._artifacts.put, data, owner, media_type, source=source, trust="untrusted")
+        return (await anyio.to_thread.run_sync(put)).link(f"a file that {source} has kept")
 
     def folder(self, name: str, *, kept: bool = False) -> Path:
         """Return a folder for what can be made anew, or is `kept`. Raises `UsageError` for what is no plain name."""

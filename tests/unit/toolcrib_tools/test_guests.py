@@ -269,7 +269,7 @@ LISTED: dict[str, dict[str, str]] = {
     },
     "text": {"read": "count_text diff_text"},
     "time": {"read": "convert_time current_time"},
-    "web": {"read": "web_fetch web_search", "write": "web_post"},
+    "web": {"read": "web_fetch web_search", "write": "browser web_post"},
 }
 """By category and kind, the tools that there are."""
 OUTWARD = {"api", "git", "messaging", "notebook", "shell", "web"}
