@@ -250,6 +250,7 @@ async def test_work_that_conflicts_with_the_default_branch_is_not_completed(ada:
 async def test_two_agents_are_never_at_work_in_one_folder(crib: Toolcrib, ada: Person, shop: Path) -> None:
     first, second = await ada.agent(), await ada.agent("Bob")
     task, other = await ada.task("SLOW", priority=1), await ada.task("Answer")
+    ran: Any = None
     async with create_task_group() as group:
         group.start_soon(partial(ada.session.call, "work_task", {"agent_id": first}))
         await eventually(lambda: (shop / "seen.txt").exists())
