@@ -149,6 +149,8 @@ class SkillSettings(Section):
     """Whether skills of the project are used."""
     user: Flag = False
     """Whether skills of the user are used."""
+    shipped: Flag = False
+    """Whether the skills of installed packages are used, ours included."""
     paths: Texts = ()
     """Further folders of skills."""
     groups: Text = ""
@@ -158,7 +160,7 @@ class SkillSettings(Section):
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            return {"project": value, "user": value}
+            return {"project": value, "user": value, "shipped": value}
         return {"paths": cast("Any", value)} if isinstance(value, list | tuple) else value
 
 

@@ -34,7 +34,17 @@ from .profiles import chosen, environment_values, found_profiles
 from .secrets import kept_secrets, secret_values
 from .servers import ConfiguredEntry, file_line, read_entries, server_spec
 from .settings import Settings, telemetry_options, workspace_at, workspace_spec
-from .sources import KEY, api_secrets, api_spec, configured_source, is_api, placed, skills_spec, source_entries
+from .sources import (
+    KEY,
+    api_secrets,
+    api_spec,
+    configured_source,
+    is_api,
+    placed,
+    shipped_skills,
+    skills_spec,
+    source_entries,
+)
 from .validation import did_you_mean
 
 __all__ = [
@@ -156,7 +166,10 @@ def load_gateway(
     settings = load(files, overrides, cwd=cwd)
     if "builtins" in settings.sources.model_fields_set:
         return settings
-    return settings.with_values(builtins=seed_tools(settings.disclosure.profile) or False)
+    profile = settings.disclosure.profile
+    if profile == "selection" and settings.sources.skills is None:  # the only one that shows a skill as a tool
+        settings = settings.with_values(skills=shipped_skills())
+    return settings.with_values(builtins=seed_tools(profile) or False)
 
 
 def bare() -> Settings:

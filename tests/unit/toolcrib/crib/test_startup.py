@@ -414,6 +414,7 @@ async def test_a_name_that_no_server_that_is_down_can_have_is_not_found(tmp_path
         ("fetch weather", "quick__fetch_weather", "Not available, so their tools are not found: new-forge."),
     ],
 )
+@pytest.mark.slow
 async def test_a_search_that_concerns_a_server_that_is_down_reports_it_first(
     query: str, first: str, last: str, tmp_path: Path
 ) -> None:
