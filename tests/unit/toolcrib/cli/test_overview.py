@@ -98,6 +98,7 @@ def test_a_connected_client_shows_what_it_pays_and_a_program_that_is_gone(user: 
     assert (facts["fixable"], kinds(facts)) == ([], [("entry", "Cursor")])
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_client_that_could_be_connected_is_something_to_do(owner: User) -> None:
     owner.types("tools")
