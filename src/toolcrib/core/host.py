@@ -336,6 +336,10 @@ class Insight(Protocol):
         """Return the newest calls of the principal; `tool` may hold `*`, the outcome `error` is every failure."""
         ...
 
+    def tools(self) -> Mapping[str, str]:
+        """Return the tools that the session may call, by name, with their descriptions."""
+        ...
+
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools that work on a kind of entity, by name; empty without any."""
         ...
@@ -433,6 +437,10 @@ class Host(Protocol):
 
     def storage(self, principal: str, schema: Schema) -> SharedStorage:
         """Return the tables of a guest, as far as a principal may see their rows."""
+        ...
+
+    def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
+        """Set a context value of a session from its next call on; None removes it."""
         ...
 
     @property

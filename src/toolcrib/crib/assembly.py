@@ -170,6 +170,8 @@ def assemble(
             workspaces.shells,
             InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
             schedules,
+            calls,
+            table,
             artifacts,
             inventory.ranking.embedder,
         ),

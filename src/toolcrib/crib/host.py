@@ -28,8 +28,9 @@ from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, v
 from ..config.own_file import set_key
 from ..core.context import Context
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Records, Setting, Web
+from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
-from ..core.session import LOCAL
+from ..core.session import LOCAL, SessionTable
 from ..core.shared_storage import Schema, SharedStorage
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
@@ -38,6 +39,7 @@ from ..net.guard import Guard, NetFailure
 from ..results.artifacts import Artifacts
 from ..store.store import Store
 from ..system.tasks import Background
+from .calls import CallRunner
 from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
 from .schedules import Schedules, SessionSchedules
@@ -266,7 +268,7 @@ class SessionInsight:
         return [
             {
                 "call_id": row.id,
-                "time": datetime.fromtimestamp(row.finished, UTC).isoformat(timespec="seconds"),
+                "time": datetime.fromtimestamp(row.finished, UTC).isoformat(timespec="milliseconds"),
                 "tool": row.tool or row.requested,
                 "outcome": row.outcome,
                 "decision": row.decision,
@@ -275,6 +277,10 @@ class SessionInsight:
             }
             for row in rows
         ]
+
+    def tools(self) -> Mapping[str, str]:
+        """Return the tools in scope, with their descriptions."""
+        return {tool.name: tool.description for tool in self._scene.offered()}
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools whose name or op has the entity in it, in one form or the other."""
@@ -337,6 +343,8 @@ class Hosting:
         shells: Shells,
         insight: InsightParts,
         schedules: Schedules,
+        calls: CallRunner,
+        sessions: SessionTable,
         artifacts: Artifacts,
         embedder: SharedEmbedder | None = None,
     ) -> None:
@@ -359,6 +367,8 @@ class Hosting:
         self._shells = shells
         self._insight = insight
         self._schedules = schedules
+        self._calls = calls
+        self._sessions = sessions
         self._artifacts = artifacts
         self._redact = storage.redactor.text
         self._configuration = Adjusting(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
@@ -387,6 +397,18 @@ class Hosting:
     def storage(self, principal: str, schema: Schema) -> SharedStorage:
         """Return the tables of a guest for a principal."""
         return GuestStorage(schema, principal, self._shared, self._rows, self._mask, self._meaning, self.events)
+
+    async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make a call of the session of another one, in the words of the catalog whatever the profile."""
+        return await self._calls.door_of(context)(name, dict(arguments), raw=True)
+
+    def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
+        """Set a context value of a session; None removes it."""
+        state = self._sessions.find(owner, session)
+        if state is None:
+            raise ToolFailure("unavailable", "the session of this call has ended")
+        others = {key: known for key, known in state.defaults.items() if key != name}
+        state.defaults = others if value is None else {**others, name: value}
 
     @property
     def web(self) -> Web:

@@ -224,7 +224,7 @@ class Naming:
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
     """Category → description, in the order in which they are listed."""
     placed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """A tool or a category, by the catalog's name → the category in which the profile lists it."""
+    """A tool, by the profile's or the catalog's name, or a category → the category in which the profile lists it."""
     ours: frozenset[str] = frozenset()
     """Entries of `names` that a built-in profile has, too: they mean built-in tools alone. No key of the file."""
 

@@ -13,7 +13,9 @@ import os
 import secrets
 import shutil
 import sqlite3
+import threading
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -58,7 +60,10 @@ class SqliteDatabase:
         """Open a connection that may write; `make` creates file (0600) and folder (0700) when they are missing."""
         path = self._path
         if path is None:
-            return _configured(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False), None)
+            raw = _memory()
+            if self._migrations is packaged_migrations():
+                _copy_migrated(raw)
+            return _configured(raw, None)
         if not make and not path.exists():
             reason = "the file was removed while it was open; put it back, or restart Toolcrib to begin a new one"
             raise FileNotFoundError(errno.ENOENT, reason, str(path))
@@ -125,6 +130,26 @@ class SqliteDatabase:
             contextlib.closing(sqlite3.connect(target)) as to,
         ):
             source.backup(to)
+
+
+def _memory() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+
+@cache
+def _migrated() -> sqlite3.Connection:
+    """Return an empty store of the newest schema: a copy is ten times cheaper than to migrate each store in memory."""
+    raw = _memory()
+    bring_up_to_date(_configured(raw, None), packaged_migrations(), place="memory", before=lambda _: None)
+    return raw
+
+
+def _copy_migrated(raw: sqlite3.Connection) -> None:
+    with _copying:
+        _migrated().backup(raw)
+
+
+_copying: Final = threading.Lock()
 
 
 class _SqliteConnection:

@@ -268,7 +268,6 @@ LISTED: dict[str, dict[str, str]] = {
         "read": "get_config get_environment get_recent_events get_status get_token_usage system_monitor",
         "write": "open_system_preferences session_describe",
     },
-    "tasks": {"read": "get_task list_tasks", "write": "create_task edit_task"},
     "text": {"read": "count_text diff_text"},
     "time": {"read": "convert_time current_time"},
     "web": {"read": "web_fetch web_search", "write": "browser web_post"},
