@@ -160,7 +160,7 @@ class SkillSettings(Section):
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            return {"project": value, "user": value, "shipped": value}
+            return {"project": value, "user": value}
         return {"paths": cast("Any", value)} if isinstance(value, list | tuple) else value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
@@ -279,7 +280,8 @@ OUTWARD = {"api", "git", "messaging", "notebook", "shell", "web"}
 @pytest.mark.slow
 async def test_every_guest_arrives_described_with_valid_examples_and_without_a_problem() -> None:
     guests, problems = load_entry_points()
-    source, seen = PythonSource(), list[Listing]()
+    programs = {"browser": {"program": sys.executable}}  # not every machine has Chromium
+    source, seen = PythonSource("python", programs.get), list[Listing]()
     source.provide(frozenset(NEEDS))
     for guest in guests:
         if isinstance(guest.thing, ModuleType) and guest.thing.__name__.startswith(toolcrib_tools.__name__):

@@ -31,6 +31,11 @@ class Shop:
         self.looks += 1
         return {"name": name.title(), "price": 3}
 
+    @tool(kind="read", traits=["untrusted"])
+    async def read_page(self) -> str:
+        """Read what strangers wrote."""
+        return "Buy now"
+
     @tool(kind="write")
     async def order(self, name: str, note: str = "") -> str:
         """Order a thing."""
@@ -189,6 +194,13 @@ async def test_a_circle_names_its_steps(crib: Toolcrib) -> None:
     steps = [{"id": "a", "tool": "look_up", "params": {"name": "x"}, "depends_on": ["a"]}]
     code, message = await refused(of(crib), action="define_and_run", pipeline={"name": "x", "steps": steps})
     assert (code, "a → a" in message) == ("invalid_arguments", True)
+
+
+async def test_its_result_is_trusted_as_little_as_its_least_trusted_step(crib: Toolcrib) -> None:
+    session = of(crib)
+    page = {"name": "x", "steps": [{"id": "page", "tool": "read_page"}]}
+    trust = [(await run(session, pipeline)).meta["trust"] for pipeline in (HATS, page)]
+    assert (trust, bool(session.state.taint.source)) == (["local", "untrusted"], True)
 
 
 async def test_its_steps_are_calls_that_no_client_has_shown_to_its_user(crib: Toolcrib) -> None:
