@@ -36,29 +36,58 @@ async def task_repository(ctx: Context, folder: str) -> Repository | None:
     return replace(found, environment={**found.environment, **_COMMITTER, **await found.identity()})
 
 
-async def begin_branch(repository: Repository, task: Row, needed: Sequence[str]) -> str:
-    """Check out the branch of a task with the branches `needed` in it; return its name.
+async def begin_branch(
+    repository: Repository, task: Row, needed: Sequence[str], others: Sequence[str]
+) -> tuple[str, str]:
+    """Check out the branch of a task with the branches `needed` in it; return its name and where its work began.
 
-    What an interrupted run left is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of
-    somebody else, and for branches that cannot be merged.
+    Branches that are missing come from `others`, the workspaces of the same project. The work began at the commit of
+    the task's baseline, while the branch holds work of earlier runs that was not merged. What an interrupted run left
+    is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of somebody else, and for
+    branches that cannot be merged.
     """
     branch = task["branch_name"] or f"{_PREFIX}{task['id']}"
     current = await repository.branch()
+    is_new = not await _fetched(repository, branch, others)
     if current != branch:
         if await repository.ask("status", "--porcelain"):
             if not current.startswith(_PREFIX):
                 message = "the workspace has changes that are not committed"
                 raise ToolFailure("conflict", message, hint="commit them, or git_stash")
             await _save(repository, "Keep what an interrupted run left")
-        begin = [] if await repository.has(f"refs/heads/{branch}") else ["-b"]
+        begin = ["-b"] if is_new else []
         start = [await repository.default_branch()] if begin and await repository.has("HEAD") else []
         await repository.ask("checkout", "--quiet", *begin, branch, *start)
     for other in needed:
-        if not await repository.has(f"refs/heads/{other}"):
+        if not await _fetched(repository, other, others):
             continue
         if (await repository.run("merge-base", "--is-ancestor", other, "HEAD")).status:
             await merge(repository, await repository.commit_of(other), f"Merge branch '{other}' into {branch}")
-    return branch
+    return branch, await _begun(repository, "" if is_new else task["baseline"].get("begin", ""))
+
+
+async def _fetched(repository: Repository, branch: str, others: Sequence[str]) -> bool:
+    """Whether the repository has a branch, now that another workspace of the project was asked for it."""
+    ref = f"refs/heads/{branch}"
+    if await repository.has(ref):
+        return True
+    for place in others:
+        if not (await repository.run("fetch", "--quiet", "--no-tags", place, f"{ref}:{ref}")).status:
+            return True
+    return False
+
+
+async def _begun(repository: Repository, known: str) -> str:
+    """Return `known` where HEAD holds unmerged work since then, else HEAD; empty before the first commit."""
+    if not await repository.has("HEAD"):
+        return ""
+    if known and await repository.has(known):
+        target = await repository.default_branch()
+        is_merged = not (await repository.run("merge-base", "--is-ancestor", "HEAD", target)).status
+        is_before = not (await repository.run("merge-base", "--is-ancestor", known, "HEAD")).status
+        if is_before and not is_merged:
+            return known
+    return await repository.commit_of("HEAD")
 
 
 async def commit_work(repository: Repository, task: Row, agent: Row, summary: str) -> str:

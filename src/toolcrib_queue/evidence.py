@@ -10,14 +10,15 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, ToolFailure
-from toolcrib_tools.git.repository import repository_at
+from toolcrib_tools.git.repository import Repository, repository_at
 
 from .state import invalid
 
-__all__ = ["ACCEPTANCE", "baseline_of", "check_declared", "evidence_of", "missing_evidence"]
+__all__ = ["ACCEPTANCE", "baseline_at", "baseline_of", "check_declared", "evidence_of", "missing_evidence"]
 
 _KEYS: Final[Mapping[str, str]] = {
     "command": "command",
@@ -96,6 +97,23 @@ async def baseline_of(ctx: Context, task: Row, folder: str) -> dict[str, Any]:
             baseline[entry["path"]] = await _hash(ctx, folder, entry["path"])
         elif entry["type"] == "commit":
             baseline["commit"] = await (await repository_at(ctx, folder)).commit_of("HEAD")
+    return baseline
+
+
+async def baseline_at(repository: Repository, task: Row, folder: Path, commit: str) -> dict[str, Any]:
+    """Return the baseline of a task whose work in a folder of a repository began at a commit.
+
+    Attempts before this one count as work. Files that git ignores keep the hash that they had at the claim.
+    """
+    if not commit:
+        return {**task["baseline"]}
+    baseline: dict[str, Any] = {**task["baseline"], "begin": commit, "commit": commit}
+    for path in [entry["path"] for entry in task["acceptance"] if entry["type"] in ("changed", "unchanged")]:
+        name = (folder / path).relative_to(repository.tree).as_posix()
+        if (await repository.run("check-ignore", "--quiet", "--", name)).status:
+            found = await repository.run("cat-file", "--filters", f"{commit}:{name}")
+            is_there = found.status == 0 and bool(found.stdout)
+            baseline[path] = hashlib.sha256(found.stdout).hexdigest() if is_there else ""
     return baseline
 
 

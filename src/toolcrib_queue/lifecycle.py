@@ -11,11 +11,13 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from toolcrib_tools._workspace.place import workspace_of
 
+from .branches import task_repository
 from .model import CLAIMED, DEPENDENCY_TYPES, FINAL, Event
 from .operations import LONG, id_of, limit_of, one_of, queue_tool, storage_of
 from .state import add_dependency as depend
 from .state import date_of, dependents_of, fire, needs_of, publish, settle
 from .tasks import brief, insert_task
+from .work import places_of
 
 __all__ = [
     "add_dependency",
@@ -403,23 +405,32 @@ def _last_result(rows: Rows, task_id: str) -> Row | None:
 async def get_task_diff(ctx: Context, task_id: str) -> dict[str, Any]:
     """Show what the branch of a task changes against the default branch of its project."""
 
-    def work(rows: Rows) -> tuple[Row, Row, str]:
+    def work(rows: Rows) -> tuple[Row, Row, list[str]]:
         task = rows.get("tasks", task_id)
-        project = rows.get("projects", task["project_id"])
-        sql = "SELECT workspace_path FROM {workspaces} AS w WHERE project_id = ? ORDER BY id <> ?, created_at LIMIT 1"
-        places = rows.select(sql, (project["id"], task["workspace_id"] or task["preferred_workspace_id"] or ""))
-        return task, project, places[0]["workspace_path"] if places else "."
+        return task, rows.get("projects", task["project_id"]), places_of(rows, task) or ["."]
 
-    task, project, folder = await storage_of(ctx).read(work)
+    task, project, places = await storage_of(ctx).read(work)
     if not task["branch_name"]:
         raise ToolFailure(
             "not_found", f"task {task_id} has no branch", hint="complete_task takes the branch of a result"
         )
-    arguments: dict[str, Any] = {"repo": folder, "ref1": project["repo_default_branch"], "ref2": task["branch_name"]}
+    branch, default = task["branch_name"], project["repo_default_branch"]
+    folder, start = await _start_of(ctx, branch, default, places)
+    arguments: dict[str, Any] = {"repo": folder, "ref1": start, "ref2": branch}
     result = await ctx.call("git_diff", arguments)
     if result.error is not None:
         raise ToolFailure(result.error.code, result.error.message, hint=result.error.hint)
     return {"task_id": task_id, "diff": result.text, "branch": task["branch_name"]}
+
+
+async def _start_of(ctx: Context, branch: str, default: str, places: Sequence[str]) -> tuple[str, str]:
+    """Return the first workspace whose repository has a branch, and the commit where it left the default branch."""
+    for place in places:
+        repository = await task_repository(ctx, place)
+        if repository is not None and await repository.has(f"refs/heads/{branch}"):
+            found = await repository.run("merge-base", default, branch)
+            return place, default if found.status else found.text
+    return places[0], default
 
 
 _ADVICE: Final[Mapping[str, tuple[str, str]]] = {

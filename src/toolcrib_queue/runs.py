@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import anyio
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from toolcrib_tools._workspace.place import workspace_of
-from toolcrib_tools.git.repository import GitOutput, Program, run
+from toolcrib_tools.git.repository import GitOutput, Program, Repository, run
 
 from .branches import begin_branch, check_merge, commit_work, merge_branch, task_repository
+from .evidence import baseline_at
 from .operations import id_of, queue_tool, storage_of
 from .programs import AgentProgram, Outcome, Setup, program_of
 from .state import LEASE_SECONDS, fire, get_claimed, needs_of, renew
-from .work import ask_question, claim_task, complete_task, fail_task, folder_of, profile_of
+from .work import ask_question, claim_task, complete_task, fail_task, folder_of, places_of, profile_of
 
 __all__ = ["work_task"]
 
@@ -90,7 +92,7 @@ def _answered(rows: Rows, agent: Row) -> tuple[str, int] | None:
 async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, generation: int) -> dict[str, Any]:
     own = str(workspace_of(ctx).local("."))
 
-    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str]] | str:
+    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str], list[str]] | str:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
         if task["workspace_id"] is None:
             if user := _user_of(rows, own):
@@ -99,34 +101,51 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
             task = _occupy(rows, task, own)
         _note(rows, task, "run", f"{agent['name']} ({program.agent_type}), bounded by the sandbox")
         needed = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
-        return task, folder_of(rows, task), _setup(rows, task), [name for name in needed if name]
+        folder = folder_of(rows, task)
+        others = [place for place in places_of(rows, task) if place != folder]
+        return task, folder, _setup(rows, task), [name for name in needed if name], others
 
     begun = await storage_of(ctx).write(begin)
     if isinstance(begun, str):
         return {"task": None, "message": f"Task {begun} is at work in this folder."}
-    task, folder, setup, needed = begun
+    task, folder, setup, needed, others = begun
     argv = program.command_line(setup)
     repository = await task_repository(ctx, folder)
-    branch = await begin_branch(repository, task, needed) if repository is not None else ""
+    branch = ""
+    if repository is not None:
+        branch, start = await begin_branch(repository, task, needed, others)
+        baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), start)
+        await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline))
     outcome = await _ended(ctx, program, argv, folder, task_id, generation)
     commit = await commit_work(repository, task, agent, outcome.text) if repository is not None else ""
     report: dict[str, Any] = {"task_id": task_id, "summary": outcome.text[-_SHOWN:], "tokens_used": outcome.tokens}
     report |= {"branch": branch, "commit": commit}
+    ended = await _end(ctx, task_id, generation, outcome, repository, branch)
+    if repository is not None and ended["status"] == "COMPLETED":
+        report["merged_into"] = await merge_branch(repository, task, branch)
+    return {**report, **ended}
+
+
+def _keep_baseline(task_id: str, generation: int, baseline: Mapping[str, Any], rows: Rows) -> None:
+    rows.update("tasks", get_claimed(rows, task_id, generation)["id"], {"baseline": baseline})
+
+
+async def _end(
+    ctx: Context, task_id: str, generation: int, outcome: Outcome, repository: Repository | None, branch: str
+) -> dict[str, Any]:
+    """End a claim with what the program ended with: a failure, a question, or a result whose evidence is checked."""
     claim: dict[str, Any] = {"task_id": task_id, "generation": generation}
     if outcome.error:
-        return {**report, **await _give_up(ctx, task_id, generation, outcome.error, outcome.tokens)}
+        return await _give_up(ctx, task_id, generation, outcome.error, outcome.tokens)
     if question := _question_of(outcome.text):
-        return {**report, **await ask_question(ctx, **claim, question=question)}
+        return dict(await ask_question(ctx, **claim, question=question, tokens_used=outcome.tokens))
     done = {"summary": outcome.text[-_SHOWN:] or "Done.", "tokens_used": outcome.tokens}
     try:
         if repository is not None:
             await check_merge(repository, branch)
-        ended = await complete_task(ctx, **claim, **done, **({"branch": branch} if branch else {}))
+        return dict(await complete_task(ctx, **claim, **done, **({"branch": branch} if branch else {})))
     except ToolFailure as failure:
-        return {**report, **await _give_up(ctx, task_id, generation, failure.message, outcome.tokens)}
-    if repository is not None and ended["status"] == "COMPLETED":
-        report["merged_into"] = await merge_branch(repository, task, branch)
-    return {**report, **ended}
+        return await _give_up(ctx, task_id, generation, failure.message, outcome.tokens)
 
 
 def _user_of(rows: Rows, folder: str) -> str:

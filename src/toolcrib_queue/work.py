@@ -21,6 +21,7 @@ __all__ = [
     "fail_task",
     "folder_of",
     "heartbeat_task",
+    "places_of",
     "prime",
     "profile_of",
     "verify_task",
@@ -39,6 +40,13 @@ def folder_of(rows: Rows, task: Row) -> str:
     """Return the workspace of a claimed task, else the folder of the session."""
     workspace = rows.find("workspaces", task["workspace_id"] or "")
     return workspace["workspace_path"] if workspace else "."
+
+
+def places_of(rows: Rows, task: Row) -> list[str]:
+    """Return the folders of the workspaces of a task's project, that which it prefers first."""
+    sql = "SELECT workspace_path FROM {workspaces} AS w WHERE project_id = ? ORDER BY id <> ?, created_at, id"
+    preferred = task["workspace_id"] or task["preferred_workspace_id"] or ""
+    return [row["workspace_path"] for row in rows.select(sql, (task["project_id"], preferred))]
 
 
 def profile_of(rows: Rows, task: Row) -> Row | None:
@@ -87,7 +95,9 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
         raise
 
     def begin(rows: Rows) -> dict[str, Any]:
-        started = fire(rows, get_claimed(rows, task["id"], task["generation"]), "AGENT_STARTED", baseline=baseline)
+        held = get_claimed(rows, task["id"], task["generation"])
+        begin = {"begin": held["baseline"]["begin"]} if "begin" in held["baseline"] else {}
+        started = fire(rows, held, "AGENT_STARTED", baseline={**baseline, **begin})
         return {
             "task": view(rows, started),
             "generation": started["generation"],
@@ -237,16 +247,17 @@ def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) ->
     "x.queue.ask",
     "queue",
     "write",
-    {**_CLAIM, "question": {**LONG, "minLength": 1}},
+    {**_CLAIM, "question": {**LONG, "minLength": 1}, "tokens_used": {**INTEGER, "default": 0}},
     ["task_id", "generation", "question"],
     idempotent=False,
     policy={"edge_cases": ["Without an answer within a day the task is PAUSED, then READY again."]},
 )
-async def ask_question(ctx: Context, task_id: str, generation: int, question: str) -> dict[str, Any]:
+async def ask_question(ctx: Context, task_id: str, generation: int, question: str, tokens_used: int) -> dict[str, Any]:
     """Ask a person about a claimed task. The claim stays; heartbeat_task tells when the answer has come."""
 
     def work(rows: Rows) -> dict[str, Any]:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        _add_result(rows, task, "waiting_input", {"summary": question, "tokens_used": tokens_used})
         asked = fire(rows, task, "AGENT_QUESTION", question=question, lease_until=rows.now + INPUT_SECONDS)
         return {"task_id": task_id, "status": asked["status"], "expires": date_of(asked["lease_until"])}
 

@@ -1,10 +1,12 @@
-"""A day with the queue: tasks are put in, agents work while nobody looks on, and a person comes back to what they did."""
+"""A day with the queue: tasks are put in, agents work alone, and a person comes back to what they did."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -50,7 +52,7 @@ AGENT = """
         print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": said,
                           "usage": {"input_tokens": 20, "output_tokens": 5}}))
 """
-"""Program of an agent with a plain mind: it does what a title says, but not `Mend the crane`, of which it says it did."""
+"""Program of an agent that does what a title says, but not `Mend the crane`, of which it says that it is done."""
 PRICES = """\
 TAX=19
 gross() { echo $(( $1 + $1 * TAX / 10 )); }
@@ -66,6 +68,14 @@ esac
 """
 
 Typed = Callable[..., Any]
+
+
+NAMES = ("gross", "total", "sign", "list", "crane")
+
+
+def listed(typed: Typed) -> dict[str, str]:
+    """Return the status of each task."""
+    return {task["id"]: task["status"] for task in json.loads(typed("--all", "--json"))["tasks"]}
 
 
 def green(name: str) -> list[dict[str, str]]:
@@ -151,16 +161,75 @@ async def morning(user: Person) -> dict[str, str]:
 
 def test_a_person_puts_tasks_in_walks_away_and_comes_back(home: Path, typed: Typed) -> None:
     ids = asked(home, morning)
-    worked = typed("work", "--once", "--yes")
+    typed("work", "--once", "--yes")
     table = typed()
-    states = {task["id"]: task["status"] for task in json.loads(typed("--all", "--json"))["tasks"]}
+    shown = listed(typed)
 
-    assert {name: states[ids[name]] for name in ("gross", "total", "sign", "list", "crane")} == {
+    assert {name: shown[ids[name]] for name in NAMES} == {
         "gross": "COMPLETED",
         "total": "COMPLETED",
         "sign": "WAITING_INPUT",
         "list": "AWAITING_APPROVAL",
         "crane": "BLOCKED",
-    }, worked
+    }
     assert f"{ids['sign']} asks: Which colour?" in table
-    print(worked, table)
+    (done,) = [folder for folder in (home / "one", home / "two") if "Fix total" in subjects(folder)]
+    assert [one for one in subjects(done) if not one.startswith("Hook: ")] == ["Begin", "Fix gross", "Fix total"]
+    git(done, "checkout", "--quiet", "main")
+    subprocess.run(["sh", "test.sh"], cwd=done, check=True)
+
+    error, diff = asked(home, partial(noon, ids))
+    assert (error["retries"], error["error_message"]) == (
+        "1 / 1",
+        f"task {ids['crane']} is not shown to be done: commit",
+    )
+    assert [line for line in diff["diff"].splitlines() if line.startswith(("+", "-"))] == [
+        "--- /dev/null",
+        "+++ b/list.txt",
+        "+boat 120",
+    ]
+
+    typed("answer", ids["sign"], "blue", "--yes")
+    typed("approve", ids["list"], "--yes")
+    typed("work", "--once", "--yes")
+
+    events, usage, text = asked(home, partial(evening, ids))
+    assert set(listed(typed).values()) == {"COMPLETED"}
+    assert "blue" in {git(folder, "show", "main:sign.txt") for folder in places_with(home, "sign.txt")}
+    assert {type for type, _ in events} == {
+        "project.created",
+        "task.created",
+        "task.started",
+        "task.waiting_input",
+        "task.failed",
+        "task.blocked",
+        "task.completed",
+    }
+    assert events.count(("task.completed", "Hook: Look at failures")) == 1, "the second one came in its cooldown"
+    assert usage["total"] == 25 * sum(type == "task.started" for type, _ in events) + 25, "the answered run counts too"
+    assert "- Paint the sign: completed. It is done." in text
+
+
+def subjects(folder: Path) -> list[str]:
+    """Return the subjects of the commits on the default branch, oldest first, without merges."""
+    return git(folder, "log", "--format=%s", "--no-merges", "--reverse", "main").splitlines()
+
+
+def places_with(home: Path, name: str) -> list[Path]:
+    """Return the clones whose default branch has a file."""
+    return [home / one for one in ("one", "two") if name in git(home / one, "ls-tree", "--name-only", "main").split()]
+
+
+async def noon(ids: Mapping[str, str], user: Person) -> tuple[Any, Any]:
+    """Look at the failed task, and at what waits for approval."""
+    error = await user.ok("get_agent_error", task_id=ids["crane"])
+    return error, await user.ok("get_task_diff", task_id=ids["list"])
+
+
+async def evening(ids: Mapping[str, str], user: Person) -> tuple[list[tuple[str, str]], Any, str]:
+    """Give the crane up, and read the record of the day."""
+    await user.ok("skip_task", task_id=ids["crane"])
+    events = (await user.ok("queue_events", project_id=ids["project"], limit=200))["events"]
+    usage = await user.ok("queue_usage", project_id=ids["project"])
+    primer = await user.ok("prime", project_id=ids["project"], max_tokens=1000)
+    return [(one["type"], one["title"]) for one in events], usage, primer["text"]

@@ -250,6 +250,7 @@ async def test_work_that_conflicts_with_the_default_branch_is_not_completed(ada:
 async def test_two_agents_are_never_at_work_in_one_folder(crib: Toolcrib, ada: Person, shop: Path) -> None:
     first, second = await ada.agent(), await ada.agent("Bob")
     task, other = await ada.task("SLOW", priority=1), await ada.task("Answer")
+    ran: Any = None
     async with create_task_group() as group:
         group.start_soon(partial(ada.session.call, "work_task", {"agent_id": first}))
         await eventually(lambda: (shop / "seen.txt").exists())
@@ -257,3 +258,28 @@ async def test_two_agents_are_never_at_work_in_one_folder(crib: Toolcrib, ada: P
         await ada.ok("stop_task", task_id=task)
 
     assert (ran["task"], await ada.status(other)) == (None, "READY")
+
+
+async def test_evidence_is_measured_from_where_the_branch_began(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    await ada.task("Answer", acceptance=SHOWN, priority=1)
+    lazy = await ada.task("LAZY", acceptance=SHOWN, max_retries=0)
+    await ada.ok("work_task", agent_id=agent)
+    git(shop, "checkout", "--quiet", "-b", "task/other", "main~1")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (lazy, "FAILED")
+
+
+async def test_a_test_that_an_attempt_changed_is_changed_for_the_next_one(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("CRASH", acceptance=[{"type": "unchanged", "path": "answer.py"}])
+
+    await ada.ok("work_task", agent_id=agent)
+    await ada.ok("run_queue")
+    await ada.ok("edit_task", task_id=task, title="LAZY")
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (task, "FAILED")
+    assert "answer.py" in ran["error_message"]

@@ -109,10 +109,10 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
     """The daemon answers for the client's folder and environment, not for its own."""
     user.has("project/mine.yaml", {"servers": {"notes": {"command": sys.executable, "args": ["${WHERE}"]}}})
     environ = {**os.environ, **{name: value for name, value in user.environ.items() if value}, "WHERE": "there"}
-    overrides = {"guard": "off", "mode": "plan"}
-    place = {"files": ["mine.yaml"], "overrides": overrides}
+    files, overrides = ["mine.yaml"], {"guard": "off", "mode": "plan"}
+    place = {"files": files, "overrides": overrides}
     with answering_for(environ, user.project):
-        settings = load_gateway(place["files"], overrides)
+        settings = load_gateway(files, overrides)
         found = Found.of(settings, Meeting.of(settings))
 
     assert ask(user, words=None, place=place, environ=environ) == [[TAKEN], [END, asdict(found)]]
