@@ -95,6 +95,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("notebook_reset", {"notebook": NONE}),
     ("notebook_variables", {"notebook": NONE}),
     ("notify_change", {"path": NONE, "reason": "x"}),
+    ("pipeline", {"action": "status", "task_id": NONE}),
     ("preview_request", {"service": NONE, "path": "/x", "method": "GET"}),
     ("project_knowledge_search", {"query": "x", "path": NONE}),
     ("promote_note", {"title": NONE}),
@@ -250,7 +251,7 @@ async def test_an_op_that_does_not_exist_is_not_found(session: Session) -> None:
 
 
 @needs_sandbox
-def test_every_built_in_tool_that_names_something_is_called_here(session: Session) -> None:
+async def test_every_built_in_tool_that_names_something_is_called_here(session: Session) -> None:
     called = {(name, argument) for name, given in (*CASES, *OF_A_PLAN) for argument in given}
     tools = [tool for tool in session.scene.tools() if tool.source in ("builtin", "jobs")]
     tools = [tool for tool in tools if tool.category not in ELSEWHERE]
