@@ -6,7 +6,7 @@ import ast
 import sys
 from functools import lru_cache
 from importlib.machinery import PathFinder
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
@@ -43,8 +43,15 @@ def _changed(place: str) -> int:
 
 def origin_of(point: EntryPoint) -> str:
     """Return distribution, version and entry point: `weather-tools 1.2 (weather)`."""
-    package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "unknown package"
+    package = _package(point.dist) if point.dist is not None else "unknown package"
     return f"{package} ({point.name})"
+
+
+@lru_cache(maxsize=256)
+def _package(distribution: Distribution) -> str:
+    """Return name and version. Each would parse the metadata anew, which hold a whole README."""
+    fields = distribution.metadata
+    return f"{fields['Name']} {fields['Version']}"
 
 
 def summary_of(point: EntryPoint) -> str:
