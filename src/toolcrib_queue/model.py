@@ -82,7 +82,7 @@ VERIFICATIONS: Final = get_args(Verification)
 DEPENDENCY_TYPES: Final = get_args(DependencyType)
 BLOCKING: Final = ("blocks", "parent")
 """Types of dependencies that hold a task back until the other one is COMPLETED."""
-AGENT_TYPES: Final = ("claude", "codex", "cursor", "aider", "ours")
+AGENT_TYPES: Final = ("claude", "codex", "opencode", "cursor", "aider", "ours")
 CLAIMED: Final = ("ASSIGNED", "IN_PROGRESS", "WAITING_INPUT")
 """States in which a task belongs to an agent."""
 FINAL: Final = ("COMPLETED", "FAILED", "BLOCKED")
@@ -213,6 +213,8 @@ SCHEMA: Final = Schema(
                 "parent_task_id": "TEXT",
                 "attachments": "JSON NOT NULL",
                 "acceptance": "JSON NOT NULL",
+                "llm_config": "JSON NOT NULL",
+                "token_limit": "INTEGER",
                 "retry_count": "INTEGER NOT NULL",
                 "max_retries": "INTEGER NOT NULL",
                 "resume_after": "REAL",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from toolcrib.plugin import Row, Rows
@@ -126,58 +127,70 @@ def schedule(snapshot: Snapshot) -> tuple[Assignment, ...]:
     return tuple(made)
 
 
-def _rank(room: _Room, weight: float, used: int) -> tuple[bool, float, int, int, str]:
+def _rank(room: _Room, weight: float, used: int) -> tuple[bool, float, int, str]:
+    """Order projects without a look at their tasks: `snapshot_of` relies on that."""
     project = room.project
     below = project.used / used - project.credit_weight / weight
-    return bool(project.completed or room.taken), below, room.running, room.ready[0].priority, project.id
+    return bool(project.completed or room.taken), below, room.running, project.id
 
 
 def snapshot_of(rows: Rows, agents: Sequence[str], *, project_id: str = "", is_paused: bool = False) -> Snapshot:
-    """Read what the scheduler needs for these idle agents."""
-    chosen = " AND id = ?" if project_id else ""
-    given = (project_id,) if project_id else ()
+    """Read what the scheduler needs for these idle agents.
+
+    Tasks are read of those projects alone that get an agent: which ones they are depends on the number of ready tasks.
+    """
+    counted = tuple(_projects(rows, len(agents), project_id))
+    draft = Snapshot(agents=tuple(agents), projects=counted, is_paused=is_paused)
+    wanted = Counter(one.project_id for one in schedule(draft))
+    projects = [replace(one, ready=_ready(rows, one.id, wanted[one.id])) for one in counted if one.id in wanted]
+    return replace(draft, projects=tuple(projects))
+
+
+def _ready(rows: Rows, project_id: str, number: int) -> tuple[ReadyTask, ...]:
+    """Return the first ready tasks of a project."""
+    sql = (
+        "SELECT id, priority, preferred_workspace_id FROM {tasks} AS t WHERE project_id = ? AND status = 'READY'"
+        " ORDER BY priority, id LIMIT ?"
+    )
+    return tuple(ReadyTask(**task) for task in rows.select(sql, (project_id, number)))
+
+
+def _projects(rows: Rows, most: int, project_id: str) -> Iterator[ProjectState]:
+    """Return the active projects with ready tasks, with a nameless one for each that could be assigned."""
+    chosen, given = (" AND project_id = ?", (project_id,)) if project_id else ("", ())
     found = rows.select(f"SELECT * FROM {{projects}} AS p WHERE status = 'ACTIVE'{chosen} ORDER BY id", given)
     marks = ", ".join("?" * len(CLAIMED))
-    counted = f"SELECT project_id, count(*) AS n FROM {{tasks}} AS t WHERE status IN ({marks}) GROUP BY project_id"
-    running = {row["project_id"]: int(row["n"]) for row in rows.select(counted, CLAIMED)}
-    since = rows.now - _WINDOW
-    recent = rows.select(
-        "SELECT project_id, count(*) AS n, sum(tokens_used) AS used FROM {results} AS r WHERE created_at > ?"
-        " GROUP BY project_id",
-        (since,),
+    counting = "SELECT project_id, count(*) AS n FROM {{tasks}} AS t WHERE status IN ({}){} GROUP BY project_id"
+    claimed, ready = (
+        {row["project_id"]: int(row["n"]) for row in rows.select(sql, values)}
+        for sql, values in (
+            (counting.format(marks, chosen), (*CLAIMED, *given)),
+            (counting.format("?", chosen), ("READY", *given)),
+        )
     )
-    done = {row["project_id"]: row for row in recent}
+    sql = (
+        "SELECT project_id, sum(CASE result WHEN 'completed' THEN 1 ELSE 0 END) AS n, sum(tokens_used) AS used"
+        f" FROM {{results}} AS r WHERE created_at > ?{chosen} GROUP BY project_id"
+    )
+    recent = {row["project_id"]: row for row in rows.select(sql, (rows.now - _WINDOW, *given))}
     places = rows.select("SELECT id, project_id, locked_by_task_id FROM {workspaces} AS w ORDER BY created_at, id")
-    projects: list[ProjectState] = []
     for row in found:
         own = [place for place in places if place["project_id"] == row["id"]]
-        wanted = min(len(agents), row["max_concurrent_agents"] - running.get(row["id"], 0))
-        if wanted <= 0:
-            continue
-        ready = rows.select(
-            "SELECT id, priority, preferred_workspace_id FROM {tasks} AS t WHERE project_id = ? AND status = 'READY'"
-            " AND archived_at IS NULL ORDER BY priority, id LIMIT ?",
-            (row["id"], wanted),
+        done = recent.get(row["id"], {"n": 0, "used": 0})
+        yield ProjectState(
+            id=row["id"],
+            status=row["status"],
+            credit_weight=row["credit_weight"],
+            max_concurrent_agents=row["max_concurrent_agents"],
+            running=claimed.get(row["id"], 0),
+            completed=int(done["n"]),
+            used=int(done["used"]),
+            total_used=row["total_tokens_used"],
+            budget_limit=row["budget_limit"],
+            ready=(ReadyTask(id="", priority=0),) * min(most, ready.get(row["id"], 0)),
+            workspaces=tuple(place["id"] for place in own if place["locked_by_task_id"] is None),
+            has_workspaces=bool(own),
         )
-        if not ready:
-            continue
-        projects.append(
-            ProjectState(
-                id=row["id"],
-                status=row["status"],
-                credit_weight=row["credit_weight"],
-                max_concurrent_agents=row["max_concurrent_agents"],
-                running=running.get(row["id"], 0),
-                completed=done.get(row["id"], {}).get("n", 0),
-                used=int(done.get(row["id"], {}).get("used") or 0),
-                total_used=row["total_tokens_used"],
-                budget_limit=row["budget_limit"],
-                ready=tuple(ReadyTask(**task) for task in ready),
-                workspaces=tuple(place["id"] for place in own if place["locked_by_task_id"] is None),
-                has_workspaces=bool(own),
-            )
-        )
-    return Snapshot(agents=tuple(agents), projects=tuple(projects), is_paused=is_paused)
 
 
 def assign(rows: Rows, agents: Sequence[str], *, project_id: str = "", is_paused: bool = False) -> list[Row]:

@@ -30,6 +30,7 @@ __all__ = [
     "needs_of",
     "new_task_id",
     "publish",
+    "put_run",
     "release",
     "renew",
     "settle",
@@ -86,9 +87,35 @@ def new_task_id() -> str:
 
 
 def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:
-    """Record an event of a task."""
+    """Record an event of a task, and a due run of each hook that waits for it, other than `hook_id`."""
     payload = {"project_id": task["project_id"], "task_id": task["id"], "title": task["title"], **more}
     rows.publish(type, task["project_id"], payload)
+    key = f"{type} {task['id']} {task['revision']}"
+    sql = "SELECT * FROM {hooks} AS h WHERE project_id = ? AND enabled = 1"
+    for hook in rows.select(sql, (task["project_id"],)):
+        wanted = hook["trigger_config"].get("event_type")
+        if wanted in (type, "*") and hook["id"] != more.get("hook_id"):
+            put_run(rows, hook, f"event:{type}", key, {"type": type, **payload})
+
+
+def put_run(rows: Rows, hook: Row, reason: str, key: str, event: Mapping[str, Any]) -> Row:
+    """Put down a due run of a hook; `key` names its cause, for which it runs once."""
+    sql = "SELECT * FROM {hook_runs} AS r WHERE hook_id = ? AND event_key = ?"
+    if known := rows.select(sql, (hook["id"], key)):
+        return known[0]
+    values: dict[str, Any] = {
+        "project_id": hook["project_id"],
+        "hook_id": hook["id"],
+        "trigger_reason": reason,
+        "event_key": key,
+        "status": "due",
+        "event_data": dict(event),
+        "context_results": [],
+        "prompt_sent": "",
+        "tokens_used": 0,
+        "generation": 0,
+    }
+    return rows.insert("hook_runs", values)
 
 
 def fire(rows: Rows, task: Row, event: Event, **changes: Any) -> Row:
@@ -112,7 +139,7 @@ def fire(rows: Rows, task: Row, event: Event, **changes: Any) -> Row:
     changed = rows.update("tasks", task["id"], changes, expected={"status": status})
     if event == "ADMIN_STOP":
         publish(rows, "task.stopped", changed, event=event)
-    elif after in _EVENTS and after != status:
+    elif after in _EVENTS and event != "HUMAN_REPLIED":
         publish(rows, _EVENTS[after], changed, event=event, error_message=changed["error_message"] or None)
     if after == "COMPLETED" or status == "COMPLETED":
         for other in dependents_of(rows, task["id"]):
@@ -184,7 +211,12 @@ def add_dependency(rows: Rows, task: Row, other: Row, type: str = "blocks") -> R
     if known:
         rows.update("dependencies", known[0]["id"], {"type": type})
     else:
-        values = {"project_id": task["project_id"], "task_id": task["id"], "depends_on": other["id"], "type": type}
+        values: dict[str, Any] = {
+            "project_id": task["project_id"],
+            "task_id": task["id"],
+            "depends_on": other["id"],
+            "type": type,
+        }
         rows.insert("dependencies", values)
     return settle(rows, task)
 

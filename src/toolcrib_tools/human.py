@@ -39,9 +39,12 @@ class FormQuestion(TypedDict):
     name: NotRequired[
         Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$", description="What its answer is called.")]
     ]
-    kind: NotRequired[Annotated[Literal["text", "number", "yes_no"], Field(description="What is answered; text.")]]
+    kind: NotRequired[
+        Annotated[Literal["text", "number", "yes_no", "choices"], Field(description="What is answered; text.")]
+    ]
     options: NotRequired[Annotated[list[_Option], Field(max_length=_OPTIONS, description="Answers to choose from.")]]
     required: NotRequired[Annotated[bool, Field(description="Whether the form needs it; it does.")]]
+    default: NotRequired[Annotated[str, Field(max_length=1_000, description="Suggested answer.")]]
 
 
 @tool(
@@ -164,7 +167,7 @@ async def hitl(
 
     Args:
         title: What the form is about.
-        questions: What to ask: texts, or objects with question, name, kind, options and required.
+        questions: What to ask: texts, or objects. Of `choices` several options may be the answer.
         type: form asks as the questions say; confirm takes yes or no for each.
         description: What the user has to know to answer.
         timeout: Seconds to wait for the user.
@@ -188,16 +191,26 @@ def _blanks(questions: list[FormQuestion | str], type: str) -> tuple[Blank, ...]
         entry: FormQuestion = {"question": question} if isinstance(question, str) else question
         kind = "yes_no" if type == "confirm" else entry.get("kind", "text")
         options = tuple(dict.fromkeys(entry.get("options", ())))
-        if options and kind != "text":
+        if options and kind not in ("text", "choices"):
             raise ToolFailure(
                 "invalid_arguments", f"questions[{number}].options: a question of the kind {kind} has no options"
             )
+        if kind == "choices" and not options:
+            raise ToolFailure("invalid_arguments", f"questions[{number}].options: choices need some")
         key = entry.get("name") or _name_of(entry["question"], number)
         if key in blanks:
             raise ToolFailure("invalid_arguments", f"questions[{number}].name: there are two questions named {key}")
-        blanks[key] = Blank(
-            key=key, question=entry["question"], kind=kind, options=options, required=entry.get("required", True)
+        blank = Blank(
+            key=key,
+            question=entry["question"],
+            kind=kind,
+            options=options,
+            required=entry.get("required", True),
+            default=entry.get("default", ""),
         )
+        if blank.default and blank.value(blank.default) is None:
+            raise ToolFailure("invalid_arguments", f"questions[{number}].default: {blank.default!r} is no answer to it")
+        blanks[key] = blank
     return tuple(blanks.values())
 
 

@@ -1,6 +1,6 @@
 """Every client before and after `toolcrib connect`, on the same servers: calls, tokens and waiting, as one table.
 
-    PYTHONPATH=tests python -m clients.proof [--clients claude,codex] [--sizes small,large] [--repeats 3]
+    PYTHONPATH=tests python -m clients.proof [--clients claude,codex] [--sizes small,middle,large] [--repeats 3]
                                                 [--profile flat]
 
 Eight real clients and one without any capability have the servers in their own files, then `toolcrib connect CLIENT
@@ -27,7 +27,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -86,6 +86,12 @@ def small(home: Path, page: str) -> Catalog:
     return Catalog(servers=servers, tools=4, wishes=wishes, expected=("+09:00", "wrote", _PAGE), written=written)
 
 
+def middle(home: Path, page: str) -> Catalog:
+    """Three servers with 17 tools: just above the few that may cost more."""
+    some = {name: program for name, program in _programs(home).items() if name in ("filesystem", "time", "fetch")}
+    return replace(large(home, page), servers=some, tools=17)
+
+
 def large(home: Path, page: str) -> Catalog:
     """Nine servers with 75 tools: two of each kind of which people have several."""
     space = home / "project" / "space"
@@ -98,7 +104,7 @@ def large(home: Path, page: str) -> Catalog:
     return Catalog(servers=_programs(home), tools=75, wishes=wishes, expected=("two", "wrote", _PAGE), written=written)
 
 
-SIZES: Final[Mapping[str, Callable[[Path, str], Catalog]]] = {"small": small, "large": large}
+SIZES: Final[Mapping[str, Callable[[Path, str], Catalog]]] = {"small": small, "middle": middle, "large": large}
 
 
 def _programs(home: Path) -> Servers:

@@ -45,8 +45,8 @@ class Wish:
 
     @property
     def whole(self) -> str:
-        """Its name behind a gateway."""
-        return f"{self.server}__{self.tool}"
+        """Its name behind a gateway; a tool of the client's own has no server."""
+        return f"{self.server}__{self.tool}" if self.server else self.tool
 
 
 @dataclass(kw_only=True)

@@ -154,6 +154,8 @@ def visit_again(url: str) -> str:
 
 async def test_a_context_value_does_not_move_a_task_or_narrow_what_all_projects_have(crib: Toolcrib) -> None:
     session = crib.session(profile="gateway", mode="autonomous", context={"project_id": "p1"})
+    for name in ("P1", "P2"):
+        await ran(session, "x.project.create", name=name)
     elsewhere = await ran(session, "x.task.create", title="Elsewhere", project_id="p2")
     await ran(session, "x.task.create", title="Here")
     await ran(session, "x.task.edit", task_id=elsewhere["created"], title="Still elsewhere")

@@ -15,6 +15,7 @@ from scenarios.case import Case, Turn
 from scenarios.player import Play, Player, done_well
 from scenarios.scoring import Made, Run
 from scenarios.world import TODAY, World
+from toolcrib.core.call import NESTED
 from toolcrib.core.elicitation import Clarification, Elicitor
 from toolcrib.core.permission import Answer, Effect, Verdict
 from toolcrib.crib import Session
@@ -79,7 +80,7 @@ async def run_case(world: World, case: Case, profile: str, model_of: ModelOf) ->
             if not outcome.is_complete:
                 stopped.append(f"{outcome.stopped}: {outcome.reason}")
             rows = await _rows(world, session)
-            made.append(tuple(_made(row) for row in rows[known:] if not _is_verb(row, session)))
+            made.append(tuple(_made(row) for row in rows[known:] if not _is_inner(row, session)))
             known = len(rows)
     return Run(
         made=tuple(made),
@@ -136,10 +137,10 @@ async def _rows(world: World, session: Session) -> list[CallRow]:
     return sorted(rows, key=lambda row: (row.started, row.seq))
 
 
-def _is_verb(row: CallRow, session: Session) -> bool:
-    """Whether the model only looked around; to read on in a long result is a call of its own."""
+def _is_inner(row: CallRow, session: Session) -> bool:
+    """Whether the model only looked around, or a tool made it; to read on in a long result is a call of its own."""
     verbs = session.scene.profile.verbs
-    return row.tool in verbs.values() and row.tool != verbs.get("read")
+    return row.origin == NESTED or (row.tool in verbs.values() and row.tool != verbs.get("read"))
 
 
 def _made(row: CallRow) -> Made:

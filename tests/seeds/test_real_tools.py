@@ -94,6 +94,40 @@ async def test_categories_are_loaded_on_demand_for_one_interaction(crib: Toolcri
     assert (names(session), {"browse_tools", "load_tools"} <= set(core)) == (core, True)
 
 
+async def test_the_seven_categories_have_the_tools_that_the_seed_counts(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "tiered", folder, principal="ada")
+    overview = await told(session, "browse_tools")
+    loaded = {
+        entry["name"]: set((await told(session, "load_tools", {"category": entry["name"]}))["tools_added"])
+        for entry in overview["categories"][:7]
+    }
+    known = {case.name for case in cases_of("tiered")}
+
+    assert [(one["name"], one["description"], one["tool_count"]) for one in overview["categories"][:7]] == [
+        ("git", "Branch, commit, push, PR, and merge operations", 11),
+        ("project", "Project CRUD, workspace management", 16),
+        ("agent", "Agent management, agent profiles", 17),
+        ("hooks", "Direct hook management (low-level)", 6),
+        ("memory", "Memory operations beyond search, notes, project profiles", 13),
+        ("files", "Read, write, edit, search, and browse files in project workspaces", 8),
+        ("system", "Token usage, config, diagnostics, task lifecycle ops, prompts", 28),
+    ]
+    assert {name for names in loaded.values() for name in names} <= known
+
+
+async def test_a_tool_whose_name_another_one_has_here_is_loaded_under_its_own(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "tiered", folder)
+    await told(session, "load_tools", {"category": "machine"})
+    made = await told(session, "create_task", {"title": "One"})
+    call, *_ = (await told(session, "get_recent_calls", {"tool": "create_task"}))["events"]
+    event, *_ = (await told(session, "get_recent_events", {"limit": 1}))["events"]
+
+    assert {"get_session_status", "get_session_usage", "get_recent_calls"} <= set(names(session))
+    assert "get_recent_events" not in names(session)
+    assert (call["tool"], call["outcome"]) == ("create_task", "ok")
+    assert (event["type"], event["task_id"]) == ("task.created", made["created"])
+
+
 async def test_a_tool_runs_whether_it_is_loaded_or_not(crib: Toolcrib, folder: Path) -> None:
     session = of(crib, "tiered", folder)
     assert "write_file" not in names(session)

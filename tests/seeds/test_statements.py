@@ -20,16 +20,12 @@ from seeds.inventory import cases_of
 _SEEDS: Final[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "statements.yaml").read_text("utf-8"))
 _SHARED: Final = Path(os.environ.get("TOOLCRIB_SHARED", ROOT.parent / "shared")) / "seeds"
 _OPEN: Final = {
-    "Agent queue": 9,
     "issue 17, item 1": 7,
     "issue 17, item 2": 1,
     "issue 17, item 4": 2,
-    "issue 17, item 6": 4,
     "issue 17, item 7": 3,
 }
 """Rows without a test, by the part that closes them. A number may only fall."""
-_LATER: Final = ("Agent queue",)
-"""Systems of issues of their own: rows of seeds 000 and 001 may wait for them."""
 _FIXTURES: Final = {"crib", "other", "session", "shared"}
 
 Row = tuple[int, str, Any]
@@ -82,16 +78,11 @@ def test_each_proof_is_a_test_on_a_real_tool(proof: str) -> None:
 def test_rows_without_a_test_are_those_that_are_known_to_be_open() -> None:
     waiting = Counter(proof["until"] for _, _, _, proof in ROWS if "until" in proof and not isinstance(proof, str))
     assert dict(waiting) == _OPEN
-    assert [(seed, line) for seed, line, _, proof in ROWS if _waits_for(proof) and seed not in ("000", "001")] == []
 
 
 @pytest.mark.parametrize("proof", _DEPARTURES)
 def test_where_toolcrib_departs_from_a_seed_a_document_says_so(proof: dict[str, str]) -> None:
     assert proof["says"] in (ROOT / proof["departs"]).read_text("utf-8")
-
-
-def _waits_for(proof: Any) -> bool:
-    return not isinstance(proof, str) and proof.get("until") in _LATER
 
 
 @cache

@@ -1,20 +1,24 @@
-"""Commands that a running daemon carries out: the ones that read, and whose user only waits for what they print.
+"""Requests of short-lived processes to a running daemon, which has loaded the program: commands, and a client's place.
+
+Commands are the ones that read, and whose user only waits for what they print.
 
 Most of such a command is loading the program and the configuration, which a daemon has done. So `toolcrib tools` first
 asks a daemon of the same program: it runs the command for this environment and folder, and sends what is to be printed
 as JSON, part by part; this process prints it at the width of its terminal. Without a daemon, and for every command
 line that is not plainly one of these, the command runs here.
+
+A client's shim asks in the same way for the place of its daemon (`find_place`), which depends on the configuration.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["END", "OF_PROCESS", "TAKEN", "is_answered", "program", "run_answered"]
+__all__ = ["END", "OF_PROCESS", "TAKEN", "find_place", "is_answered", "program", "run_answered"]
 
 TAKEN: Final = "taken"
 """First line of a daemon that carries the command out."""
@@ -68,23 +72,42 @@ def program() -> list[Any]:
 
 def run_answered(words: Sequence[str]) -> int | None:
     """Print what a daemon answers to the command line, and return its exit status; None where no daemon takes it."""
-    # Every command line comes by, `--help` too: what asking needs is loaded for the ones that are asked.
+    with closing(_ask({"words": words})) as lines:
+        if next(lines, None) != [TAKEN]:
+            return None
+        # Every command line comes by, `--help` too: what printing needs is loaded for the ones that are answered.
+        from ..errors import CODES
+        from .output import note, print_part
+
+        for kind, *rest in lines:
+            if kind == END:
+                return rest[0]
+            print_part([kind, *rest])
+        note("toolcrib: the local daemon ended meanwhile: run the command again")
+        return CODES["unavailable"].exit
+
+
+def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the fields of `daemon.rendezvous.Found` for a configuration, as a daemon reads it for this process.
+
+    None where no daemon takes the request, or the configuration is broken.
+    """
+    with closing(_ask({"place": {"files": files, "overrides": overrides}})) as lines:
+        answer: list[Any] = next(lines, [TAKEN]) and next(lines, [END, None])
+        return answer[1]
+
+
+def _ask(request: Mapping[str, Any]) -> Generator[Any]:
+    """Yield the lines of the first daemon that takes the request of this process, `TAKEN` first; none without one."""
     from ..config.directories import here
     from ..core.json import dumps
     from ..daemon.control import meetings, run_there
-    from ..errors import CODES
-    from .output import note, print_part
 
     places = here()
-    request = {"program": program(), "words": words, "folder": str(places.project), "environ": dict(places.environ)}
+    whole = {**request, "program": program(), "folder": str(places.project), "environ": dict(places.environ)}
     for meeting in meetings(places.directories.runtime):
-        with closing(run_there(meeting, dumps(request))) as lines:
-            if next(lines, None) != [TAKEN]:
-                continue
-            for kind, *rest in lines:
-                if kind == END:
-                    return rest[0]
-                print_part([kind, *rest])
-            note("toolcrib: the local daemon ended meanwhile: run the command again")
-            return CODES["unavailable"].exit
-    return None
+        with closing(run_there(meeting, dumps(whole))) as lines:
+            if next(lines, None) == [TAKEN]:
+                yield [TAKEN]
+                yield from lines
+                return

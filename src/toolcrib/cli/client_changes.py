@@ -1,4 +1,4 @@
-"""Changes of a client's configuration: Toolcrib's entry, the servers that move, permissions carried over; undo."""
+"""Changes of a client's configuration: Toolcrib's entry, the servers that move, permissions carried over."""
 
 from __future__ import annotations
 
@@ -17,13 +17,9 @@ from ..config.client_permissions import (
     carried_mode,
     client_files,
     client_permissions,
-    disconnect_settings,
     entry_extras,
-    is_settings_file,
     is_whole,
     mode_of,
-    original_names,
-    remove_mode,
     rename_opencode_keys,
     rename_settings,
     switch_off,
@@ -33,18 +29,14 @@ from ..config.client_permissions import (
 from ..config.clients import Client, FoundServer, Places, discover, is_ours, servers_elsewhere
 from ..config.connections import (
     NAME,
-    ClientConnection,
-    Outcome,
     connection_of,
-    connections,
     entries,
     project_entries,
     rewrite,
 )
 from ..config.connections import connect as write_connection
-from ..config.connections import disconnect as undo
-from ..config.directories import Trust
-from ..config.loader import config_files, confirm, own_file, specs_of
+from ..config.directories import config_files
+from ..config.loader import confirm, own_file, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..core.yaml_document import parse_yaml
 from ..disclosure.profiles import load as load_profile
@@ -62,8 +54,6 @@ __all__ = [
     "Way",
     "change_client",
     "command_line",
-    "put_back",
-    "settings_elsewhere",
 ]
 
 LIST_SECONDS: Final = 20.0
@@ -257,41 +247,6 @@ def change_client(
     for settings_file, text, off in others:
         rewrite(client.name, settings_file, lambda _, text=text: text, moved=off, names=names, state=state)
     return replace(change, rewritten=tuple(settings_file for settings_file, _, _ in others))
-
-
-def put_back(client: Client, file: Path, places: Places) -> Outcome:
-    """Put one file of a client back, and take its mode out of our configuration; return what was done."""
-    state = places.directories.state
-    if is_settings_file(client.name, file):
-        return disconnect_settings(file, state=state, client=client.name)
-
-    def also(text: str, done: ClientConnection) -> str:
-        return original_names(client, text, done, str(file))
-
-    outcome = undo(client, file, state=state, also=also)
-    is_project = file == client.project_file(places)
-    for own in config_files(places.directories, places.project):
-        _remove_mode(own, mode_of(client, project=is_project), places)
-    return outcome
-
-
-def settings_elsewhere(client: Client, places: Places) -> list[Path]:
-    """Return the settings of projects that changed with the client's own file, not by a `connect --project`."""
-    state, found = places.directories.state, list[Path]()
-    for file in (Path(done.file) for done in connections(state) if done.client == client.name):
-        if is_settings_file(client.name, file):
-            shared = client.project_file(replace(places, project=file.parent.parent))
-            found += [file] if shared is None or connection_of(state, shared) is None else []
-    return found
-
-
-def _remove_mode(own: Path, mode: str, places: Places) -> None:
-    """Take the mode out of one of our files; one that was confirmed stays so."""
-    trust = Trust(places.directories)
-    before = disk.read(own) if own.is_file() else b""
-    remove_mode(own, mode)
-    if before and trust.covers(own, before) and (after := disk.read(own)) != before:
-        confirm(places.directories, [(own, after)], places.environ)
 
 
 def _check_connected(

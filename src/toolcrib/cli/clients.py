@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
-from ..config.clients import CLIENTS, Client, FoundServer
+import typer
+
+from ..config.clients import CLIENTS, Client, FoundServer, Places
 from ..core.json import canonical
-from ..errors import UsageError
+from ..errors import ToolcribError, UsageError
+from .output import note
 
-__all__ = ["Candidate", "candidates", "chosen_clients", "identity", "is_shared", "portable_value"]
+__all__ = [
+    "CLAUDE",
+    "Candidate",
+    "InProject",
+    "Names",
+    "candidates",
+    "chosen_clients",
+    "chosen_files",
+    "client_file",
+    "for_each",
+    "identity",
+    "is_shared",
+    "portable_value",
+]
+
+CLAUDE: Final = "claude-code"
+_ALSO: Final[Mapping[str, str]] = {"claude": CLAUDE}
+"""Short names."""
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="CLIENT …", help=f"Any of {', '.join(CLIENTS)}.")]
+InProject = Annotated[bool, typer.Option("--project", help="The client's file of this project, not the user's.")]
 
 _GIT_SECONDS: Final = 10.0
 
@@ -129,3 +152,41 @@ def _free(server: FoundServer, value: bytes, taken: Mapping[str, bytes]) -> str:
     names += [f"{server.name}-{server.client.name}-{number}" for number in range(2, 100)]
     known = (name for name in names if taken.get(name) == value)
     return next(known, None) or next(name for name in names if name not in taken)
+
+
+def chosen_files(
+    names: Sequence[str] | None, every: bool, file: Callable[[Client], Path | None], verb: str
+) -> list[tuple[Client, Path]]:
+    """Return the clients that a command line names with their files; `every` takes those that have a file."""
+    if every and names:
+        raise UsageError(f"--all is every client: leave out {', '.join(names)}, or --all")
+    if every:
+        return [(client, path) for client in CLIENTS.values() if (path := file(client)) and path.is_file()]
+    if not names:
+        raise UsageError(f"which client? `toolcrib {verb} CLIENT` with one of {', '.join(CLIENTS)}, or --all")
+    chosen = [(client, file(client)) for client in chosen_clients([_ALSO.get(name, name) for name in names])]
+    for client, path in chosen:
+        if path is None:
+            raise UsageError(f"{client.title} has no configuration file of a project")
+    return [(client, path) for client, path in chosen if path]
+
+
+def client_file(client: Client, places: Places, project: bool) -> Path | None:
+    """Return the client's file of the project, or of the user."""
+    return client.project_file(places) if project else client.user_file(places)
+
+
+def for_each(chosen: Sequence[tuple[Client, Path]], one: Callable[[Client, Path], None]) -> None:
+    """Do all, also after one failed; then raise the first failure."""
+    failed: list[ToolcribError] = []
+    for client, file in chosen:
+        try:
+            one(client, file)
+        except ToolcribError as error:
+            failed.append(error)
+            if len(chosen) > 1:
+                note(f"{client.title}: {error}")
+    if not chosen:
+        note("nothing to do")
+    if failed:
+        raise failed[0] if len(chosen) == 1 else UsageError(f"{len(failed)} of {len(chosen)} clients failed")

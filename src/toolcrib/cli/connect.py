@@ -1,4 +1,4 @@
-"""`toolcrib connect` and `disconnect`: Toolcrib in a client's configuration, and out again."""
+"""`toolcrib connect`: Toolcrib in a client's configuration."""
 
 from __future__ import annotations
 
@@ -13,33 +13,30 @@ import typer
 from ..claude_code.approve_tool import WithApprove
 from ..claude_code.hook_messages import Unanswered
 from ..config import Settings
-from ..config.claude_files import connect_hook, has_hook, hook_file
-from ..config.client_permissions import client_files, mode_of
-from ..config.clients import CLIENTS, Client, Places
-from ..config.connections import NAME, connection_of, connections
+from ..config.claude_files import connect_hook, hook_file
+from ..config.client_permissions import mode_of
+from ..config.clients import Client, Places
+from ..config.connections import NAME
 from ..config.loader import here, load_gateway, specs_of
 from ..config.own_file import read_servers
 from ..core.json import loads
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
-from ..errors import ToolcribError, UsageError
+from ..errors import UsageError
 from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .client_changes import LIST_SECONDS, ClientChange, Program, Way, change_client, put_back, settings_elsewhere
-from .clients import candidates, chosen_clients, identity, is_shared
+from .client_changes import LIST_SECONDS, ClientChange, Program, Way, change_client
+from .clients import CLAUDE, InProject, Names, candidates, chosen_files, client_file, for_each, identity, is_shared
+from .disconnect import put_back
 from .last_seen import remember
 from .open_crib import opened
 from .options import AsJson, run
 from .output import emit_json, note, out
 
-__all__ = ["connect", "disconnect"]
+__all__ = ["connect"]
 
-_CLAUDE: Final = "claude-code"
-_ALSO: Final[Mapping[str, str]] = {"claude": _CLAUDE}
-"""Short names."""
 
-_Names = Annotated[list[str] | None, typer.Argument(metavar="CLIENT …", help=f"Any of {', '.join(CLIENTS)}.")]
 _MORE_TOKENS: Final = 100
 _MORE_PART: Final = 0.02
 """Tokens and part by which definitions may cost more: names are longer by ours."""
@@ -54,13 +51,11 @@ _NOTHING_ELSE: Final[Mapping[str, Any]] = {
 }
 """Settings of a crib that only lists servers."""
 
-_InProject = Annotated[bool, typer.Option("--project", help="The client's file of this project, not the user's.")]
-
 
 def connect(
-    clients: _Names = None,
+    clients: Names = None,
     all_: Annotated[bool, typer.Option("--all", help="Every client that has a configuration here.")] = False,
-    project: _InProject = False,
+    project: InProject = False,
     move: Annotated[bool, typer.Option("--replace", help="Move the client's other servers behind Toolcrib.")] = False,
     profile: Annotated[str | None, typer.Option(help="Instead of the one that suits the client.")] = None,
     guard: Annotated[
@@ -109,13 +104,13 @@ def connect(
         )
         changes.append(change_client(client, file, places, way, named_profile=profile, program=program))
 
-    chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
-    if approvals and [client.name for client, _ in chosen] != [_CLAUDE]:
+    chosen = chosen_files(clients, all_, lambda client: client_file(client, places, project), "connect")
+    if approvals and [client.name for client, _ in chosen] != [CLAUDE]:
         raise UsageError("--approvals is for Claude Code: `toolcrib connect claude --approvals`")
     worse: list[ClientChange] = []
     costs: Mapping[str, _Cost] = {}
     try:
-        _each(chosen, one)
+        for_each(chosen, one)
     finally:
         if dry_run:
             _preview(changes, program, places, as_json=as_json)
@@ -131,77 +126,6 @@ def connect(
     if approvals and not dry_run:
         path = program.path
         _connect_desk(path, places, project=project, unanswered=unanswered, tell=note if as_json else out)
-
-
-def disconnect(
-    clients: _Names = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every client that is connected.")] = False,
-    project: _InProject = False,
-) -> None:
-    """Put a client's configuration back as it was, byte for byte.
-
-    Of a file that changed since, Toolcrib's entry is taken out, the servers are put back, and the changes stay.
-    """
-    places = here()
-    state = places.directories.state
-
-    def one(client: Client, file: Path) -> None:
-        text = {
-            "restored": "is as it was",
-            "deleted": "is gone again",
-            "removed": "no longer has Toolcrib; what else changed since is kept",
-        }[put_back(client, file, places)]
-        out(f"{client.title}: {file} {text}")
-
-    if all_ and not clients:
-        chosen = [(CLIENTS[done.client], Path(done.file)) for done in connections(state) if done.client in CLIENTS]
-    else:
-        chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "disconnect")
-        for client in dict.fromkeys(client for client, _ in chosen):
-            beside = client_files(client, places, project=project)
-            beside += [] if project else [file for file in settings_elsewhere(client, places) if file not in beside]
-            chosen += [
-                (client, file)
-                for file in beside
-                if connection_of(state, file) is not None or (client.name == _CLAUDE and has_hook(file))
-            ]
-    _each(chosen, one)
-
-
-def _chosen(
-    names: Sequence[str] | None, every: bool, file: Callable[[Client], Path | None], verb: str
-) -> list[tuple[Client, Path]]:
-    if every and names:
-        raise UsageError(f"--all is every client: leave out {', '.join(names)}, or --all")
-    if every:
-        return [(client, path) for client in CLIENTS.values() if (path := file(client)) and path.is_file()]
-    if not names:
-        raise UsageError(f"which client? `toolcrib {verb} CLIENT` with one of {', '.join(CLIENTS)}, or --all")
-    chosen = [(client, file(client)) for client in chosen_clients([_ALSO.get(name, name) for name in names])]
-    for client, path in chosen:
-        if path is None:
-            raise UsageError(f"{client.title} has no configuration file of a project")
-    return [(client, path) for client, path in chosen if path]
-
-
-def _file(client: Client, places: Places, project: bool) -> Path | None:
-    return client.project_file(places) if project else client.user_file(places)
-
-
-def _each(chosen: Sequence[tuple[Client, Path]], one: Callable[[Client, Path], None]) -> None:
-    """Do all, also after one failed; then raise the first failure."""
-    failed: list[ToolcribError] = []
-    for client, file in chosen:
-        try:
-            one(client, file)
-        except ToolcribError as error:
-            failed.append(error)
-            if len(chosen) > 1:
-                note(f"{client.title}: {error}")
-    if not chosen:
-        note("nothing to do")
-    if failed:
-        raise failed[0] if len(chosen) == 1 else UsageError(f"{len(failed)} of {len(chosen)} clients failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ _FOLLOW_SECONDS: Final = 0.2
 
 daemon = action_group(
     "Show the local daemons that stdio clients share, end them, or print their logs.\n\n"
-    "A client of `toolcrib serve` starts the daemon of its configuration; it ends half a minute after its last client.",
+    "A client of `toolcrib serve` starts the daemon of its configuration; it ends two minutes after its last client.",
     default="status",
 )
 

@@ -1,14 +1,18 @@
-"""The process of a local daemon: serves clients, and carries out commands of the command line (`cli.answered`)."""
+"""The process of a local daemon: serves clients, and answers other processes of its program (`cli.answered`)."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..config.directories import answering_for, here
+from ..config.loader import load_gateway
 from ..core.json import dumps, loads
+from ..daemon.rendezvous import Found, Meeting
+from ..errors import ToolcribError
 from .answered import END, OF_PROCESS, TAKEN, is_answered, program
 from .output import recorded
 
@@ -21,13 +25,14 @@ _PROGRAM = program()
 def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
     """Carry out the command of a request for its environment and folder, and send each part of what it prints.
 
-    Sends nothing for a command that is not answered here, and for a request of another program or home.
+    Or send the place of the daemon for its configuration. Sends nothing for a command that is not answered here, and
+    for a request of another program or home.
     """
     asked: dict[str, Any] = loads(request)
-    words, environ = asked["words"], asked["environ"]
+    words, environ = asked.get("words"), asked["environ"]
     own = here().environ
     is_alike = all(own.get(name) == environ.get(name) for name in OF_PROCESS)
-    if asked["program"] != _PROGRAM or not is_alike or not is_answered(words):
+    if asked["program"] != _PROGRAM or not is_alike or not (words is None or is_answered(words)):
         return
 
     def put(part: list[Any]) -> None:
@@ -35,8 +40,17 @@ def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
 
     put([TAKEN])
     with answering_for(environ, Path(asked["folder"])), recorded(put):
-        status = _run(words)
-    put([END, status])
+        result = _find_place(**asked["place"]) if words is None else _run(words)
+    put([END, result])
+
+
+def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the fields of `Found` for a configuration; None for one whose mistake the asking process shows itself."""
+    try:
+        settings = load_gateway(files, overrides)
+        return asdict(Found.of(settings, Meeting.of(settings)))
+    except ToolcribError:
+        return None
 
 
 def _run(words: list[str]) -> int | None:

@@ -15,7 +15,8 @@ from typing import Annotated, Final, Literal
 import typer
 
 from ..config import Settings, load
-from ..config.loader import config_files, here
+from ..config.directories import config_files
+from ..config.loader import here
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import find
 from ..disclosure.profiles import load as load_profile

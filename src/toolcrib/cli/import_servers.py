@@ -10,7 +10,8 @@ import typer
 
 from ..config import load
 from ..config.clients import Discovery, discover
-from ..config.loader import config_files, here, specs_of
+from ..config.directories import config_files
+from ..config.loader import here, specs_of
 from ..config.own_file import add_servers, read_servers
 from ..telemetry.tokens import tokenizer
 from .clients import Candidate, candidates, chosen_clients

@@ -37,7 +37,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "overview": Home("toolcrib.cli.overview", "Show clients, servers, tokens a turn, and what there is to do."),
     "import": Home("toolcrib.cli.import_servers", "Take over the servers that your clients are configured with."),
     "connect": Home("toolcrib.cli.connect", "Put Toolcrib into a client's configuration."),
-    "disconnect": Home("toolcrib.cli.connect", "Put a client's configuration back as it was."),
+    "disconnect": Home("toolcrib.cli.disconnect", "Put a client's configuration back as it was."),
     "uninstall": Home("toolcrib.cli.uninstall", "Disconnect every client and remove what Toolcrib keeps."),
     "serve": Home("toolcrib.cli.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
     "daemon": Home("toolcrib.cli.daemon", "Show, end or follow the local daemons that stdio clients share."),

@@ -103,7 +103,7 @@ def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
         for one in found[:_SHOWN]:
             lines.append(f"  {escape(one['subject'])}: {escape(one['detail'])}")
         lines += [f"  … {len(found) - _SHOWN} more: `toolcrib overview --json`"] if len(found) > _SHOWN else []
-    if not facts["findings"]:
+    if not (facts["findings"] or facts["fixable"]):
         lines += ["", "nothing to do"]
     return [*lines, "", "`toolcrib --help` lists the commands, `toolcrib doctor` checks servers and machine"]
 

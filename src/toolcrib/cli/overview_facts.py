@@ -14,9 +14,9 @@ from ..catalog.preflight import findings
 from ..config import load
 from ..config.clients import CLIENTS, Client, FoundServer, discover, is_ours
 from ..config.connections import NAME, entries
-from ..config.directories import Places
+from ..config.directories import Places, config_files
 from ..config.files import FOREIGN_MAX_BYTES, read
-from ..config.loader import config_files, specs_of
+from ..config.loader import specs_of
 from ..config.own_file import read_servers
 from ..core.events import Problem
 from ..core.tool import Tool

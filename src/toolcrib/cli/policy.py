@@ -12,7 +12,8 @@ import typer
 
 from ..config import Settings
 from ..config.claude_files import FoundRule, add_rules, claude_files, read_claude_rules
-from ..config.loader import config_files, here
+from ..config.directories import config_files
+from ..config.loader import here
 from ..core.permission import Answer, Decision, Effect, NoApprover, Question
 from ..core.tool import Tool
 from ..crib import Toolcrib

@@ -13,8 +13,8 @@ from ..errors import UsageError
 
 __all__ = ["IDLE_SECONDS", "LOG_LEVELS", "Options", "desk_overrides", "http_token", "read_options"]
 
-IDLE_SECONDS: Final = 30.0
-"""How long a daemon outlives its last client: a client that restarts finds its servers running."""
+IDLE_SECONDS: Final = 120.0
+"""How long a daemon outlives its last client: one that restarts, or makes one call each time, finds servers running."""
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 

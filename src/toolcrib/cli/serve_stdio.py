@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from ..config.directories import here
+from ..daemon.control import is_any_running
 from ..daemon.rendezvous import Found, Hello, Meeting, Order
 from ..daemon.shim import Shim, start_unread
 from ..errors import UsageError
 from ..server.pipes import take_stdio
+from .answered import find_place
 from .serve_options import IDLE_SECONDS, desk_overrides
 
 if TYPE_CHECKING:
@@ -60,9 +62,10 @@ def join(
     """
     overrides = desk_overrides(overrides) if desk else overrides
     manners = Manners(idle_seconds, log_level, "desk" if desk else "mcp")
-    shim = None if _has_daemons() else _started_shim(files, overrides, manners)
+    is_served = is_any_running(here().directories.runtime)
+    shim = (_joined_shim if is_served else _started_shim)(files, overrides, manners)
     if shim is None:
-        from ..config.loader import load_gateway  # where the first daemon starts, it alone reads the configuration
+        from ..config.loader import load_gateway  # where a daemon can, it alone reads the configuration
 
         settings = load_gateway(files, overrides)
         try:
@@ -88,28 +91,22 @@ def _end(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)  # the signal is on its way
 
 
-def _has_daemons() -> bool:
-    """Return whether a daemon of this user may listen: one of this configuration, or of another."""
-    return any(here().directories.runtime.glob("*.sock"))
+def _joined_shim(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim | None:
+    """Return what joins the daemon of a configuration that a running daemon has read; None where none does."""
+    place = find_place(files, overrides)
+    return _placed(_order(files, overrides, manners), manners, Found(**place)) if place else None
 
 
 def _started_shim(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim | None:
     """Start a daemon that reads the configuration, and return what joins it; None when it cannot serve."""
     order = _order(files, overrides, manners)
     found = start_unread(order)
-    if found is None:
-        return None
-    meeting = Meeting(directory=Path(found.directory), key=found.key)
-    order = replace(order, directory=found.directory, key=found.key, log=found.log)
-    return _shim(meeting, order, manners, found)
+    return _placed(order, manners, found) if found else None
 
 
 def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim:
     """Return what joins the daemon of `settings`. Raises `UsageError` where there is no place for one."""
-    meeting = Meeting.of(settings)
-    found = Found.of(settings, meeting)
-    order = replace(_order(files, overrides, manners), directory=found.directory, key=found.key, log=found.log)
-    return _shim(meeting, order, manners, found)
+    return _placed(_order(files, overrides, manners), manners, Found.of(settings, Meeting.of(settings)))
 
 
 def _order(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Order:
@@ -129,7 +126,10 @@ def _order(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners)
     )
 
 
-def _shim(meeting: Meeting, order: Order, manners: Manners, found: Found) -> Shim:
+def _placed(order: Order, manners: Manners, found: Found) -> Shim:
+    """Return what joins the daemon at the place that was found, or starts it there."""
+    meeting = Meeting(directory=Path(found.directory), key=found.key)
+    order = replace(order, directory=found.directory, key=found.key, log=found.log)
     hello = Hello(
         key=found.key,
         version=found.version,

@@ -27,7 +27,7 @@ from ..config.secrets import remove_secret, secret_names
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in
 from ..errors import ConfigError, UsageError
-from . import connect
+from .disconnect import disconnect
 from .output import escape, note, out
 from .own_environment import running_program
 
@@ -144,7 +144,7 @@ def _own_entries(places: Places) -> Iterator[tuple[Client, Path]]:
 def _disconnect(plan: _Plan) -> None:
     """Take Toolcrib out of every client. Raises `UsageError` before anything is removed that would be missed then."""
     if plan.connected:
-        connect.disconnect(all_=True)
+        disconnect(all_=True)
     state = here().directories.state
     for client, file in plan.unrecorded:
         undo(client, file, state=state, unrecorded=True)

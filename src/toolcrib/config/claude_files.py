@@ -14,12 +14,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..core.document_tree import Node
-from ..core.permission import Effect
+from ..core.permission import EFFECTS, Effect
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
-from ..policy.claude_names import WORDS
-from ..policy.rules import parse_rule
-from ..policy.settings import EFFECTS
 from . import files
 from .clients import Places
 from .connections import ClientConnection, Outcome, connection_of, forget, restore, rewrite
@@ -99,6 +96,10 @@ def add_rules(path: Path, rules: Iterable[FoundRule], *, write: bool = True) -> 
 
 
 def _read_rule(effect: Effect, text: Any, file: str, home: str) -> FoundRule:
+    # `disconnect` comes by here without rules, and a person waits for it.
+    from ..policy.claude_names import WORDS
+    from ..policy.rules import parse_rule
+
     if not isinstance(text, str):
         return FoundRule(effect=effect, text=str(text), file=file, taken=False, note="a rule is a text")
     try:

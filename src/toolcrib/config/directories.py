@@ -20,12 +20,22 @@ from typing import Any, Final, cast
 
 import orjson
 
-from . import files
-
-__all__ = ["PROJECT_FOLDER", "Directories", "Places", "Trust", "answering_for", "here"]
+__all__ = [
+    "OF_PROJECT",
+    "PROJECT_FOLDER",
+    "Directories",
+    "Places",
+    "Trust",
+    "answering_for",
+    "config_files",
+    "here",
+    "project_root",
+]
 
 PROJECT_FOLDER = ".toolcrib"
 """In a project's root: `config.yaml` for everybody who works on it, `local.yaml` for one machine (git-ignored)."""
+OF_PROJECT: Final = ("config.yaml", "local.yaml")
+"""The files of that folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +105,8 @@ class Trust:
         self, confirmed: Iterable[tuple[Path, bytes]], pins: Mapping[tuple[Path, str], Mapping[str, str]] = _NO_PINS
     ) -> None:
         """Remember that the user has agreed to these files as they are now, and to `pins` of servers by name."""
+        from . import files  # the shim, which a client waits for, reads no configuration
+
         given = tuple(confirmed)
         for path, _ in given:
             for gone in [known for known in self._known if known.startswith(_behind(path, ""))]:
@@ -176,3 +188,20 @@ def here() -> Places:
     """Return where the user of this process keeps things, for the folder that it runs in (see `answering_for`)."""
     environ, project = _asker.get() or (os.environ, Path.cwd())
     return Places(directories=Directories.of(environ), environ=environ, project=project)
+
+
+def config_files(directories: Directories, cwd: Path) -> list[Path]:
+    """Return the files that are looked for, lowest precedence first, whether they exist or not."""
+    root = project_root(cwd, directories.home)
+    project = [root / PROJECT_FOLDER / name for name in OF_PROJECT] if root else []
+    return [directories.config / "config.yaml", *project]
+
+
+def project_root(cwd: Path, home: Path) -> Path | None:
+    """Return the nearest folder, from `cwd` upwards, that holds `.toolcrib`; the home directory does not count."""
+    for folder in (cwd, *cwd.parents):
+        if folder == home:
+            return None
+        if (folder / PROJECT_FOLDER).is_dir():
+            return folder
+    return None

@@ -149,6 +149,8 @@ class SkillSettings(Section):
     """Whether skills of the project are used."""
     user: Flag = False
     """Whether skills of the user are used."""
+    shipped: Flag = False
+    """Whether the skills of installed packages are used, ours included."""
     paths: Texts = ()
     """Further folders of skills."""
     groups: Text = ""

@@ -28,24 +28,32 @@ from ..policy.taint import Taint
 from . import files as disk
 from .client_entries import notices, translate
 from .clients import CLIENT_FILES, inputs_of
-from .directories import PROJECT_FOLDER, Directories, Trust, here
+from .directories import OF_PROJECT, PROJECT_FOLDER, Directories, Trust, config_files, here, project_root
 from .keys import check, merge, tool_secrets
 from .profiles import chosen, environment_values, found_profiles
 from .secrets import kept_secrets, secret_values
 from .servers import ConfiguredEntry, file_line, read_entries, server_spec
 from .settings import Settings, telemetry_options, workspace_at, workspace_spec
-from .sources import KEY, api_secrets, api_spec, configured_source, is_api, placed, skills_spec, source_entries
+from .sources import (
+    KEY,
+    api_secrets,
+    api_spec,
+    configured_source,
+    is_api,
+    placed,
+    shipped_skills,
+    skills_spec,
+    source_entries,
+)
 from .validation import did_you_mean
 
 __all__ = [
     "bare",
-    "config_files",
     "confirm",
     "here",
     "load",
     "load_gateway",
     "own_file",
-    "project_root",
     "servers_in",
     "specs_of",
 ]
@@ -158,7 +166,10 @@ def load_gateway(
     settings = load(files, overrides, cwd=cwd)
     if "builtins" in settings.sources.model_fields_set:
         return settings
-    return settings.with_values(builtins=seed_tools(settings.disclosure.profile) or False)
+    profile = settings.disclosure.profile
+    if profile == "selection" and settings.sources.skills is None:  # the only one that shows a skill as a tool
+        settings = settings.with_values(skills=shipped_skills())
+    return settings.with_values(builtins=seed_tools(profile) or False)
 
 
 def bare() -> Settings:
@@ -196,9 +207,6 @@ def specs_of(
     return read_entries(entries, environ, server_spec)
 
 
-_OF_PROJECT: Final = ("config.yaml", "local.yaml")
-
-
 def _pinned(
     specs: Iterable[ServerSpec], entries: Iterable[ConfiguredEntry], directories: Directories, cwd: Path
 ) -> list[ServerSpec]:
@@ -222,20 +230,13 @@ def confirm(
     trust = Trust(directories)
     pins: dict[tuple[Path, str], Mapping[str, str]] = {}
     for path, _ in files:
-        if path.parent.name == PROJECT_FOLDER and path.name in _OF_PROJECT:
+        if path.parent.name == PROJECT_FOLDER and path.name in OF_PROJECT:
             part = _read(path, str(path.parent.parent), environ)
             specs, _ = specs_of(part.entries, environ)
             for spec in specs:
                 known = None if anew else trust.pins(path, spec.name)
                 pins[path, spec.name] = known or launch_pins(spec, environ.get("PATH", os.defpath))
     trust.confirm(files, pins)
-
-
-def config_files(directories: Directories, cwd: Path) -> list[Path]:
-    """Return the files that are looked for, lowest precedence first, whether they exist or not."""
-    root = project_root(cwd, directories.home)
-    project = [root / PROJECT_FOLDER / name for name in _OF_PROJECT] if root else []
-    return [directories.config / "config.yaml", *project]
 
 
 def own_file(directories: Directories, cwd: Path, *, project: bool) -> Path:
@@ -252,16 +253,6 @@ def own_file(directories: Directories, cwd: Path, *, project: bool) -> Path:
             f"{file} came with the project, or changed, and is not confirmed: look at it, `toolcrib trust`"
         )
     return file
-
-
-def project_root(cwd: Path, home: Path) -> Path | None:
-    """Return the nearest folder, from `cwd` upwards, that holds `.toolcrib`; the home directory does not count."""
-    for folder in (cwd, *cwd.parents):
-        if folder == home:
-            return None
-        if (folder / PROJECT_FOLDER).is_dir():
-            return folder
-    return None
 
 
 def _trusted(directories: Directories, cwd: Path, problems: list[Problem]) -> Iterable[Path]:

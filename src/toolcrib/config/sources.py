@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import AfterValidator, BeforeValidator
 
 from ..core.document_tree import Member, Node
+from ..core.entry_points import SKILLS, folder_of, installed
 from ..core.settings import Flag, Scalar, expected, secret_texts
 from ..errors import ConfigError, ConfigErrors
 from ..sources.configuration import ConfiguredSource
@@ -42,6 +43,7 @@ __all__ = [
     "confirmable_in",
     "is_api",
     "placed",
+    "shipped_skills",
     "skills_spec",
     "source_entries",
 ]
@@ -154,6 +156,7 @@ def _members(node: Node | None, path: Path | None, key: str) -> Sequence[Member]
 
 _MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
 """What makes a folder a project."""
+_GROUPS: Final = "groups.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,15 +186,28 @@ def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[s
 
 
 def skills_spec(given: PlacedSkills | None, home: Path, cwd: Path) -> SkillsSpec | None:
-    """Return where skills are looked for; None when none are configured. Named roots come first, a home last."""
+    """Return where skills are looked for; None when none are configured.
+
+    Named roots come first, then those of the project, of the user and of installed packages.
+    """
     if given is None:
         return None
+    shipped = shipped_skills() if given.settings.shipped else SkillsSpec(roots=())
     roots: list[SkillRoot] = [*given.roots]
     if given.settings.project:
         roots += project_roots(_project(cwd, home))
     if given.settings.user:
         roots += user_roots(home)
-    return SkillsSpec(roots=tuple(roots), groups=given.groups) if roots else None
+    roots += shipped.roots
+    groups = (*((given.groups,) if given.groups else ()), *shipped.groups)
+    return SkillsSpec(roots=tuple(roots), groups=groups) if roots else None
+
+
+def shipped_skills() -> SkillsSpec:
+    """Return the skills of installed packages: the folders of their entry points, and the `groups.yaml` in each."""
+    folders = [folder for point in installed(SKILLS) if (folder := folder_of(point)) is not None]
+    groups = tuple(folder / _GROUPS for folder in folders if (folder / _GROUPS).is_file())
+    return SkillsSpec(roots=tuple(map(SkillRoot.named, folders)), groups=groups)
 
 
 def confirmable_in(path: Path) -> list[tuple[Path, bytes]]:

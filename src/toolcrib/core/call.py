@@ -163,9 +163,11 @@ class Options:
     result_hint: str = ""
     """Style of shortening the result (`results.limit.HINTS`); empty leaves it to the tool."""
     raw: bool = False
-    """Made by a workflow, not by a model: named as the catalog does, and the result neither cut nor in an envelope."""
+    """Made by a workflow or a tool, no model: named as the catalog does, the result neither cut nor in an envelope."""
     version: str = ""
     """The version of the tool that this call pins, independent of its session; empty without a pin."""
+    ask: bool = False
+    """A person has to approve it, also where rules and mode allow it: a step of a workflow with `approval`."""
 
     @property
     def is_special(self) -> bool:

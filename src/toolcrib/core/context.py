@@ -21,11 +21,12 @@ from ..errors import ToolFailure
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
 from .host import Host, Records, Schedules
 from .permission import Effect
+from .result import ToolResult
 from .sandbox import Sandbox
 from .shared_storage import Schema, SharedStorage
 from .workspace import Workspace
 
-__all__ = ["Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress", "Signal"]
+__all__ = ["CallHost", "Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress", "Signal"]
 
 
 class Signal:
@@ -173,6 +174,14 @@ class _Sent:
     """The stream of its output, from the first piece on."""
 
 
+class CallHost(Host, Protocol):
+    """Services of the crib for one call, further calls of its session included."""
+
+    async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make a call of the session that `context` is a call of, through every step of any other call."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """The surroundings of one call."""
@@ -200,7 +209,7 @@ class Context:
     """Base folder of relative paths; see `path`."""
     workspace: Workspace | None = None
     """The files that the tools of this session may read and write; None where no folder was declared."""
-    host: Host | None = None
+    host: CallHost | None = None
     """Services of the crib; None in a context that was built by hand."""
     result_bytes: int = 16_000
     """UTF-8 bytes of text that a result may have before it is cut: a tool that has pages makes them fit."""
@@ -237,7 +246,7 @@ class Context:
         return self.cwd / path
 
     @property
-    def lent(self) -> Host:
+    def lent(self) -> CallHost:
         """Services of the crib. Raises `ToolFailure("unavailable")` for a tool that runs outside a crib."""
         if self.host is None:
             raise ToolFailure("unavailable", "this tool keeps records or asks other machines, and runs in no Toolcrib")
@@ -255,6 +264,14 @@ class Context:
     def storage(self, schema: Schema) -> SharedStorage:
         """Return the tables of a guest, with the rows of the projects that the caller's principal is a member of."""
         return self.lent.storage(self.principal, schema)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make a call of the same session: decided, asked about and recorded as any other one."""
+        return await self.lent.call(self, name, arguments)
+
+    def set_default(self, name: str, value: Any) -> None:
+        """Set a context value of the session from its next call on; None removes it."""
+        self.lent.set_default(self.principal, self.session_key, name, value)
 
     @property
     def schedules(self) -> Schedules:

@@ -14,9 +14,11 @@ DISMISSED: Final = (
 )
 """The answer that a tool gets when the user closes the question."""
 _YES_NO: Final = ("yes", "no")
-_TYPES: Final = {"text": "string", "number": "number", "yes_no": "boolean"}
+_TYPES: Final = {"text": "string", "number": "number", "yes_no": "boolean", "choices": "array"}
+_AGAIN: Final = {"number": "A number is needed, such as 12.5.", "choices": "Only the options, with commas between."}
+"""Kinds of answers that are asked for again when they are invalid."""
 _TRIES: Final = 3
-"""Attempts at a question for a number before it counts as dismissed."""
+"""Attempts at a question for a number or choices before it counts as dismissed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +70,12 @@ class Blank:
     key: str
     """Key of the answer."""
     question: str
-    kind: Literal["text", "number", "yes_no"] = "text"
+    kind: Literal["text", "number", "yes_no", "choices"] = "text"
     options: tuple[str, ...] = ()
-    """Of a text: one of them is the answer."""
+    """Of a text: one of them is the answer. Of choices: one or several."""
     required: bool = True
+    default: str = ""
+    """Suggested answer; the answer of a question that need not be answered, and was not."""
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -81,16 +85,31 @@ class Blank:
     def schema(self) -> dict[str, Any]:
         """Return its part of the form that an MCP client shows: plain types only, as the specification wants."""
         schema: dict[str, Any] = {"type": _TYPES[self.kind], "title": self.question}
+        suggested = self.value(self.default) if self.default else None
+        if suggested is not None:
+            schema["default"] = suggested
+        if self.kind == "choices":
+            return {**schema, "minItems": 1, "items": {"type": "string", "enum": list(self.options)}}
         return {**schema, "enum": list(self.options)} if self.options else schema
 
-    def value(self, answer: object) -> str | float | bool | None:
-        """Return the value of an answer; None for an invalid one."""
+    def value(self, answer: object) -> str | float | bool | list[str] | None:
+        """Return the value of an answer; None for an invalid one. Choices in a text have commas between them."""
+        if self.kind == "choices":
+            return self._chosen(answer)
         if self.kind == "yes_no":
             return answer if isinstance(answer, bool) else {"yes": True, "no": False}.get(str(answer))
         if self.kind == "number":
             return _number(answer)
         is_answer = isinstance(answer, str) and answer.strip() and (not self.options or answer in self.options)
         return str(answer) if is_answer else None
+
+    def _chosen(self, answer: object) -> list[str] | None:
+        if isinstance(answer, str):
+            items = [answer.strip()] if answer.strip() in self.options else [item.strip() for item in answer.split(",")]
+        else:
+            items = [str(item) for item in cast("list[Any]", answer)] if isinstance(answer, list) else []
+        chosen = list(dict.fromkeys(items))
+        return chosen if chosen and all(item in self.options for item in chosen) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +139,12 @@ class Form:
         answers = {blank.key: blank.value(given.get(blank.key)) for blank in self.blanks}
         if any(blank.required and answers[blank.key] is None for blank in self.blanks):
             return None
-        return {key: value for key, value in answers.items() if value is not None}
+        return {key: value for key, value in (answers | self._left(answers)).items() if value is not None}
+
+    def _left(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the defaults of what was not answered."""
+        left = (blank for blank in self.blanks if blank.default and answers.get(blank.key) is None)
+        return {blank.key: blank.value(blank.default) for blank in left}
 
     async def put_to(self, elicitor: Elicitor) -> dict[str, Any] | None:
         """Ask one question after the other; None when one that needs an answer was dismissed."""
@@ -131,22 +155,23 @@ class Form:
                 answers[blank.key] = value
             elif blank.required:
                 return None
-        return answers
+        return {key: value for key, value in (answers | self._left(answers)).items() if value is not None}
 
-    async def _put(self, elicitor: Elicitor, blank: Blank, number: int) -> str | float | bool | None:
+    async def _put(self, elicitor: Elicitor, blank: Blank, number: int) -> str | float | bool | list[str] | None:
         place = f" ({number} of {len(self.blanks)})" if len(self.blanks) > 1 else ""
         about = f"{self.message}\n\n" if number == 1 and self.message else ""
         optional = "" if blank.required else " (need not be answered)"
-        question = f"{about}{blank.question}{place}{optional}"
-        asked = Clarification(
-            call_id=self.call_id, question=question, options=blank.choices, allow_custom=not blank.choices
-        )
+        several = " (one or several, with commas between)" if blank.kind == "choices" else ""
+        default = f" (default: {blank.default})" if blank.default else ""
+        question = f"{about}{blank.question}{place}{optional}{several}{default}"
+        is_open = blank.kind == "choices" or not blank.choices
+        asked = Clarification(call_id=self.call_id, question=question, options=blank.choices, allow_custom=is_open)
         for _ in range(_TRIES):
             answer = await elicitor(asked)
             value = blank.value(answer)
-            if answer is None or value is not None or blank.kind != "number":
+            if answer is None or value is not None or blank.kind not in _AGAIN:
                 return value
-            asked = replace(asked, question=f"{blank.question}{place} A number is needed, such as 12.5.")
+            asked = replace(asked, question=f"{blank.question}{place} {_AGAIN[blank.kind]}")
         return None
 
 

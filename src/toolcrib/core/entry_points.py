@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import sys
 from functools import lru_cache
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
-__all__ = ["COMMANDS", "RESOURCES", "SERVICES", "installed", "origin_of", "summary_of"]
+__all__ = ["COMMANDS", "RESOURCES", "SERVICES", "SKILLS", "folder_of", "installed", "origin_of", "summary_of"]
 
 COMMANDS: Final = "toolcrib.commands"
 """Group of commands: `toolcrib NAME`."""
@@ -18,6 +18,8 @@ RESOURCES: Final = "toolcrib.resources"
 """Group of REST resources: `/v1/NAME/…`."""
 SERVICES: Final = "toolcrib.services"
 """Group of services that run beside the tools, supervised."""
+SKILLS: Final = "toolcrib.skills"
+"""Group of skills: a package, in whose folder they are."""
 
 
 def installed(group: str) -> tuple[EntryPoint, ...]:
@@ -49,9 +51,8 @@ def origin_of(point: EntryPoint) -> str:
 
 @lru_cache(maxsize=256)
 def _package(distribution: Distribution) -> str:
-    """Return name and version. Each would parse the metadata anew, which hold a whole README."""
-    fields = distribution.metadata
-    return f"{fields['Name']} {fields['Version']}"
+    """Return name and version. Each question parses the metadata anew, a millisecond for a long description."""
+    return f"{distribution.name} {distribution.version}"
 
 
 def summary_of(point: EntryPoint) -> str:
@@ -64,15 +65,27 @@ def summary_of(point: EntryPoint) -> str:
     return first or f"Brought by {origin_of(point)}."
 
 
-def _docstring(point: EntryPoint) -> str:
-    """Return the docstring of a function or class; for any other target that of its module."""
+def folder_of(point: EntryPoint) -> Path | None:
+    """Return the folder of the package that is the target; None where it is missing, or a module in one file."""
+    spec = _spec_of(point)
+    return next(map(Path, (spec.submodule_search_locations or ()) if spec is not None else ()), None)
+
+
+def _spec_of(point: EntryPoint) -> ModuleSpec | None:
+    """Return the spec of the target's module; no code of its packages runs."""
     path: list[str] | None = None
     spec, names = None, point.module.split(".")
     for count in range(len(names)):
         spec = PathFinder.find_spec(".".join(names[: count + 1]), path)
         if spec is None:
-            return ""
+            return None
         path = list(spec.submodule_search_locations or ())
+    return spec
+
+
+def _docstring(point: EntryPoint) -> str:
+    """Return the docstring of a function or class; for any other target that of its module."""
+    spec = _spec_of(point)
     if spec is None or not spec.origin:
         return ""
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))

@@ -336,6 +336,10 @@ class Insight(Protocol):
         """Return the newest calls of the principal; `tool` may hold `*`, the outcome `error` is every failure."""
         ...
 
+    def tools(self) -> Mapping[str, str]:
+        """Return the tools that the session may call, by name, with their descriptions."""
+        ...
+
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools that work on a kind of entity, by name; empty without any."""
         ...
@@ -435,6 +439,10 @@ class Host(Protocol):
         """Return the tables of a guest, as far as a principal may see their rows."""
         ...
 
+    def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
+        """Set a context value of a session from its next call on; None removes it."""
+        ...
+
     @property
     def events(self) -> EventLog:
         """The log of events."""
@@ -464,6 +472,13 @@ class Host(Protocol):
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Begin work that outlives the call; it is cancelled when the crib closes."""
+        ...
+
+    async def keep(self, owner: str, data: bytes, media_type: str, *, source: str) -> Mapping[str, Any]:
+        """Store a file that strangers wrote as an artifact of `owner`; return the block that refers to it.
+
+        Raises `ToolFailure`: `too_large`, or `storage` when the disk refuses.
+        """
         ...
 
     def folder(self, name: str, *, kept: bool = False) -> Path:

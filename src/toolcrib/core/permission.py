@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 from .tool import Tool
 
 __all__ = [
+    "EFFECTS",
     "HELD",
     "OPEN",
     "RESUMED",
@@ -40,6 +41,8 @@ __all__ = [
 ]
 
 Effect = Literal["allow", "ask", "deny"]
+EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
+"""Effects in the order in which rules are applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,6 +208,10 @@ class Rows(Protocol):
         """
         ...
 
+    def move(self, table: str, id: str, project_id: str) -> Row:
+        """Give a row to another project and return it; the principal must be an editor of both."""
+        ...
+
     def delete(self, table: str, id: str) -> Row:
         """Mark a row as deleted: no read returns it any more. Return it."""
         ...

@@ -84,6 +84,7 @@ Kind = Literal["read", "write", "destructive"]
 
 TRAITS: Final = (
     "asks_user",
+    "by_action",
     "by_method",
     "closed_world",
     "file_writer",
@@ -216,7 +217,7 @@ class Execution:
     background_after: float | None = None
     """Seconds after which a call continues in the background; None never does."""
     streaming: bool = False
-    """True: yields its result in pieces."""
+    """True: sends its result in pieces while it runs."""
 
 
 DEFAULT_EXECUTION: Final = Execution()
@@ -289,8 +290,8 @@ class Tool:
     `reviewed` (the foreign text is vouched for), `outbound` (it can send data elsewhere), `private` (it reads private
     data), `closed_world` (the operator confirms `openWorldHint: false`), `asks_user` (it only asks the user; it may run
     while a plan is made), `by_method` (it sends requests: its argument `method` decides whether a call reads, writes or
-    destroys). Built-in tools alone may be `resumable`: begun again after a crash, such a tool continues, by
-    `Context.first_call`.
+    destroys), `by_action` (a call reads where the list `reads` in its metadata has its argument `action`). Built-in
+    tools alone may be `resumable`: begun again after a crash, such a tool continues, by `Context.first_call`.
     """
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP `_meta` of the definition, passed through."""

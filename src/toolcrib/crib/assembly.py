@@ -127,6 +127,7 @@ def assemble(
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
     late = settings.approvals.when_gone == "run"
 
+    artifacts = Artifacts(storage.folders.artifacts, settings.results)
     return Parts(
         settings=settings,
         storage=storage,
@@ -144,7 +145,7 @@ def assemble(
         calls=calls,
         tools=tools,
         resources=resources,
-        artifacts=Artifacts(storage.folders.artifacts, settings.results),
+        artifacts=artifacts,
         saved_calls=saved_calls,
         jobs=jobs,
         schedules=schedules,
@@ -169,6 +170,9 @@ def assemble(
             workspaces.shells,
             InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
             schedules,
+            calls,
+            table,
+            artifacts,
             inventory.ranking.embedder,
         ),
         loader=Loader(settings, tools, calls),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
+import anyio.to_thread
 
 from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.index import Index, IndexEntry
@@ -26,15 +28,18 @@ from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, v
 from ..config.own_file import set_key
 from ..core.context import Context
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Records, Setting, Web
+from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
-from ..core.session import LOCAL
+from ..core.session import LOCAL, SessionTable
 from ..core.shared_storage import Schema, SharedStorage
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..jobs.job import Jobs
 from ..net.guard import Guard, NetFailure
+from ..results.artifacts import Artifacts
 from ..store.store import Store
 from ..system.tasks import Background
+from .calls import CallRunner
 from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
 from .schedules import Schedules, SessionSchedules
@@ -263,7 +268,7 @@ class SessionInsight:
         return [
             {
                 "call_id": row.id,
-                "time": datetime.fromtimestamp(row.finished, UTC).isoformat(timespec="seconds"),
+                "time": datetime.fromtimestamp(row.finished, UTC).isoformat(timespec="milliseconds"),
                 "tool": row.tool or row.requested,
                 "outcome": row.outcome,
                 "decision": row.decision,
@@ -272,6 +277,10 @@ class SessionInsight:
             }
             for row in rows
         ]
+
+    def tools(self) -> Mapping[str, str]:
+        """Return the tools in scope, with their descriptions."""
+        return {tool.name: tool.description for tool in self._scene.offered()}
 
     def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the arguments of the tools whose name or op has the entity in it, in one form or the other."""
@@ -334,6 +343,9 @@ class Hosting:
         shells: Shells,
         insight: InsightParts,
         schedules: Schedules,
+        calls: CallRunner,
+        sessions: SessionTable,
+        artifacts: Artifacts,
         embedder: SharedEmbedder | None = None,
     ) -> None:
         """Secrets are masked in records; a crib with a home was configured by a person, in files."""
@@ -355,6 +367,10 @@ class Hosting:
         self._shells = shells
         self._insight = insight
         self._schedules = schedules
+        self._calls = calls
+        self._sessions = sessions
+        self._artifacts = artifacts
+        self._redact = storage.redactor.text
         self._configuration = Adjusting(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -381,6 +397,18 @@ class Hosting:
     def storage(self, principal: str, schema: Schema) -> SharedStorage:
         """Return the tables of a guest for a principal."""
         return GuestStorage(schema, principal, self._shared, self._rows, self._mask, self._meaning, self.events)
+
+    async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Make a call of the session of another one, in the words of the catalog whatever the profile."""
+        return await self._calls.door_of(context)(name, dict(arguments), raw=True)
+
+    def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
+        """Set a context value of a session; None removes it."""
+        state = self._sessions.find(owner, session)
+        if state is None:
+            raise ToolFailure("unavailable", "the session of this call has ended")
+        others = {key: known for key, known in state.defaults.items() if key != name}
+        state.defaults = others if value is None else {**others, name: value}
 
     @property
     def web(self) -> Web:
@@ -418,6 +446,14 @@ class Hosting:
     def schedules(self, owner: str, session: str) -> SessionSchedules:
         """Return the schedules of a principal, for one of its sessions."""
         return self._schedules.of(owner, session)
+
+    async def keep(self, owner: str, data: bytes, media_type: str, *, source: str) -> Mapping[str, Any]:
+        """Store a file that strangers wrote as an artifact of `owner`; return the block that refers to it."""
+        if media_type.startswith("text/") or media_type in ("application/json", "application/xml"):
+            with suppress(UnicodeDecodeError):
+                data = (await anyio.to_thread.run_sync(self._redact, data.decode())).encode()
+        put = partial(self._artifacts.put, data, owner, media_type, source=source, trust="untrusted")
+        return (await anyio.to_thread.run_sync(put)).link(f"a file that {source} has kept")
 
     def folder(self, name: str, *, kept: bool = False) -> Path:
         """Return a folder for what can be made anew, or is `kept`. Raises `UsageError` for what is no plain name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
@@ -217,10 +218,12 @@ def _skills(name: str, settings: Settings, spec: SkillsSpec) -> Source:
     return SkillsSource(name, spec.roots, options)
 
 
-def _groups(path: Path | None) -> SkillGroups:
-    """Read the groups; a file that cannot be read costs the groups, not the skills."""
-    if path is None:
-        return SkillGroups()
+def _groups(files: Iterable[Path]) -> SkillGroups:
+    """Read the groups; a file that cannot be read costs its groups, not the skills."""
+    return reduce(SkillGroups.joined, map(_groups_in, files), SkillGroups())
+
+
+def _groups_in(path: Path) -> SkillGroups:
     try:
         root = parse(read(path), str(path)).plain()
     except ConfigError as error:

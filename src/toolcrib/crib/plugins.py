@@ -18,7 +18,7 @@ from ..catalog.ranking.terms import terms
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import UsageError
-from ..plugin import load_entry_points
+from ..plugin import Guest, load_entry_points
 from ..sources.plugins import FoundPlugin, Plugin, PluginSource, discover, given
 from ..sources.python import PythonSource, Setting
 from ..sources.settings import PluginSettings
@@ -156,16 +156,16 @@ _ENOUGH: Final = 2
 """Tools of the same names that make a server one for the same work; half of its tools are enough, too."""
 
 
-def load_guests(chosen: bool | tuple[str, ...], setting: Setting) -> PythonSource:
+def load_guests(chosen: bool | tuple[str, ...], setting: Setting, *own: object) -> PythonSource:
     """Load the tools that installed packages bring, chosen by category or name; an unknown word is a problem.
 
-    `setting` gives the operator's settings for tools by the name of their section.
+    `setting` gives the operator's settings for tools by the name of their section, `own` has tools of a slice.
     """
     source = PythonSource(GUESTS, setting)
     guests, problems = load_entry_points()
     words = None if isinstance(chosen, bool) else frozenset(chosen)
     known: dict[str, str] = {}
-    for guest in guests:
+    for guest in (*guests, *(Guest(origin="toolcrib", thing=thing) for thing in own)):
         known |= source.offer(guest.thing, guest.origin, words)
     unknown = sorted((words or frozenset[str]()) - {*known, *known.values()})
     source.report(*problems, *(_unknown(name, known) for name in unknown))

@@ -231,7 +231,9 @@ class Toolcrib:
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
         if builtins := settings.sources.builtins:
             parts.inventory.ranking.registry.declare(GUESTS, prefix=False, yields=True)
-            guests = load_guests(builtins, settings.tools.get)
+            from ..workflows import Workflows  # a slice, above the parts: `pipeline` is a tool like those of guests
+
+            guests = load_guests(builtins, settings.tools.get, self.slice(Workflows).tools)
             await tools.mount_source(guests, prefix=False, trusted=True)
             if builtins is not True:
                 follow_servers(guests, tools)

@@ -98,7 +98,7 @@ FUNCTIONS: Final = "python"
 _QUIET: Final = (FUNCTIONS, "jobs", "plan", "schedules", "claude@desk", RESOURCES)
 """Built-in sources that are reported only if they have tools."""
 
-_OWN: Final = ("python", "verbs", "jobs", "schedules", "workflows", "plugin", "rest", "resources", "agent")
+_OWN: Final = ("python", "verbs", "jobs", "plan", "schedules", "workflows", "plugin", "rest", "resources", "agent")
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 

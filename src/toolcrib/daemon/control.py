@@ -27,6 +27,7 @@ __all__ = [
     "DaemonStatus",
     "Way",
     "end",
+    "is_any_running",
     "meetings",
     "run_there",
     "status_of",
@@ -107,6 +108,16 @@ def meetings(directory: Path) -> Sequence[Meeting]:
     return [Meeting(directory=directory, key=path.stem) for path in sorted(directory.glob("*.sock"))]
 
 
+def is_any_running(directory: Path) -> bool:
+    """Return whether a daemon listens in `directory`."""
+    for meeting in meetings(directory):
+        link = meeting.connect()
+        if link is not None:
+            link.close()
+            return True
+    return False
+
+
 def run_there(meeting: Meeting, request: bytes) -> Generator[Any]:
     """Yield what the daemon answers to the line `request`, line by line; nothing where none answers.
 
@@ -148,7 +159,7 @@ def end(meeting: Meeting, seconds: float) -> DaemonStatus | None:
     while time.monotonic() < deadline:
         lock = meeting.lock()
         if lock is not None:
-            os.close(lock)
+            meeting.release(lock)
             return status
         time.sleep(_RETRY_SECONDS)
     raise UsageError(f"the daemon (process {status.pid}) has not ended within {seconds:g} s; its log is {status.log}")

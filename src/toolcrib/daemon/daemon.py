@@ -1,7 +1,7 @@
 """The local daemon: one set of servers for all stdio clients of a user who have the same configuration.
 
-Started by a shim (`daemon.shim`), never by hand: its process reads its `Order` from standard input. It ends half a
-minute after its last client, once its jobs have ended and no schedule is active, or on SIGTERM after letting running
+Started by a shim (`daemon.shim`), never by hand: its process reads its `Order` from standard input. It ends two
+minutes after its last client, once its jobs have ended and no schedule is active, or on SIGTERM after letting running
 calls finish for a moment; and with it every server that it started. Its log is its standard error. POSIX only.
 
 Listener of the local daemon: admits clients of the same user, counts them, and ends when idle. POSIX only.
@@ -31,7 +31,8 @@ from ..claude_code.approve_tool import WithApprove, asked_from
 from ..claude_code.gate import gate_of
 from ..claude_code.hook import serve_hook
 from ..config import Settings
-from ..config.loader import config_files, load_gateway
+from ..config.directories import config_files
+from ..config.loader import load_gateway
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
@@ -49,6 +50,7 @@ from .rendezvous import (
     Welcome,
     is_same_user,
     open_log,
+    sweep,
 )
 
 __all__ = ["GREETING_SECONDS", "LocalServer", "RunCommand", "Serve", "main", "summary"]
@@ -259,10 +261,15 @@ class LocalServer:
 
 
 async def _first_line(link: Link, received: bytes = b"", limit: int = GREETING_BYTES) -> tuple[bytes, bytes]:
-    """Return the first line, which may have been `received`, and the bytes behind it; raises `ValueError` for none."""
+    """Return the first line, which may have been `received`, and the bytes behind it.
+
+    Raises `ConnectionError` when nothing comes (`control.is_any_running`), `ValueError` for a line without end.
+    """
     while b"\n" not in received:
         chunk = await link.receive()
         received += chunk
+        if not received:
+            raise ConnectionError
         if not chunk or len(received) > limit:
             raise ValueError("the line has no end")
     line, _, rest = received.partition(b"\n")
@@ -382,8 +389,11 @@ def _run(order: Order, say: Callable[[bytes], None], run_command: RunCommand | N
     if meeting.key != order.key:
         raise UsageError("the configuration changed while the daemon was starting: start again")
     _log.info("serving %d servers", len(settings.sources.servers))
-    options = {"use_uvloop": True}
-    anyio.run(_serve, order, settings, lambda: say(ready), run_command, backend_options=options)
+    sweep(meeting.directory)
+    try:
+        anyio.run(_serve, order, settings, lambda: say(ready), run_command, backend_options={"use_uvloop": True})
+    finally:
+        meeting.release(order.lock)
     _log.info("ended")
 
 

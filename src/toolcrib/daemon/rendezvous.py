@@ -5,7 +5,8 @@ POSIX only.
 
 The lock marks a living daemon. The starter of a daemon takes the lock first and passes the open file to it, and the
 daemon keeps it until its process ends, in any way: the kernel then releases it. So many shims that start together give
-one daemon, and a lock that can be taken means that no daemon runs.
+one daemon, and a lock that can be taken means that no daemon runs. At its end a daemon removes its files, at its start
+those that killed ones left (`sweep`).
 
 Greeting: the shim sends `Hello` as one line of JSON, the daemon answers `Welcome`; after that both sides of the socket
 carry MCP, one message a line.
@@ -42,6 +43,7 @@ __all__ = [
     "open_log",
     "private_directory",
     "receive_line",
+    "sweep",
 ]
 
 GREETING_BYTES: Final = 64 * 1024
@@ -221,15 +223,29 @@ class Meeting:
         return link
 
     def lock(self) -> int | None:
-        """Return a descriptor that holds the lock, None when a daemon lives or starts. Closing it lets go."""
-        path = self.directory / f"{self.name}.lock"
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            return None
-        return lock
+        """Return a descriptor that holds the lock, None when a daemon lives or starts.
+
+        Closing it lets go and leaves the file; `release` removes it.
+        """
+        while True:
+            lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                return None
+            if os.fstat(lock).st_nlink:
+                return lock
+            os.close(lock)  # its owner removed it in between: the lock is another file now
+
+    def release(self, lock: int) -> None:
+        """Remove the lock's file and let go: no daemon is left here that it marks."""
+        self._lock_file.unlink(missing_ok=True)
+        os.close(lock)
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.directory / f"{self.name}.lock"
 
     @contextlib.contextmanager
     def address(self) -> Generator[str]:
@@ -243,6 +259,17 @@ class Meeting:
             return
         with contextlib.chdir(self.directory):
             yield self.socket.name
+
+
+def sweep(directory: Path) -> None:
+    """Remove the sockets and locks that killed daemons left in `directory`."""
+    for path in directory.glob("*.lock"):
+        left = Meeting(directory=directory, key=path.stem)
+        with contextlib.suppress(OSError):  # a file of another user, or nothing that we make
+            lock = left.lock()
+            if lock is not None:
+                left.socket.unlink(missing_ok=True)
+                left.release(lock)
 
 
 def open_log(path: str) -> int:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeGuard, cast
 from ..catalog import names as naming
 from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..core.json import dumps
-from ..core.schema.nodes import as_node, properties_of, resolve
+from ..core.schema.nodes import Node, alternatives, as_node, properties_of, resolve
 from ..core.tool import Kind, Tool
 from ..errors import ToolFailure
 from .ops import OpMap
@@ -167,13 +167,19 @@ class Rename:
             words = {value: word for word, value in self.values[ours].items()}
             shown["enum"] = [words.get(value, value) for value in shown["enum"]]
         if self._has_members(ours):
-            inner, above = resolve(as_node(shown.get("items")), root), f"{ours}."
-            members = dict(self._properties(inner, root, above))
-            required = [
-                name for name in inner.get("required", ()) if self._theirs(f"{above}{name}") == [f"{above}{name}"]
-            ]
-            shown["items"] = {**inner, "properties": members, "required": required}
+            shown["items"] = self._item(as_node(shown.get("items")), root, f"{ours}.")
         return shown
+
+    def _item(self, item: Node, root: Node, above: str) -> Node:
+        """Return the schema of an item with its members renamed; of several alternatives, those with members."""
+        inner = resolve(item, root)
+        if branches := alternatives(inner):
+            return {"anyOf": [self._item(branch, root, above) for branch in branches]}
+        if "properties" not in inner:
+            return inner
+        members = dict(self._properties(inner, root, above))
+        required = [name for name in inner.get("required", ()) if self._theirs(f"{above}{name}") == [f"{above}{name}"]]
+        return {**inner, "properties": members, "required": required}
 
     def _theirs(self, ours: str) -> Sequence[str]:
         """Return the profile's names of one argument; its own where the profile has none."""
@@ -201,7 +207,8 @@ class Rename:
             if self.args.get(theirs, "").startswith(_NOT):
                 value = not value
             elif isinstance(value, list) and self._has_members(ours):
-                value = [self._example(one, f"{ours}.") for one in cast("list[Mapping[str, Any]]", value)]
+                items = cast("list[Any]", value)
+                value = [self._example(one, f"{ours}.") if _is_object(one) else one for one in items]
             shown[theirs.removeprefix(above)] = words.get(value, value) if isinstance(value, str) else value
         return shown
 
@@ -217,7 +224,7 @@ class Naming:
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
     """Category → description, in the order in which they are listed."""
     placed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """A tool or a category, by the catalog's name → the category in which the profile lists it."""
+    """A tool, by the profile's or the catalog's name, or a category → the category in which the profile lists it."""
     ours: frozenset[str] = frozenset()
     """Entries of `names` that a built-in profile has, too: they mean built-in tools alone. No key of the file."""
 
@@ -258,7 +265,10 @@ def _members(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the arguments, and of the members of objects in lists: `list.member`."""
     own = properties_of(schema, schema)
     inner = (
-        f"{name}.{member}" for name, node in own.items() for member in properties_of(as_node(node.get("items")), schema)
+        f"{name}.{member}"
+        for name, node in own.items()
+        for item in (as_node(node.get("items")), *alternatives(as_node(node.get("items"))))
+        for member in properties_of(item, schema)
     )
     return frozenset((*own, *inner))
 

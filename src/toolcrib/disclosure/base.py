@@ -269,7 +269,8 @@ class VisibleCatalog:
     def category(self, tool: Tool) -> str:
         """Return the category in which the profile lists `tool`; empty for one that is in none."""
         placed = self.profile.naming.placed
-        return placed.get(tool.name) or placed.get(tool.category) or tool.category
+        own = placed.get(self.labels.name(tool)) or placed.get(tool.name)
+        return own or placed.get(tool.category) or tool.category
 
     @property
     def admitted(self) -> Callable[[str], bool] | None:

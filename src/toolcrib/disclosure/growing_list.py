@@ -84,8 +84,10 @@ def load(scene: VisibleCatalog, tools: Mapping[str, Tool]) -> list[str]:
     """
     known = {*core_names(scene), *loaded_names(scene)}
     added = {name: tool for name, tool in tools.items() if name not in known and scene.is_offered(tool)}
-    first = {name: name == scene.labels.name(tool) for name, tool in added.items()}
-    scene.session.history.loaded.update((tool.name if first[name] else name, None) for name, tool in added.items())
+    for name, tool in added.items():
+        other = scene.labels.real(tool.name)  # in this profile the catalog's name may mean another tool
+        is_first = name == scene.labels.name(tool) and (other is None or other.tool == tool.name)
+        scene.session.history.loaded[tool.name if is_first else name] = None
     return list(added)
 
 

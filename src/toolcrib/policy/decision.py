@@ -45,6 +45,8 @@ _STRICTEST_FIRST: Final = ("deny", "ask", "allow")
 _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
 """Stands for a call through a meta-tool, in rules about such calls."""
 _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+_LOOKS: Final = frozenset({"by_action", "by_method", "file_writer"})
+"""Traits of tools whose decisions look at arguments."""
 _UNDECIDED: Final = Decision(effect="deny", rule="the policy, which could not decide (see the log)")
 
 
@@ -93,7 +95,10 @@ class Policy:
 
     def decide_call(self, call: Call) -> Decision:
         """Return the decision on a resolved call, as `decide` does, by the way that it took to its tool."""
-        return self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
+        decision = self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
+        if call.options.ask and decision.effect == "allow":
+            return Decision(effect="ask", rule=f"workflow step: its definition asks before {call.target.name}")
+        return decision
 
     def _is_unshown(self, call: Call) -> bool:
         """Whether the prompt of the client named another tool, which takes this one among its arguments.
@@ -131,14 +136,14 @@ class Policy:
         """Whether nothing but tool, arguments, rules and mode decides on this call: no answers, taint or guard."""
         session = call.session
         approvals, taint = session.approvals, session.taint
-        if taint.source or taint.is_unread or approvals.remembered or approvals.blanket:
+        if call.options.ask or taint.source or taint.is_unread or approvals.remembered or approvals.blanket:
             return False
         is_unshown = self._behind_client and call.route.verb and session.audience.is_client
         return not is_unshown and not self.is_strict()
 
     def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
         """Whether `decision` on a usual call holds whatever its arguments are, until rules or mode change."""
-        looks = "by_method" in tool.traits or "file_writer" in tool.traits or runs_shell(tool)
+        looks = not _LOOKS.isdisjoint(tool.traits) or runs_shell(tool)
         return not looks and decision is not _UNDECIDED and not self._rules.of(session).look_at_arguments(tool)
 
     def rules_of(self, session: SessionState) -> Iterable[Rule]:

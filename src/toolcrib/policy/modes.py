@@ -21,7 +21,17 @@ from ..errors import ConfigError, ConfigErrors
 from .argument_conditions import glob
 from .rules import RuleTexts, broken_rules, names_of, spellings_of
 
-__all__ = ["MODES", "Files", "Mode", "ModeSettings", "Permissions", "kind_of", "permitted", "resolve_modes"]
+__all__ = [
+    "MODES",
+    "Files",
+    "Mode",
+    "ModeSettings",
+    "Permissions",
+    "kind_of",
+    "permitted",
+    "reads_by_action",
+    "resolve_modes",
+]
 
 Permissions = Mapping[Text, Effect]
 """allow, ask or deny by a tool's name or pattern; `*` is every tool."""
@@ -240,6 +250,7 @@ MODES: Final[Mapping[str, Mode]] = MappingProxyType(
 
 
 _TRAIT: Final = "by_method"
+_BY_ACTION: Final = "by_action"
 _ARGUMENT: Final = "method"
 _KINDS: Final[Mapping[str, Kind]] = {
     "GET": "read",
@@ -252,8 +263,15 @@ _KINDS: Final[Mapping[str, Kind]] = {
 """Kind by method; a missing one, DELETE among them, counts as destructive."""
 
 
+def reads_by_action(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Whether the tool declares that a call with this `action` reads."""
+    return _BY_ACTION in tool.traits and arguments.get("action") in tool.capability.metadata.get("reads", ())
+
+
 def kind_of(tool: Tool, arguments: Mapping[str, Any]) -> Kind:
-    """Return the kind of a call: the tool's own, or that of the method for a tool declared so."""
+    """Return the kind of a call: the tool's own, or that of the method or the action for a tool declared so."""
+    if reads_by_action(tool, arguments):
+        return "read"
     if _TRAIT not in tool.traits:
         return tool.kind
     method = arguments.get(_ARGUMENT)

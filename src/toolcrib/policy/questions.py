@@ -142,7 +142,7 @@ def _escaped(char: str) -> str:
 
 
 _NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
-_INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ")
+_INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ", "workflow step: ")
 """Rules that an allowing rule cannot override (`policy.decision`)."""
 _FOLLOW_COMMENT = "Follow the approver's comment; do not try another way to the same effect."
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from ..core.permission import Effect
 from ..core.session import Limits
 from ..core.settings import POLICY, Count, Flag, Number, Section, Text, Texts, at_most, expected, setting
 from .modes import MODES, Mode, Permissions
@@ -15,7 +14,6 @@ from .rules import RuleTexts
 from .taint import Taint
 
 __all__ = [
-    "EFFECTS",
     "LONGEST",
     "ApprovalSettings",
     "Identity",
@@ -24,9 +22,6 @@ __all__ = [
     "Webhook",
     "WhenGone",
 ]
-
-EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
-"""Effects in the order in which rules are applied."""
 
 
 def _guard(value: Any) -> bool:

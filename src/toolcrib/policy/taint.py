@@ -21,7 +21,7 @@ from ..core.session import SessionState
 from ..core.settings import Flag, Section, Texts
 from ..core.tool import Tool
 from .argument_conditions import glob
-from .modes import kind_of
+from .modes import kind_of, reads_by_action
 from .origin import Origin, is_closed_world, is_local, origin_of
 from .rules import names_of
 from .shell.command_tools import runs_shell
@@ -133,7 +133,7 @@ class Taint(Section):
         is_closed = is_closed_world(tool, self.trust_of(tool))
         if is_closed or (runs_shell(tool) and is_local(tool) and looks_only(arguments)):
             return False
-        if tool.kind != "read":
+        if tool.kind != "read" and not reads_by_action(tool, arguments):
             return True
         links = tuple(_links_of(arguments, linked=False))
         return bool(links) and (

@@ -59,6 +59,17 @@ class Artifact:
         """The name that MCP `resources/read` and `resource_link` use."""
         return URI_PREFIX + self.id
 
+    def link(self, description: str) -> dict[str, Any]:
+        """Return the MCP block that refers to it."""
+        return {
+            "type": "resource_link",
+            "uri": self.uri,
+            "name": f"artifact-{self.id[:8]}",
+            "description": description,
+            "mimeType": self.mime_type,
+            "size": self.size,
+        }
+
     @property
     def is_text(self) -> bool:
         """Whether a page is plain text; other pages are base64."""

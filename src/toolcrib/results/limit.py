@@ -469,19 +469,7 @@ def _as_link(resource: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _links(kept: _Kept) -> tuple[Mapping[str, Any], ...]:
     """The MCP block that refers to the whole output."""
-    if kept.artifact is None:
-        return ()
-    artifact = kept.artifact
-    return (
-        {
-            "type": "resource_link",
-            "uri": artifact.uri,
-            "name": f"artifact-{artifact.id[:8]}",
-            "description": "the whole output",
-            "mimeType": artifact.mime_type,
-            "size": artifact.size,
-        },
-    )
+    return () if kept.artifact is None else (kept.artifact.link("the whole output"),)
 
 
 def _is_short(error: ToolError | None) -> bool:

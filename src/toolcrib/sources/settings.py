@@ -64,8 +64,8 @@ class SkillsSpec:
     """Where skills are looked for, first to last, and how they are grouped."""
 
     roots: tuple[SkillRoot, ...]
-    groups: Path | None = None
-    """A YAML file with `skill_groups`."""
+    groups: tuple[Path, ...] = ()
+    """YAML files with `skill_groups`; a group that several have is joined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

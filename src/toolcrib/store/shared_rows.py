@@ -203,6 +203,24 @@ class SharedTransaction:
             self._index(of, row)
         return row
 
+    def move(self, table: str, id: str, project_id: str) -> Row:
+        """Give a row to another project and return it."""
+        of = self.schema.table(table)
+        before = self.get(table, id, "editor")
+        self.require(project_id)
+        row: Row = {
+            **before,
+            "project_id": project_id,
+            "revision": before["revision"] + 1,
+            "updated_at": self.now,
+        }
+        self._check_unique(of, row)
+        sql = f"UPDATE {_full(self.schema, of)} SET project_id = ?, revision = ?, updated_at = ? WHERE id = ?"
+        self._writing().execute(sql, (project_id, row["revision"], self.now, id))
+        remove_record(self._writing(), text_key(self.schema, before["project_id"]), id)
+        self._index(of, row)
+        return row
+
     def delete(self, table: str, id: str) -> Row:
         """Mark a row as deleted."""
         of = self.schema.table(table)

@@ -9,14 +9,17 @@ from ..catalog.catalog import Catalog
 from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
+from ..core.tool import Tool
 from ..crib.assembly import Parts, Slice
 from ..errors import UsageError
+from ..jobs.job import Jobs
 from ..sources.settings import GivenWorkflow
+from .pipelines import Pipelines
 
 __all__ = ["Workflows"]
 
 if TYPE_CHECKING:
-    from .source import WorkflowSource  # needs the extra `workflows`
+    from .source import WorkflowRunner, WorkflowSource  # need the extra `workflows`
 
 
 class Workflows(Slice):
@@ -29,6 +32,8 @@ class Workflows(Slice):
         self._tools = parts.tools
         self._calls = parts.calls
         self._sessions = parts.session_table
+        self._views = parts.views
+        self._jobs = parts.jobs
         self._source: WorkflowSource | None = None
 
     @property
@@ -45,6 +50,30 @@ class Workflows(Slice):
         state, found = self._sessions.find(context.principal, context.session_key), self.catalog.find(tool)
         if state is not None and found is not None:
             self._policy.taint.note(found, trust, state, "", is_strict=self._policy.is_strict())
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of the crib."""
+        return self._jobs
+
+    @property
+    def tools(self) -> Pipelines:
+        """The built-in tool `pipeline`."""
+        return Pipelines(self)
+
+    def find(self, context: Context, name: str) -> Tool | None:
+        """Return the tool that the session of a call means by `name`: the profile's name for it, or its own."""
+        return self.catalog.find(name) or self._views.scene_of(context).find(name)
+
+    def runner(self) -> WorkflowRunner:
+        """Return what runs workflows."""
+        from .source import WorkflowRunner  # needs the extra: who runs no workflow needs none
+
+        return WorkflowRunner(self, self._store.workflows)
+
+    async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
+        """Return the state of a run that broke off."""
+        return await self._store.workflows.load(id, principal)
 
     async def add(self, name: str, definition: Mapping[str, Any]) -> None:
         """Offer several calls as the tool `name`; `definition` has the keys of `workflows.NAME` in a file.

@@ -22,7 +22,17 @@ from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
 from .spec import RESUME, Missing, Step, Workflow, check, read_workflow
 
-__all__ = ["SOURCE", "CallTool", "Host", "Progressed", "Runs", "StepState", "WorkflowRun", "WorkflowSource"]
+__all__ = [
+    "SOURCE",
+    "CallTool",
+    "Host",
+    "Progressed",
+    "Runs",
+    "StepState",
+    "WorkflowRun",
+    "WorkflowRunner",
+    "WorkflowSource",
+]
 
 CallTool = Callable[..., Awaitable[ToolResult]]
 """Makes one call of the session that runs the workflow: `call_tool(name, arguments, **fields of Call)`."""
@@ -87,6 +97,8 @@ class WorkflowRun:
     may_repeat: Callable[[str], bool]
     """Whether a call of that tool may be made again when the outcome of the first one is unknown."""
     on_progress: Progressed | None = None
+    origin: str = "workflow"
+    """Origin of its calls: `nested` where the model wrote the steps, which no client has shown its user then."""
     steps: dict[str, StepState] = field(default_factory=dict[str, StepState])
 
     def __post_init__(self) -> None:
@@ -155,7 +167,8 @@ class WorkflowRun:
             step.tool,
             arguments,
             raw=True,
-            origin="workflow",
+            origin=self.origin,
+            ask=step.approval,
             timeout=step.timeout,
             idempotency_key=f"workflow:{self.id}:{step.name}:{state.attempt}",
         )
@@ -234,13 +247,88 @@ class Host(Protocol):
         ...
 
 
+class WorkflowRunner:
+    """Runs workflows, and keeps the state of those that broke off. One for a crib."""
+
+    def __init__(self, host: Host, runs: Runs) -> None:
+        """As for `WorkflowSource`."""
+        self._host = host
+        self._runs = runs
+
+    async def run(
+        self,
+        workflow: Workflow,
+        given: Mapping[str, Any],
+        context: Context,
+        *,
+        go_on: str,
+        token: str | None = None,
+        origin: str = "workflow",
+        beside: Mapping[str, Any] | None = None,
+    ) -> ToolResult:
+        """Run a workflow, or go on with the run of `token`; return its output, or the report of what failed.
+
+        `go_on` tells the caller how to go on with the run `{id}`, `beside` is kept with its state. Raises
+        `ToolFailure`: `not_found` and `conflict` for a token.
+        """
+        run = await self._begin(workflow, given, token, context, beside or {})
+        run.origin = origin
+        await run()
+        if run.failed:
+            return _broken_off(run, go_on.format(id=run.id)).with_meta(source=SOURCE, trust=run.trust)
+        await self._runs.forget(run.id, context.principal)
+        return _answer(run).with_meta(source=SOURCE, trust=run.trust)
+
+    async def _begin(
+        self,
+        workflow: Workflow,
+        given: Mapping[str, Any],
+        token: str | None,
+        context: Context,
+        beside: Mapping[str, Any],
+    ) -> WorkflowRun:
+        """Return the run that goes on: the one of `token`, or of an earlier attempt of this very call, or a new one."""
+        bound = [workflow.name, hashlib.sha256(canonical(given)).hexdigest()]
+        id = token or context.first_call or context.call_id
+        kept = await self._runs.load(id, context.principal)
+        if token and kept is None:
+            raise ToolFailure("not_found", f"no run of yours goes on by {token[:80]!r}", hint="begin a new one")
+        if kept is not None and kept["bound"] != bound:
+            raise ToolFailure("conflict", "this run was begun by another workflow or with other arguments")
+        known: Mapping[str, Mapping[str, Any]] = (kept or {}).get("steps", {})
+        steps = {name: StepState.from_json(state, retry=bool(token)) for name, state in known.items()}
+        for step in workflow.steps:
+            if step.name in steps and steps[step.name].status == "completed":
+                self._host.recall(context, step.tool, steps[step.name].trust)
+
+        async def keep(run: WorkflowRun) -> None:
+            states = {name: state.to_json() for name, state in run.steps.items()}
+            await self._runs.save(run.id, context.principal, {**beside, "bound": bound, "steps": states})
+
+        return WorkflowRun(
+            id=id,
+            workflow=workflow,
+            input=given,
+            door=self._host.door_of(context),
+            keep=keep,
+            may_repeat=self._may_repeat,
+            on_progress=context.report,
+            steps={step.name: steps.get(step.name, StepState()) for step in workflow.steps},
+        )
+
+    def _may_repeat(self, name: str) -> bool:
+        """Whether the tool is idempotent: of a server, whose word a profile may not believe, that is never so."""
+        tool = self._host.catalog.find(name)
+        return tool is not None and tool.annotations.idempotent and tool.origin != "mcp"
+
+
 class WorkflowSource:
     """All workflows of a crib. One that cannot be read is a problem, and hides no other."""
 
     def __init__(self, host: Host, runs: Runs) -> None:
         """`host` is the crib; `runs` stores the state of interrupted runs."""
         self._host = host
-        self._runs = runs
+        self._runner = WorkflowRunner(host, runs)
         self._workflows: dict[str, Workflow] = {}
         self._problems: dict[str, Problem] = {}
         self._publish: Publish | None = None
@@ -316,49 +404,8 @@ class WorkflowSource:
             raise ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
         given = dict(arguments)
         token = given.pop(RESUME, None)
-        run = await self._begin(workflow, given, token, context)
-        await run()
-        if run.failed:
-            return _broken_off(run).with_meta(source=SOURCE, trust=run.trust)
-        await self._runs.forget(run.id, context.principal)
-        return _answer(run).with_meta(source=SOURCE, trust=run.trust)
-
-    async def _begin(
-        self, workflow: Workflow, given: Mapping[str, Any], token: str | None, context: Context
-    ) -> WorkflowRun:
-        """Return the run that goes on: the one of `token`, or of an earlier attempt of this very call, or a new one."""
-        bound = [workflow.name, hashlib.sha256(canonical(given)).hexdigest()]
-        id = token or context.first_call or context.call_id
-        kept = await self._runs.load(id, context.principal)
-        if token and kept is None:
-            raise ToolFailure("not_found", f"no run of yours goes on by {token[:80]!r}", hint="begin a new one")
-        if kept is not None and kept["bound"] != bound:
-            raise ToolFailure("conflict", "this run was begun by another workflow or with other arguments")
-        known: Mapping[str, Mapping[str, Any]] = (kept or {}).get("steps", {})
-        steps = {name: StepState.from_json(state, retry=bool(token)) for name, state in known.items()}
-        for step in workflow.steps:
-            if step.name in steps and steps[step.name].status == "completed":
-                self._host.recall(context, step.tool, steps[step.name].trust)
-
-        async def keep(run: WorkflowRun) -> None:
-            states = {name: state.to_json() for name, state in run.steps.items()}
-            await self._runs.save(run.id, context.principal, {"bound": bound, "steps": states})
-
-        return WorkflowRun(
-            id=id,
-            workflow=workflow,
-            input=given,
-            door=self._host.door_of(context),
-            keep=keep,
-            may_repeat=self._may_repeat,
-            on_progress=context.report,
-            steps={step.name: steps.get(step.name, StepState()) for step in workflow.steps},
-        )
-
-    def _may_repeat(self, name: str) -> bool:
-        """Whether the tool is idempotent: of a server, whose word a profile may not believe, that is never so."""
-        tool = self._host.catalog.find(name)
-        return tool is not None and tool.annotations.idempotent and tool.origin != "mcp"
+        go_on = "same arguments and " + RESUME + " {id!r} to go on"
+        return await self._runner.run(workflow, given, context, token=token, go_on=go_on)
 
     def _tools_of(self, workflow: Workflow) -> list[Tool | None]:
         catalog = self._host.catalog
@@ -405,7 +452,7 @@ def _answer(run: WorkflowRun) -> ToolResult:
     return ToolResult.of_text(dumps(value).decode(), structured=structured).with_meta(workflow=calls)
 
 
-def _broken_off(run: WorkflowRun) -> ToolResult:
+def _broken_off(run: WorkflowRun, go_on: str) -> ToolResult:
     """Report the failed step with its error, the steps that ran, and how to continue."""
     name = run.failed[0]
     state = run.steps[name]
@@ -415,6 +462,6 @@ def _broken_off(run: WorkflowRun) -> ToolResult:
     return ToolResult.failed(
         code,
         f"step {name} ({tool}) failed: {reason}",
-        hint=f"steps that ended well do not run again: same arguments and {RESUME} {run.id!r} to go on",
+        hint=f"steps that ended well do not run again: {go_on}",
         details={"steps": {name: state.shown() for name, state in run.steps.items()}, RESUME: run.id},
     )

@@ -19,7 +19,18 @@ from ..core.schema.validator import compile_schema
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 
-__all__ = ["RESUME", "Missing", "Reference", "Step", "Template", "Workflow", "check", "is_text", "read_workflow"]
+__all__ = [
+    "RESUME",
+    "CodeTemplate",
+    "Missing",
+    "Reference",
+    "Step",
+    "Template",
+    "Workflow",
+    "check",
+    "is_text",
+    "read_workflow",
+]
 
 _PIECES: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MAX_DEPTH: Final = 64
@@ -83,6 +94,25 @@ class Template:
     def fill(self, document: Mapping[str, Any]) -> Any:
         """Return the value, taken from `document` (`input` and `steps`). Raises `Missing`."""
         return _fill(self._tree, document)
+
+
+class CodeTemplate(Template):
+    """Arguments of a tool that runs Python: code, which gets the values as `params`."""
+
+    def __init__(self, params: Any, code: str) -> None:
+        """Read `params` as any template."""
+        super().__init__(params)
+        self._code = code
+
+    @property
+    def tree(self) -> Any:
+        """The arguments, without the values of `params`."""
+        return {"code": self._code}
+
+    def fill(self, document: Mapping[str, Any]) -> Any:
+        """Return the code, below a line that sets `params`. Raises `Missing`."""
+        params = dumps(super().fill(document)).decode()
+        return {"code": f"params = __import__('json').loads({params!r})\n{self._code}"}
 
 
 def is_text(node: Any) -> bool:
@@ -211,7 +241,7 @@ RESUME: Final = "resume_id"
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _KEYS: Final = ("description", "title", "category", "tags", "input", "steps", "output", "background_after")
-_STEP_KEYS: Final = ("tool", "arguments", "after", "timeout")
+_STEP_KEYS: Final = ("tool", "arguments", "after", "timeout", "approval")
 _MAX_STEPS: Final = 100
 
 
@@ -225,6 +255,8 @@ class Step:
     arguments: Template
     needs: frozenset[str]
     timeout: float | None = None
+    approval: bool = False
+    """Whether a person is asked before it, also where rules and mode allow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +314,16 @@ def _steps(given: Any, key: str) -> dict[str, Step]:
         if not tool:
             raise ConfigError("the name of a tool was expected", key=f"{where}.tool")
         after = _texts(values.get("after") or (), f"{where}.after")
+        approval = values.get("approval", False)
+        if not isinstance(approval, bool):
+            raise ConfigError("true or false was expected", key=f"{where}.approval")
         steps[name] = Step(
-            name=name, tool=tool, arguments=arguments, needs=arguments.steps | set(after), timeout=timeout
+            name=name,
+            tool=tool,
+            arguments=arguments,
+            needs=arguments.steps | set(after),
+            timeout=timeout,
+            approval=approval,
         )
     if not steps:
         raise ConfigError("at least one step was expected", key=f"{key}.steps")

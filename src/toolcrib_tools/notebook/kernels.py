@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -31,6 +31,7 @@ __all__ = [
     "NotebookRegistry",
     "command_of",
     "interpreter_of",
+    "interpreter_with",
     "lacks_kernels",
     "notebooks_of",
 ]
@@ -64,12 +65,21 @@ def interpreter_of(ctx: Context) -> Interpreter:
     named = cast("Mapping[str, Any]", config).get("python") if isinstance(config, Mapping) else None
     if named is not None:
         return _configured_interpreter(ctx, named)
-    found = importlib.util.find_spec(_LIBRARY)
+    return interpreter_with(_LIBRARY, "notebook", workspace_of(ctx).roots)
+
+
+def interpreter_with(library: str, extra: str, shown: Sequence[Path] = ()) -> Interpreter:
+    """Return this Python, for a program that imports `library` in a sandbox that shows the folders `shown`.
+
+    Raises `ToolFailure("unavailable")` without the library.
+    """
+    found = importlib.util.find_spec(library)
     if found is None or found.origin is None:
-        raise ToolFailure("unavailable", f"notebooks need {_LIBRARY}, which is not installed here", hint=NEEDED)
-    library = Path(found.origin).parent.parent
-    places = [Path(sys.prefix)] if library.is_relative_to(sys.prefix) else [Path(sys.prefix), library]
-    return Interpreter(program=Path(sys.executable), readable=_beside(ctx, places))
+        hint = f"the operator can install the extra `{extra}`"
+        raise ToolFailure("unavailable", f"this needs {library}, which is not installed here", hint=hint)
+    place = Path(found.origin).parent.parent
+    places = [Path(sys.prefix)] if place.is_relative_to(sys.prefix) else [Path(sys.prefix), place]
+    return Interpreter(program=Path(sys.executable), readable=_beside(shown, places))
 
 
 def command_of(ctx: Context, interpreter: Interpreter, *words: str, gpu: bool = False) -> Command:
@@ -103,13 +113,13 @@ def _configured_interpreter(ctx: Context, named: object) -> Interpreter:
         return Interpreter(program=program, readable=())  # it may lead anywhere: commands can change it
     real, own = program.resolve(), program.parent.parent
     places = [real.parent.parent, *([own] if (own / "pyvenv.cfg").is_file() else [])]
-    return Interpreter(program=program, readable=_beside(ctx, places))
+    return Interpreter(program=program, readable=_beside(workspace_of(ctx).roots, places))
 
 
-def _beside(ctx: Context, places: list[Path]) -> tuple[Path, ...]:
+def _beside(shown: Sequence[Path], places: list[Path]) -> tuple[Path, ...]:
     """Return those that the sandbox does not show anyway. Raises `ToolFailure` for one that holds a person's home."""
-    shown = (Path("/usr"), *workspace_of(ctx).roots)
-    beside = [place for place in places if not any(place.is_relative_to(folder) for folder in shown)]
+    folders = (Path("/usr"), *shown)
+    beside = [place for place in places if not any(place.is_relative_to(folder) for folder in folders)]
     if broad := next((place for place in beside if Path.home().is_relative_to(place)), None):
         hint = f"name one of a virtual environment in the setting {_KERNELS_KEY}"
         raise ToolFailure("unavailable", f"this Python would show commands all of {broad}", hint=hint)
@@ -130,7 +140,6 @@ _START: Final = 120.0
 """Seconds for a kernel to begin: one second on an idle machine."""
 _SEND: Final = 10.0
 """Seconds for the other side to take a line."""
-_WHICH: Final = "notebook_backends names the kernels that there are"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -138,6 +147,10 @@ class Kernel:
     """A kernel, from its start to its end. It belongs to one session, and one cell runs at a time."""
 
     command: Command
+    what: str = "kernel"
+    """What it is called in messages: the program beside it decides what runs."""
+    hint: str = "notebook_backends names the kernels that there are"
+    """What to do when it does not start."""
     started: float = 0.0
     language: str = ""
     version: str = ""
@@ -201,7 +214,7 @@ class Kernel:
             return
         if not self._ready.is_set():
             await self.aclose()
-        raise self._failure or ToolFailure("unavailable", f"the kernel did not start: {self.ending()}", hint=_WHICH)
+        raise self._failure or self._unavailable(self.ending())
 
     @asynccontextmanager
     async def run(self, wanted: Event) -> AsyncGenerator[MemoryObjectReceiveStream[Event]]:
@@ -261,6 +274,9 @@ class Kernel:
         with anyio.CancelScope(shield=True):
             await self._over.wait()
 
+    def _unavailable(self, why: str) -> ToolFailure:
+        return ToolFailure("unavailable", f"the {self.what} did not start: {why}", hint=self.hint)
+
     async def _tell(self, wanted: Event) -> None:
         running = self._running
         if running is None:
@@ -284,7 +300,7 @@ class Kernel:
             await self._event(whole)
         self._line += rest
         if len(self._line) > _LONGEST:
-            self._words.add(b"it sent a line that no kernel sends")
+            self._words.add(b"it sent a line that is too long")
             self._scope.cancel()
 
     async def _event(self, line: bytes) -> None:
@@ -302,9 +318,7 @@ class Kernel:
             case "failed" if self._ready.is_set():
                 self._words.add(str(answer.get("why")).encode("utf-8", "replace"))
             case "failed":
-                self._failure = ToolFailure(
-                    "unavailable", f"the kernel did not start: {answer.get('why')}", hint=_WHICH
-                )
+                self._failure = self._unavailable(str(answer.get("why")))
             case "dead":
                 status = answer.get("status")
                 self.died = status if isinstance(status, int) else 1

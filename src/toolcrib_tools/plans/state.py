@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict
 
 from pydantic import Field
 
@@ -24,6 +25,7 @@ __all__ = [
     "PlanView",
     "Plans",
     "Step",
+    "StepDraft",
     "StepStatus",
     "StepView",
     "Subscription",
@@ -109,11 +111,13 @@ class Plans:
             raise ToolFailure("not_found", "this session has no plan", hint="make one with create_plan")
         return found
 
-    async def create(self, title: str, steps: Sequence[str], status: PlanStatus = "created", **more: str) -> Record:
+    async def create(
+        self, title: str, steps: Sequence[str | StepDraft], status: PlanStatus = "created", **more: str
+    ) -> Record:
         """Make a plan, which is the session's from now on. Raises `ToolFailure("too_large")` for too many steps."""
         value: Values = {"title": title.strip(), "overview": "", "text": "", "status": status, "steps": [], **more}
-        for description in steps:
-            value["steps"].append(new_step(value["steps"], description, ()))
+        for step in steps:
+            value["steps"].append(new_step(value["steps"], step, ()))
         record = await self.records.add(value, group=self.session, text=title)
         await self.tell(record, [EventDraft(type="plan_created", step_id="", text=value["title"])])
         return record
@@ -176,6 +180,15 @@ class Plans:
             await self.events.remove(record.id)
 
 
+class StepDraft(NamedTuple):
+    """A step to be made."""
+
+    description: str
+    id: str = ""
+    """Empty for the next number."""
+    status: StepStatus = "pending"
+
+
 def step_of(plan: Mapping[str, Any], step_id: str) -> Step:
     """Return a step; raises `ToolFailure` with those that there are."""
     for step in plan["steps"]:
@@ -192,17 +205,21 @@ def check_open(plan: Mapping[str, Any]) -> None:
         raise ToolFailure("tool_error", f"this plan is {plan['status']}", hint="create_plan makes another one")
 
 
-def new_step(steps: Sequence[Step], description: str, depends_on: Sequence[str]) -> Step:
-    """Return a new step for the end of the list. Raises `ToolFailure` if there are too many, or it is empty."""
+def new_step(steps: Sequence[Step], draft: str | StepDraft, depends_on: Sequence[str]) -> Step:
+    """Return a new step for the end of the list. Raises `ToolFailure` for too many, an empty one, or an id twice."""
+    draft = StepDraft(draft) if isinstance(draft, str) else draft
     if len(steps) >= MOST_STEPS:
         raise ToolFailure("too_large", f"a plan has at most {MOST_STEPS} steps")
-    if not description.strip():
+    if not draft.description.strip():
         raise ToolFailure("invalid_arguments", f"step {len(steps) + 1} says nothing")
-    number = max((int(step["id"][1:]) for step in steps), default=0) + 1
+    if draft.id and any(step["id"] == draft.id for step in steps):
+        raise ToolFailure("invalid_arguments", f"two steps have the id {draft.id!r}")
+    numbers = (re.fullmatch(r"s(\d{1,6})", step["id"]) for step in steps)
+    number = max((int(found[1]) for found in numbers if found), default=0) + 1
     return {
-        "id": f"s{number}",
-        "description": description.strip(),
-        "status": "pending",
+        "id": draft.id or f"s{number}",
+        "description": draft.description.strip(),
+        "status": draft.status,
         "depends_on": list(depends_on),
         "result": "",
         "error": "",

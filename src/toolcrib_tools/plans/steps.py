@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, NotRequired
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
@@ -15,6 +16,7 @@ from .state import (
     EventType,
     Plans,
     PlanView,
+    StepDraft,
     StepStatus,
     StepView,
     check_open,
@@ -30,6 +32,7 @@ __all__ = [
     "Description",
     "StepDone",
     "Text",
+    "Todo",
     "add_dependent_step",
     "add_step",
     "complete_plan",
@@ -41,6 +44,15 @@ __all__ = [
     "set_step_status",
     "start_plan",
 ]
+
+
+class Todo(TypedDict):
+    """One thing to do."""
+
+    title: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"\S")]
+    content: NotRequired[Annotated[str, Field(max_length=20_000)]]
+    id: NotRequired[Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,40}$")]]
+    status: NotRequired[StepStatus]
 
 
 @tool(
@@ -71,7 +83,7 @@ async def plan(
     name: Annotated[str, Field(max_length=2_000)] = "",
     overview: Annotated[str, Field(max_length=20_000)] = "",
     plan: Annotated[str, Field(max_length=50_000)] = "",
-    todos: Annotated[list[str], Field(max_length=MOST_STEPS)] | None = None,
+    todos: Annotated[list[Todo | str], Field(max_length=MOST_STEPS)] | None = None,
     todo_id: str = "",
     status: StepStatus | None = None,
     result: Annotated[str, Field(max_length=20_000)] = "",
@@ -83,28 +95,29 @@ async def plan(
         name: What the plan is for; needed to create one.
         overview: What is to be reached, in a few sentences.
         plan: The plan in full, as Markdown.
-        todos: What is to be done, in order, a line each; needed to create and to rewrite.
+        todos: What is to be done, in order, a line or an object each; needed to create and to rewrite.
         todo_id: update: the todo, such as "s1".
         status: update: how it stands with the todo.
         result: update: what came of it.
     """
     plans = Plans.of(ctx)
     _check(action, name, todos, todo_id, status, result)
+    drafts = [_draft(todo) for todo in todos or []]
     words = {key: text for key, text in (("title", name), ("overview", overview), ("text", plan)) if text.strip()}
     if action == "create":
         before = await plans.current()
         if before is not None and before.value["status"] in ("created", "active"):
             await plans.edit(before, _given_up)
         more = {key: text for key, text in words.items() if key != "title"}
-        return await plan_view(plans, await plans.create(name, todos or [], "active", **more))
+        return await plan_view(plans, await plans.create(name, drafts, "active", **more))
     record = await plans.here()
     if action == "rewrite":
-        return await plan_view(plans, await plans.edit(record, lambda value: _replace_steps(value, words, todos or [])))
+        return await plan_view(plans, await plans.edit(record, lambda value: _replace_steps(value, words, drafts)))
     return await plan_view(plans, await _update_step(plans, record, words, (todo_id, status, result)))
 
 
 def _check(
-    action: str, name: str, todos: list[str] | None, todo_id: str, status: StepStatus | None, result: str
+    action: str, name: str, todos: list[Todo | str] | None, todo_id: str, status: StepStatus | None, result: str
 ) -> None:
     """Raise `ToolFailure` where something is missing, or has no meaning with this action."""
     if action == "update":
@@ -128,7 +141,15 @@ def _given_up(value: Values) -> list[EventDraft]:
     return [EventDraft(type="plan_cancelled", step_id="", text=value["title"])]
 
 
-def _replace_steps(value: Values, words: dict[str, str], todos: list[str]) -> list[EventDraft]:
+def _draft(todo: Todo | str) -> StepDraft:
+    if isinstance(todo, str):
+        return StepDraft(todo)
+    content = todo.get("content", "").strip()
+    text = f"{todo['title'].strip()}: {content}" if content else todo["title"].strip()
+    return StepDraft(text, todo.get("id", ""), todo.get("status", "pending"))
+
+
+def _replace_steps(value: Values, words: dict[str, str], todos: list[StepDraft]) -> list[EventDraft]:
     """Replace the steps; one that says the same as before stays the step that it was."""
     check_open(value)
     value.update(words)
@@ -138,7 +159,9 @@ def _replace_steps(value: Values, words: dict[str, str], todos: list[str]) -> li
     events: list[EventDraft] = []
     steps: list[dict[str, Any]] = []
     for todo in todos:
-        step = old.pop(todo.strip(), None)
+        step = old.pop(todo.description.strip(), None)
+        if step is not None and todo.status != "pending":
+            step["status"] = todo.status
         if step is None:
             step = new_step(known[-MOST_STEPS + 1 :], todo, ())
             known.append(step)

@@ -69,14 +69,15 @@ async def observe_screen(
     ctx: Context,
     app: _Name = "",
     window_title: _Name = "",
-    mode: Literal["image", "text", "windows"] = "image",
+    mode: Literal["image", "text", "windows", "frontmost"] = "image",
 ) -> ToolResult:
     """Look at the user's screen or at one window on it: a screenshot, the text in it, or which windows are open.
 
     Args:
         app: Only windows of this program; a part of its name.
         window_title: Only windows whose title has this in it.
-        mode: image is a screenshot, text what is read in it, windows a list of what is open.
+        mode: image is a screenshot, frontmost one of the active window, text what is read in it, windows a list of what
+            is open.
     """
     if ctx.principal != LOCAL:
         raise ToolFailure("denied", "the screen is for the user who runs this Toolcrib, not for its clients")
@@ -84,7 +85,7 @@ async def observe_screen(
         found = await anyio.to_thread.run_sync(_fitting, app, window_title, abandon_on_cancel=True)
         report = {"windows": [_describe_window(window) for window in found], "count": len(found)}
         return ToolResult.of_text(json.dumps(report, ensure_ascii=False), structured=report)
-    view = await anyio.to_thread.run_sync(_look, app, window_title, abandon_on_cancel=True)
+    view = await anyio.to_thread.run_sync(_look, app, window_title, mode == "frontmost", abandon_on_cancel=True)
     if mode == "text":
         text = await _read(view.image, ctx.remaining)
         return ToolResult.of_text("\n".join([f"[{view.what}]", text, *(f"[{note}]" for note in view.notes)]))
@@ -93,10 +94,10 @@ async def observe_screen(
     return ToolResult(content=({"type": "text", "text": text}, picture.block))
 
 
-def _look(app: str, title: str) -> _View:
-    """Take the picture. For a thread."""
+def _look(app: str, title: str, is_window: bool) -> _View:
+    """Take the picture; `is_window`: of a window, also where none is named. For a thread."""
     screen = screen_here()
-    if not app and not title:
+    if not app and not title and not is_window:
         return _View(image=screen.picture(), what="The whole screen")
     fitting = _fitting(app, title)
     if not fitting:

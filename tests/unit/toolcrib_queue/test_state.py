@@ -37,6 +37,7 @@ TASK: dict[str, Any] = {
     "requires_approval": 0,
     "attachments": [],
     "acceptance": [],
+    "llm_config": {},
     "retry_count": 0,
     "max_retries": 3,
     "generation": 0,
@@ -106,6 +107,7 @@ def test_every_status_and_event_is_in_the_table_and_leads_somewhere() -> None:
     assert [status for status, steps in TRANSITIONS.items() if "ADMIN_RESTART" not in steps] == ["IN_PROGRESS"]
 
 
+@pytest.mark.slow
 async def test_each_event_leads_to_its_status_and_any_other_is_refused_with_the_legal_ones(queue: Queue) -> None:
     for number, (status, steps) in enumerate(TRANSITIONS.items()):
         for event in get_args(Event):
@@ -267,6 +269,7 @@ snapshots = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots)
+@pytest.mark.slow
 def test_whatever_the_snapshot_assignments_keep_every_bound(snapshot: Snapshot) -> None:
     made = schedule(snapshot)
     projects = {one.id: one for one in snapshot.projects}

@@ -116,6 +116,31 @@ async def test_the_clients_user_is_asked_with_one_form(crib: Toolcrib) -> None:
     }
 
 
+async def test_several_options_may_be_the_answer_and_a_default_stands_for_what_was_left_open(crib: Toolcrib) -> None:
+    which = {"question": "Which?", "name": "which", "kind": "choices", "options": ["a", "b", "c"], "default": "b, c"}
+    why = {"question": "Why?", "name": "why", "required": False, "default": "no reason"}
+    form = {"title": "t", "questions": [which, why]}
+    session = crib.session(profile="flat", approver=RecordingApprover())
+    found, shown = list[Any](), {}
+    for content in ({"which": ["c", "a"]}, {"which": ["d"]}):
+        peer = RecordingPeer({"elicitation/create": {"action": "accept", "content": content}})
+        result = await session.call("hitl", form, peer=peer)
+        found.append(result.structured_content)
+        shown = peer.requests[0][1]["requestedSchema"]["properties"]
+    assert found[0] == {"state": "answered", "answers": {"which": ["c", "a"], "why": "no reason"}}
+    assert found[1]["state"] == "dismissed"
+    assert shown == {
+        "which": {
+            "type": "array",
+            "title": "Which?",
+            "default": ["b", "c"],
+            "minItems": 1,
+            "items": {"type": "string", "enum": ["a", "b", "c"]},
+        },
+        "why": {"type": "string", "title": "Why?", "default": "no reason"},
+    }
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -194,6 +219,8 @@ async def test_a_form_that_nobody_answers_in_time_says_so(crib: Toolcrib) -> Non
         ([{"name": "x"}], ""),
         ([{"question": "a", "name": "1 x"}], ""),
         ([{"question": "a", "kind": "date"}], ""),
+        ([{"question": "a", "kind": "choices"}], "questions[0].options: choices need some"),
+        ([{"question": "a", "options": ["x"], "default": "y"}], "questions[0].default: 'y' is no answer to it"),
     ],
 )
 async def test_a_form_that_is_none_is_refused_before_anybody_is_asked(

@@ -45,6 +45,7 @@ async def kept(crib: Toolcrib, id: str, owner: str) -> Mapping[str, Any] | None:
 # Memories
 
 
+@pytest.mark.slow
 async def test_a_memory_is_kept_and_recalled_by_its_tags_those_with_most_tags_and_the_surest_first(
     session: Session,
 ) -> None:

@@ -76,6 +76,7 @@ async def test_a_mail_arrives_with_subject_and_text(postbox: tuple[Postbox, int]
     assert "crib@harbour.test" in letter["From"]
 
 
+@pytest.mark.slow
 async def test_a_channel_with_several_addresses_says_which_failed_and_which_were_sent() -> None:
     async with online(messages, tools=channels(all=["json://{host}/one", "xml://{host}/two"])) as at:
         assert await at.said("send_message", content="Hello") == "sent to all through JSON, XML"

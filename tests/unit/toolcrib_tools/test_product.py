@@ -13,7 +13,8 @@ from toolcrib.config import bare
 from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from toolcrib.plugin import ToolFailure
-from toolcrib_tools import files, product, settings, system, tasks
+from toolcrib_queue import tasks
+from toolcrib_tools import files, product, settings, system
 from toolcrib_tools.product import get_usage_guide
 from unit.toolcrib_tools.telling import told
 

@@ -79,6 +79,7 @@ async def test_a_need_or_a_trait_that_there_is_not_is_refused_where_it_is_writte
         tool(needs="workspace")
 
 
+@pytest.mark.slow
 async def test_a_configured_workspace_offers_all_of_them(folder: Path) -> None:
     async with crib_of(folder) as crib:
         assert set(crib.catalog.tools) >= FILE_TOOLS

@@ -113,6 +113,7 @@ async def test_a_selector_names_the_part_that_is_read(at: Online) -> None:
     assert (wrong.code, wrong.message[:14]) == ("invalid_arguments", "selector: 'p['")
 
 
+@pytest.mark.slow
 async def test_a_page_without_a_main_text_is_told_whole_and_says_so(at: Online) -> None:
     at.server.handlers["GET /list"] = gives("<html><body><a href='/a'>One</a></body></html>")
     at.server.handlers["GET /app"] = gives("<html><body><div id=app></div><script>run()</script></body></html>")

@@ -40,6 +40,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     return run
 
 
+@pytest.mark.slow
 def test_projects_are_listed_and_one_is_a_tree(typed: Typed) -> None:
     listed, tree = typed(), typed("issues")
     shown = json.loads(typed("--json").stdout)
@@ -56,6 +57,7 @@ def test_projects_are_listed_and_one_is_a_tree(typed: Typed) -> None:
     assert typed(shown["projects"][0]["id"][:8]).stdout == tree.stdout
 
 
+@pytest.mark.slow
 def test_a_project_is_written_as_svg_and_as_mermaid(typed: Typed, tmp_path: Path) -> None:
     picture = typed("Issues", "--format", "svg")
     diagram = typed("Issues", "--format", "mermaid", "--output", "graph.mmd")
@@ -72,6 +74,7 @@ def test_a_project_is_written_as_svg_and_as_mermaid(typed: Typed, tmp_path: Path
     assert "Crash &lt;on&gt; &quot;start&quot; &amp; more (todo)" in "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_a_project_goes_to_files_and_back(typed: Typed, tmp_path: Path) -> None:
     assert typed("Issues", "--format", "json").stdout == "Wrote Issues.json\n"
     assert typed("Issues", "--format", "markdown", "-o", "folder").stdout == "Wrote folder\n"
@@ -98,6 +101,7 @@ def test_a_project_goes_to_files_and_back(typed: Typed, tmp_path: Path) -> None:
         (["--import", "XDG_CONFIG_HOME"], 2),
     ],
 )
+@pytest.mark.slow
 def test_a_wrong_command_line_says_so_and_writes_nothing(
     typed: Typed, tmp_path: Path, words: list[str], status: int
 ) -> None:

@@ -87,6 +87,7 @@ async def exported(ada: Person, id: str) -> dict[str, Any]:
     return (await ada.ok("x.graph.export", project_id=id))["data"]
 
 
+@pytest.mark.slow
 async def test_a_project_comes_back_from_json_and_from_markdown_as_it_was(ada: Person) -> None:
     id = await filled(ada)
     data = await exported(ada, id)
@@ -221,6 +222,7 @@ def _cycle(data: dict[str, Any]) -> None:
         (_cycle, "data.edges[2].dst_id"),
     ],
 )
+@pytest.mark.slow
 async def test_a_wrong_import_names_its_place_and_writes_nothing(
     crib: Toolcrib, ada: Person, change: Callable[[dict[str, Any]], None], path: str
 ) -> None:

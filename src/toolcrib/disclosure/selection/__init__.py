@@ -91,7 +91,12 @@ async def deliver(call: Call, result: ToolResult) -> ToolResult:
 async def _send(call: Call, text: str) -> None:
     session = call.session
     context = Context(
-        call_id=call.id, session_key=session.key, principal=session.principal, listener=call.client.listener
+        call_id=call.id,
+        session_key=session.key,
+        principal=session.principal,
+        peer=call.client.peer,
+        progress_token=call.client.progress_token,
+        listener=call.client.listener,
     )
     for start in range(0, len(text), CHUNK):
         await context.output(text[start : start + CHUNK])

@@ -48,6 +48,8 @@ class _NamingOptions(TypedDict, total=False):
     core: bool
     priority: int
     """0 to 100, else 50: the higher is preferred when several tools fit."""
+    type: Literal["TOOL", "CODE"]
+    """CODE executes code that the model writes (seed 004); else TOOL."""
     metadata: Mapping[str, Any]
     """Metadata for selections and for limits on results: `result: lines`, `compression_hint`, `quality` …"""
     examples: Sequence[Mapping[str, Any]]
@@ -91,6 +93,8 @@ class _RunOptions(TypedDict, total=False):
     """Seconds."""
     background_after: float
     """Seconds after which a call goes on in the background."""
+    streaming: bool
+    """Whether it sends its output while it runs (`Context.output`), as an asynchronous generator does anyway."""
     serial: bool
     locks: Sequence[str]
     """Names of the parameters that identify the written resources."""
@@ -169,6 +173,7 @@ def _check(options: ToolOptions) -> None:
             raise UsageError(f"@tool has no option {key!r}{meant}")
     _check_word("kind", options.get("kind"), get_args(Kind))
     _check_word("approval", options.get("approval"), _APPROVALS)
+    _check_word("type", options.get("type"), ("TOOL", "CODE"))
     for key in ("timeout", "background_after"):
         seconds = options.get(key)
         if seconds is not None and not seconds > 0:

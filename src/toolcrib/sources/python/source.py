@@ -361,7 +361,7 @@ def _tool(
             timeout=options.get("timeout"),
             serial=options.get("serial", False),
             locks=tuple(options.get("locks", ())),
-            streaming=streams,
+            streaming=streams or options.get("streaming", False),
             background_after=options.get("background_after"),
         ),
         guidance=Guidance(examples=tuple(options.get("examples", ())), policy=dict(options.get("policy", {}))),
@@ -383,9 +383,10 @@ def _lineage(options: ToolOptions, signature: Signature | DeclaredSignature) -> 
 
 
 def _capability(options: ToolOptions) -> Capability:
-    if not options.keys() & {"priority", "metadata", "explicit"}:
+    if not options.keys() & {"type", "priority", "metadata", "explicit"}:
         return PLAIN
     return Capability(
+        type=options.get("type", PLAIN.type),
         priority=options.get("priority", PLAIN.priority),
         metadata=dict(options.get("metadata", {})),
         explicit=tuple(options.get("explicit", ())),

@@ -247,7 +247,8 @@ def _found(source: str, root: SkillRoot, folder: Path, groups: SkillGroups, trus
 def _tool(source: str, root: SkillRoot, skill: Skill, groups: SkillGroups) -> Tool:
     of_skill = groups.of_skill(skill.name)
     tags = skill.tags or tuple(dict.fromkeys(tag for group in of_skill for tag in group.capabilities))
-    metadata = {key: skill.frontmatter[key] for key in _ADVICE if key in skill.frontmatter}
+    advice = {key: skill.frontmatter[key] for key in _ADVICE if key in skill.frontmatter}
+    metadata = {"compression_hint": "skip", **advice}  # instructions with their middle left out cannot be followed
     return Tool(
         name=skill.name,
         local_name=skill.name,

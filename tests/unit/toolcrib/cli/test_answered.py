@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 from toolcrib.cli.answered import END, TAKEN, is_answered, program
 from toolcrib.cli.daemon_process import run_command
 from toolcrib.cli.output import print_part
+from toolcrib.config.directories import answering_for
+from toolcrib.config.loader import load_gateway
 from toolcrib.core.json import dumps, loads
+from toolcrib.daemon.rendezvous import Found, Meeting
 
 from .conftest import NOTES_SERVER, User
 
@@ -99,6 +103,22 @@ def test_a_daemon_prints_what_the_command_prints_here(user: User, capsys: pytest
 
 def test_a_wrong_command_line_is_left_to_the_process_that_asks(user: User) -> None:
     assert ask(user, "tools", "--nope") == [[TAKEN], [END, None]]
+
+
+def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken_configuration(user: User) -> None:
+    """The daemon answers for the client's folder and environment, not for its own."""
+    user.has("project/mine.yaml", {"servers": {"notes": {"command": sys.executable, "args": ["${WHERE}"]}}})
+    environ = {**os.environ, **{name: value for name, value in user.environ.items() if value}, "WHERE": "there"}
+    files, overrides = ["mine.yaml"], {"guard": "off", "mode": "plan"}
+    place = {"files": files, "overrides": overrides}
+    with answering_for(environ, user.project):
+        settings = load_gateway(files, overrides)
+        found = Found.of(settings, Meeting.of(settings))
+
+    assert ask(user, words=None, place=place, environ=environ) == [[TAKEN], [END, asdict(found)]]
+    assert found.mode == "plan"
+    assert ask(user, words=None, place={**place, "files": ["none.yaml"]}) == [[TAKEN], [END, None]]
+    assert ask(user, words=None, place=place, program=["another"]) == []
 
 
 def test_a_daemon_of_another_program_and_a_command_that_writes_are_not_answered(user: User, tmp_path: Path) -> None:

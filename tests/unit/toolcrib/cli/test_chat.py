@@ -88,6 +88,7 @@ async def test_an_answer_is_shown_with_its_calls_their_arguments_and_who_decided
     assert "line 49" in shown.partition("fifty")[2], "/show has the whole of it"
 
 
+@pytest.mark.slow
 async def test_the_call_of_a_tool_that_does_not_exist_shows_the_refusal_and_the_chat_goes_on(chatter: Chatter) -> None:
     model = ScriptedModel(calls("no_such_tool"), "Sorry.")
 

@@ -11,7 +11,7 @@ from toolcrib.errors import CODES
 
 from .conftest import User
 
-GUESTS = ("chat", "work")
+GUESTS = ("chat", "queue", "work")
 """Commands that the packages of this distribution bring by `toolcrib.commands`."""
 
 
@@ -40,6 +40,7 @@ def test_every_command_explains_itself(helps: dict[str, str]) -> None:
     assert [name for name in (*COMMANDS, *GUESTS) if not helps[name].startswith("Usage: ")] == []
 
 
+@pytest.mark.slow
 def test_every_action_has_a_help_with_its_own_options_only(helps: dict[str, str]) -> None:
     options = {
         name: {

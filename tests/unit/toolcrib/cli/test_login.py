@@ -102,6 +102,7 @@ def test_an_unknown_server_is_told_with_the_nearest(user: User) -> None:
     assert "did you mean 'notion'?" in result.output
 
 
+@pytest.mark.slow
 def test_the_password_of_an_account_is_asked_for_once_used_and_forgotten(
     user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

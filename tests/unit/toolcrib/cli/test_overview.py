@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+import yaml
 
 from rig import PATIENCE
 
@@ -95,6 +96,20 @@ def test_a_connected_client_shows_what_it_pays_and_a_program_that_is_gone(user: 
 
     assert (connected["connected"], connected["tokens"]) == (True, 0)
     assert (facts["fixable"], kinds(facts)) == ([], [("entry", "Cursor")])
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_client_that_could_be_connected_is_something_to_do(owner: User) -> None:
+    owner.types("tools")
+    nothing = owner.types()
+    servers = yaml.safe_load((owner.home / ".config/toolcrib/config.yaml").read_text())["servers"]
+    owner.has(".cursor/mcp.json", {"mcpServers": servers})
+
+    facts, screen = owner.reads("overview"), owner.types()
+
+    assert (facts["fixable"], facts["findings"]) == (["cursor"], [])
+    assert ("nothing to do" in nothing.output, "nothing to do" in screen.output) == (True, False)
 
 
 @pytest.mark.process

@@ -90,6 +90,7 @@ def test_a_conflict_shows_both_sides_and_is_settled_by_an_option(user: User, pro
     assert (project / "a.txt").read_text() == "one\n2\n3\nfour\n"
 
 
+@pytest.mark.slow
 def test_where_several_tasks_have_changes_one_is_named(user: User, project: Path) -> None:
     waits(user, "task t", a="T\n")
     waits(user, "task u", a="U\n")

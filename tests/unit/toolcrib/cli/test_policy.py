@@ -117,6 +117,7 @@ def test_a_call_is_decided_as_its_session_would(owner: User) -> None:
     ],
 )
 @needs_sandbox
+@pytest.mark.slow
 def test_a_call_is_decided_alike_with_its_defaults_in_and_out(
     user: User, command: str, status: int, rule: str, more: dict[str, Any]
 ) -> None:

@@ -45,7 +45,7 @@ def test_a_profile_is_shown_with_what_it_says_and_what_it_lacks(owner: User) -> 
     text = owner.types("profile", "show", "tiered").stdout
 
     assert (shown["strategy"], shown["envelope"], shown["lifetime"]) == ("tiered", "error", "interaction")
-    assert "project" in shown["not_provided"]["categories"]
+    assert "files" in shown["not_provided"]["categories"]
     assert shown["categories"]["git"] in text
     assert "lifetime: interaction" in text
 

@@ -84,6 +84,7 @@ async def test_calls_that_all_wait_for_more_go_on_one_after_the_other() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=20))
+@pytest.mark.slow
 def test_whatever_is_cancelled_no_more_than_the_budget_is_held_and_nothing_stays(
     calls: list[tuple[int, bool]],
 ) -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.core.permission import Answer, Effect, Question, Verdict
+from toolcrib.core.permission import EFFECTS, Answer, Effect, Question, Verdict
 from toolcrib.policy.modes import MODES
-from toolcrib.policy.settings import EFFECTS, Identity
+from toolcrib.policy.settings import Identity
 
 RULES: Mapping[str, Callable[[str, Mapping[str, Any]], bool]] = {
     "*": lambda name, given: True,

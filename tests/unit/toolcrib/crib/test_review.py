@@ -147,6 +147,7 @@ async def test_a_lock_withholds_without_the_guard_too(tmp_path: Path) -> None:
     lock = tmp_path / "toolcrib.lock"
     async with crib_at(tmp_path, accept=True) as crib:
         written = await crib.tools.build_lock(lock)
+    assert list(written.sources) == ["s"], "our own code needs no lock"
     lock.write_bytes(write_lock(written))
     (tmp_path / "words").write_text("Another echo")
 

@@ -24,6 +24,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.events import CatalogChanged, SourceState
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved_call import SavedCall
+from toolcrib.core.server_features import ServerFeatures
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ConfigError
@@ -31,7 +32,7 @@ from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from toolcrib.sources.source import Publish
 from toolcrib.testing import ScriptedSource
-from unit.toolcrib.server.fake_backend import FakeBackend
+from unit.toolcrib.server.fake_backend import FakeBackend, FakeResources
 from unit.toolcrib.server.wire_client import serving
 
 AUTONOMOUS = bare().with_values(mode="autonomous", builtins=False)
@@ -413,6 +414,7 @@ async def test_a_name_that_no_server_that_is_down_can_have_is_not_found(tmp_path
         ("fetch weather", "quick__fetch_weather", "Not available, so their tools are not found: new-forge."),
     ],
 )
+@pytest.mark.slow
 async def test_a_search_that_concerns_a_server_that_is_down_reports_it_first(
     query: str, first: str, last: str, tmp_path: Path
 ) -> None:
@@ -505,3 +507,41 @@ async def test_over_mcp_the_first_list_waits_its_time_once_and_a_call_waits_for_
         listed = await seat.listed()
     assert ("slow__tool" in first + again, "quick__echo" in first, "slow__tool" in listed) == (False, True, True)
     assert [reply.code for reply in replies] == ["ok"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["flat", "adaptive"])
+async def test_the_tools_for_resources_are_in_the_first_list_of_a_client_and_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    """Of a server that was never seen before, and of one that is known and not there yet."""
+    offer = ServerFeatures(resources=({"uri": "plain://one", "name": "one"},), reads=True)
+    monkeypatch.setattr(FakeResources, "offer", offer)
+    backend, limits, unseen = held_backend(), ServiceLimits(first_list=PATIENCE), list[str]()
+    settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
+    async with server(backend) as url:
+        settings = settings.with_values(servers=servers_in(servers(slow=url))[0], accept=True).at_once()
+        async with Toolcrib(settings) as crib, over_mcp(crib, profile, "2026-07-28", "autonomous", limits) as seat:
+
+            async def list_first() -> None:
+                unseen.extend(await seat.listed())
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(list_first)
+                await anyio.wait_all_tasks_blocked()
+                assert unseen == []
+                backend.ready.set()
+    backend.ready = anyio.Event()
+    async with (
+        server(backend, urlsplit(url).port or 0),
+        Toolcrib(settings) as crib,
+        over_mcp(crib, profile, "2026-07-28", "autonomous", limits) as seat,
+    ):
+        known = await seat.listed()
+        assert states(crib) == {"slow": "cached"}
+        backend.ready.set()
+        await crib.tools.wait_ready(PATIENCE, fresh=True)
+        later = await seat.listed()
+
+    assert {"list_resources", "read_resource"} <= {*unseen}
+    assert (known, later) == (unseen, unseen)

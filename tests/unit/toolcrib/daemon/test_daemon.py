@@ -1,5 +1,6 @@
 """The local daemon and the shim, met over real sockets and pipes."""
 
+import fcntl
 import os
 import socket
 import stat
@@ -16,9 +17,9 @@ import pytest
 from anyio.to_thread import run_sync
 
 from rig import PATIENCE
-from toolcrib.daemon.control import DaemonServer, DaemonStatus, Way, end, meetings, run_there, status_of
+from toolcrib.daemon.control import DaemonServer, DaemonStatus, Way, end, is_any_running, meetings, run_there, status_of
 from toolcrib.daemon.daemon import LocalServer
-from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory
+from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory, sweep
 from toolcrib.daemon.shim import Shim
 from toolcrib.errors import UsageError
 from toolcrib.server.pipes import LISTENER
@@ -398,6 +399,55 @@ async def test_a_shim_joins_again_when_the_daemon_went_away_before_the_client_sp
     os.close(lock)
 
     assert (status, len(said)) == ([0], 2)
+
+
+def test_a_lock_that_is_released_leaves_no_file_and_one_that_is_closed_can_be_taken_again(meeting: Meeting) -> None:
+    lock = meeting.lock()
+    assert lock is not None
+    assert meeting.lock() is None
+    os.close(lock)
+    again = meeting.lock()
+    assert again is not None
+    meeting.release(again)
+
+    assert list(meeting.directory.iterdir()) == []
+
+
+def test_a_lock_whose_file_was_removed_in_between_is_taken_on_the_new_file(
+    meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, first = fcntl.flock, meeting.lock()
+    assert first is not None
+
+    def late(lock: int, operation: int) -> None:
+        """The owner lets go between the opening of the file and the lock."""
+        monkeypatch.setattr(fcntl, "flock", flock)
+        meeting.release(first)
+        flock(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    lock = meeting.lock()
+
+    assert lock is not None
+    assert meeting.lock() is None
+    meeting.release(lock)
+
+
+async def test_what_killed_daemons_left_is_swept_and_a_living_one_stays(meeting: Meeting) -> None:
+    lock, killed = meeting.lock(), Meeting(directory=meeting.directory, key="ff" * 16)
+    left = killed.lock()
+    assert lock is not None and left is not None
+    os.close(left)
+    killed.socket.touch()
+    async with running(Echo(meeting)):
+        sweep(meeting.directory)
+        assert sorted(path.suffix for path in meeting.directory.iterdir()) == [".lock", ".sock"]
+        assert await run_sync(is_any_running, meeting.directory)
+    os.close(lock)
+    sweep(meeting.directory)
+
+    assert list(meeting.directory.iterdir()) == []
+    assert not is_any_running(meeting.directory)
 
 
 async def _nobody(hello: Hello, link: Link, received: bytes) -> None:

@@ -229,6 +229,7 @@ FREE = {"type": "object", "properties": {"map": {"type": "object"}}, "required":
         ("openai-responses", OPTIONAL, False),
     ],
 )
+@pytest.mark.slow
 async def test_a_strict_form_is_used_where_it_means_the_same(format: str, schema: Any, is_strict: bool) -> None:
     async with Opened(a_tool(schema=schema)) as session:
         shown = session.definitions(format, strict=True)

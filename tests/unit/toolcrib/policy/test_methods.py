@@ -8,12 +8,34 @@ from typing import Any
 import pytest
 
 from toolcrib.core.session import SessionState, Taint
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import kind_of
 
 SENDS = Tool(name="send", source="s", local_name="send", traits=("by_method", "outbound"))
 OTHER = replace(SENDS, traits=("outbound",))
+
+
+WORKS = Tool(
+    name="work",
+    source="s",
+    local_name="work",
+    annotations=Annotations(destructive=False),
+    capability=Capability(metadata={"reads": ["look"]}),
+    traits=("by_action",),
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "effect"),
+    [({"action": "look"}, "allow"), ({"action": "click"}, "ask"), ({"action": ["look"]}, "ask"), ({}, "ask")],
+)
+def test_an_action_that_looks_is_allowed_where_one_that_changes_something_asks(
+    arguments: dict[str, Any], effect: str
+) -> None:
+    session = SessionState(key="s", principal="p", mode="autonomous", taint=Taint(source="page"))
+    assert Policy().decide(WORKS, arguments, session).effect == effect
+    assert kind_of(replace(WORKS, traits=()), arguments) == "write"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ async def test_the_sdk_client_hears_of_progress(site: Site, mode: Mode) -> None:
     assert heard == [1, 2, 3]
 
 
+@pytest.mark.slow
 async def test_the_fastmcp_client_lists_and_calls(site: Site, backend: FakeBackend) -> None:
     async with FastMcpClient(site.url) as client:
         assert [tool.name for tool in await client.list_tools()] == list(backend.tools)

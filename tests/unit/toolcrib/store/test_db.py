@@ -62,7 +62,7 @@ def test_each_migration_of_the_package_has_a_number_of_its_own() -> None:
 def test_stores_in_memory_share_no_row_with_the_schema_they_are_copied_from() -> None:
     insert, count = "INSERT INTO meta VALUES ('mine', '1')", "SELECT count(*) FROM meta WHERE key = 'mine'"
     tables = "SELECT sql FROM sqlite_master ORDER BY name"
-    database, migrated = SqliteDatabase(None), SqliteDatabase(None, packaged_migrations())
+    database, migrated = SqliteDatabase(None), SqliteDatabase(None, dict(packaged_migrations()))
     with closing(database.connect()) as first, closing(database.connect()) as second, closing(migrated.connect()) as m:
         for connection in (first, second):
             database.migrate(connection)

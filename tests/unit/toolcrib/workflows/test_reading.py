@@ -36,6 +36,7 @@ _WRONG: list[tuple[Any, str]] = [
     ({"steps": {"a": _STEP}, "output": {"$text": "a } b"}}, "a brace stands alone in $text; write }} for the brace"),
     ({"steps": {"a": _STEP}, "input": {"x": "strin"}}, "workflows.w.input: no valid JSON Schema"),
     ({"steps": {"a": _STEP}, "input": {"resume_id": "string"}}, "resume_id is ours"),
+    ({"steps": {"a": {"tool": "t", "approval": "yes"}}}, "workflows.w.steps.a.approval: true or false was expected"),
     ({"steps": {"a": {"tool": "t", "timeout": 0}}}, "workflows.w.steps.a.timeout: a number of seconds above 0"),
 ]
 

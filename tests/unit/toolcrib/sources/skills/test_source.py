@@ -106,6 +106,7 @@ async def test_a_skill_becomes_a_tool_with_what_its_frontmatter_says(tmp_path: P
                     priority=80,
                     skill_path="office/excel-analyzer/SKILL.md",
                     metadata={
+                        "compression_hint": "skip",
                         "license": "MIT",
                         "compatibility": "needs python",
                         "allowed-tools": "Bash(python:*) Read",

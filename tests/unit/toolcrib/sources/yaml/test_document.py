@@ -118,6 +118,7 @@ JUNK = some.text(some.characters(codec="utf-8", exclude_characters=":"), min_siz
 
 
 @given(place=some.integers(GOOD.index("- name: one"), len(GOOD)), junk=JUNK)
+@pytest.mark.slow
 def test_whatever_strays_into_it_costs_only_what_is_next_to_it(place: int, junk: str) -> None:
     document = read_document(GOOD[:place] + junk + GOOD[place:], "c.yaml")
 

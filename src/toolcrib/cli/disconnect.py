@@ -1,0 +1,103 @@
+"""`toolcrib disconnect`: a client's configuration as it was before `connect`.
+
+Loads no settings: the record of the connection has what is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..config import files as disk
+from ..config.claude_files import has_hook
+from ..config.client_permissions import (
+    client_files,
+    disconnect_settings,
+    is_settings_file,
+    mode_of,
+    original_names,
+    remove_mode,
+)
+from ..config.clients import CLIENTS, Client, Places
+from ..config.connections import ClientConnection, Outcome, connection_of, connections
+from ..config.connections import disconnect as undo
+from ..config.directories import Trust, config_files, here
+from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each
+from .output import out
+
+__all__ = ["disconnect", "put_back", "settings_elsewhere"]
+
+
+def disconnect(
+    clients: Names = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every client that is connected.")] = False,
+    project: InProject = False,
+) -> None:
+    """Put a client's configuration back as it was, byte for byte.
+
+    Of a file that changed since, Toolcrib's entry is taken out, the servers are put back, and the changes stay.
+    """
+    places = here()
+    state = places.directories.state
+
+    def one(client: Client, file: Path) -> None:
+        text = {
+            "restored": "is as it was",
+            "deleted": "is gone again",
+            "removed": "no longer has Toolcrib; what else changed since is kept",
+        }[put_back(client, file, places)]
+        out(f"{client.title}: {file} {text}")
+
+    if all_ and not clients:
+        chosen = [(CLIENTS[done.client], Path(done.file)) for done in connections(state) if done.client in CLIENTS]
+    else:
+        chosen = chosen_files(clients, all_, lambda client: client_file(client, places, project), "disconnect")
+        for client in dict.fromkeys(client for client, _ in chosen):
+            beside = client_files(client, places, project=project)
+            beside += [] if project else [file for file in settings_elsewhere(client, places) if file not in beside]
+            chosen += [
+                (client, file)
+                for file in beside
+                if connection_of(state, file) is not None or (client.name == CLAUDE and has_hook(file))
+            ]
+    for_each(chosen, one)
+
+
+def put_back(client: Client, file: Path, places: Places) -> Outcome:
+    """Put one file of a client back, and take its mode out of our configuration; return what was done."""
+    state = places.directories.state
+    if is_settings_file(client.name, file):
+        return disconnect_settings(file, state=state, client=client.name)
+
+    def also(text: str, done: ClientConnection) -> str:
+        return original_names(client, text, done, str(file))
+
+    outcome = undo(client, file, state=state, also=also)
+    is_project = file == client.project_file(places)
+    for own in config_files(places.directories, places.project):
+        _remove_mode(own, mode_of(client, project=is_project), places)
+    return outcome
+
+
+def settings_elsewhere(client: Client, places: Places) -> list[Path]:
+    """Return the settings of projects that changed with the client's own file, not by a `connect --project`."""
+    state, found = places.directories.state, list[Path]()
+    for file in (Path(done.file) for done in connections(state) if done.client == client.name):
+        if is_settings_file(client.name, file):
+            shared = client.project_file(replace(places, project=file.parent.parent))
+            found += [file] if shared is None or connection_of(state, shared) is None else []
+    return found
+
+
+def _remove_mode(own: Path, mode: str, places: Places) -> None:
+    """Take the mode out of one of our files; one that was confirmed stays so."""
+    trust = Trust(places.directories)
+    before = disk.read(own) if own.is_file() else b""
+    remove_mode(own, mode)
+    if before and trust.covers(own, before) and (after := disk.read(own)) != before:
+        from ..config.loader import confirm  # loads the settings: only a confirmed file of a project needs it
+
+        confirm(places.directories, [(own, after)], places.environ)

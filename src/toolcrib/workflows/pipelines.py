@@ -1,0 +1,267 @@
+"""The tool `pipeline`: a workflow that a model writes and runs in one call, in the words of seed 004's project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import reduce
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired, Protocol
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from ..core.call import NESTED
+from ..core.context import Context
+from ..core.json import dumps
+from ..core.result import ToolResult
+from ..core.tool import Tool
+from ..errors import ConfigError, ToolFailure
+from ..jobs.job import Jobs
+from ..sources.python.declaration import tool
+
+if TYPE_CHECKING:
+    from .source import CallTool, WorkflowRunner
+    from .spec import Workflow  # needs the extra `workflows`
+
+__all__ = ["PipelineDefinition", "PipelineHost", "PipelineStep", "Pipelines"]
+
+_CODE: Final = "notebook_execute"
+"""The tool that runs the code of a step."""
+_KINDS: Final = ("tool", "skill", "code")
+_MOST_STEPS: Final = 100
+_SECONDS: Final = 300
+_WORDS: Final = (
+    ("workflows.pipeline.", ""),
+    (".arguments", ".params"),
+    (".after", ".depends_on"),
+    (".timeout", ".timeout_seconds"),
+)
+"""Keys of a workflow's step, and those of a pipeline's."""
+_KEPT: Final = "pipeline"
+"""Key of the state of a run: the definition and the context that it was begun with."""
+
+
+class PipelineStep(TypedDict):
+    """One step: a tool, a skill or code."""
+
+    id: Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+    tool: NotRequired[Annotated[str, Field(description="Name of a tool.")]]
+    skill: NotRequired[Annotated[str, Field(description="Name of a skill; its result is its text.")]]
+    code: NotRequired[Annotated[str, Field(description="Python, with the params as the dict `params`.")]]
+    params: NotRequired[
+        Annotated[
+            dict[str, Any],
+            Field(description='Arguments; {"$from": "$.steps.ID.field"} or "$.input.name" takes a value from there.'),
+        ]
+    ]
+    depends_on: NotRequired[Annotated[list[str], Field(description="Steps to wait for beside those it takes from.")]]
+    approval: NotRequired[Annotated[bool, Field(description="Ask the user before it.")]]
+    timeout_seconds: NotRequired[Annotated[float, Field(gt=0, le=86_400, description="300 when not given.")]]
+
+
+class PipelineDefinition(TypedDict):
+    """Several steps; each begins once those that it needs have ended well."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    steps: Annotated[list[PipelineStep], Field(min_length=1, max_length=_MOST_STEPS)]
+
+
+class PipelineHost(Protocol):
+    """Services of a crib for pipelines."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of the crib."""
+        ...
+
+    def door_of(self, context: Context) -> CallTool:
+        """Return how a call of the same session is made."""
+        ...
+
+    def find(self, context: Context, name: str) -> Tool | None:
+        """Return the tool that the session of a call means by `name`."""
+        ...
+
+    def runner(self) -> WorkflowRunner:
+        """Return what runs workflows."""
+        ...
+
+    async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
+        """Return the state of a run that broke off."""
+        ...
+
+
+def _lacks(setting: Callable[[str], Any]) -> str:
+    return "" if find_spec("jsonpath_rfc9535") is not None else "the extra `workflows`"
+
+
+class Pipelines:
+    """Pipelines of a crib."""
+
+    def __init__(self, host: PipelineHost) -> None:
+        self._host = host
+
+    @tool(
+        op="x.workflow.pipeline",
+        category="coordination",
+        kind="destructive",
+        idempotent=False,
+        approval="never",
+        priority=60,
+        background_after=60,
+        timeout=86_400,
+        lacks=_lacks,
+        explicit=["task_id"],
+        tags=["workflow_automation", "pipeline_execution", "steps", "chain", "several tools", "sequence"],
+        examples=[
+            {
+                "action": "define_and_run",
+                "pipeline": {
+                    "name": "copy the notes",
+                    "steps": [
+                        {"id": "read", "tool": "read_file", "params": {"path": "notes.md"}},
+                        {
+                            "id": "write",
+                            "tool": "write_file",
+                            "params": {"path": "copy.md", "content": {"$from": "$.steps.read.content"}},
+                            "approval": True,
+                        },
+                    ],
+                },
+            },
+            {"action": "resume", "resume_token": "call-7"},
+        ],
+        policy={
+            "do": [
+                "Use it where every step is known before: for work that needs thought between the steps, use a plan."
+            ],
+            "edge_cases": [
+                "Each step is a call of its own, with its own permission.",
+                "Where a step fails, the others go on as far as they can; resume repeats what failed and nothing else.",
+            ],
+        },
+    )
+    async def pipeline(
+        self,
+        action: Literal["define_and_run", "run_background", "resume", "status"],
+        ctx: Context,
+        pipeline: PipelineDefinition | None = None,
+        resume_token: Annotated[str, Field(max_length=200)] = "",
+        task_id: Annotated[str, Field(max_length=200)] = "",
+        context: dict[str, Any] | None = None,
+    ) -> ToolResult:
+        """Run several calls of tools, skills and code in one go, the results of some as arguments of others.
+
+        Args:
+            ctx: The call.
+            action: define_and_run waits for the end, run_background returns a task_id, resume goes on with a pipeline
+                that broke off, status tells how those in the background are.
+            pipeline: define_and_run and run_background: its name and steps.
+            resume_token: resume: from the answer that named it.
+            task_id: status: of one pipeline; all of them when not given.
+            context: Values for the steps, as `$.input`.
+        """
+        match action:
+            case "status":
+                return await self._status(task_id, ctx)
+            case "resume":
+                return await self._resume(resume_token, ctx)
+            case _ if pipeline is None:
+                raise ToolFailure("invalid_arguments", f"pipeline: {action} needs one, with name and steps")
+            case "define_and_run":
+                return await self._run(pipeline, context or {}, ctx)
+            case "run_background":
+                self._checked(pipeline, ctx)
+                given = {"action": "define_and_run", "pipeline": pipeline, "context": context or {}}
+                return await self._host.door_of(ctx)("pipeline", given, background=True, raw=True)
+
+    async def _run(
+        self, pipeline: PipelineDefinition, values: Mapping[str, Any], ctx: Context, token: str | None = None
+    ) -> ToolResult:
+        return await self._host.runner().run(
+            self._checked(pipeline, ctx),
+            values,
+            ctx,
+            token=token,
+            go_on='{{"action": "resume", "resume_token": "{id}"}} goes on',
+            origin=NESTED,
+            beside={_KEPT: {"definition": pipeline, "context": values}},
+        )
+
+    async def _resume(self, token: str, ctx: Context) -> ToolResult:
+        state = await self._host.load(token, ctx.principal) if token else None
+        begun: Mapping[str, Any] | None = (state or {}).get(_KEPT)
+        if begun is None:
+            hint = "take it from the answer of the pipeline that broke off, or begin a new one"
+            raise ToolFailure("not_found", f"no pipeline of yours goes on by {token[:80]!r}", hint=hint)
+        return await self._run(begun["definition"], begun["context"], ctx, token)
+
+    async def _status(self, task_id: str, ctx: Context) -> ToolResult:
+        jobs = self._host.jobs
+        if task_id:
+            found = [await jobs.get(task_id, ctx.principal)]
+        else:
+            found = [job for job in await jobs.list(ctx.principal) if job.tool == "pipeline"]
+        value = {"pipelines": [job.to_json() for job in found], "count": len(found)}
+        return ToolResult.of_text(dumps(value).decode(), structured=value)
+
+    def _checked(self, pipeline: PipelineDefinition, ctx: Context) -> Workflow:
+        """Return the workflow. Raises `ToolFailure` with all that is known to fail, before anything runs."""
+        from .spec import check  # needs the extra, as all that runs workflows
+
+        workflow = _workflow(pipeline, lambda name: self._host.find(ctx, name))
+        if wrong := check(workflow, lambda name: self._host.find(ctx, name)):
+            raise ToolFailure("invalid_arguments", f"the pipeline cannot run: {_in_words('; '.join(wrong[:10]))}")
+        return workflow
+
+
+def _workflow(pipeline: PipelineDefinition, find: Callable[[str], Tool | None]) -> Workflow:
+    """Return a pipeline as a workflow. Raises `ToolFailure` naming the step and its key."""
+    from .spec import CodeTemplate, read_workflow
+
+    steps = pipeline["steps"]
+    if len({step["id"] for step in steps}) < len(steps):
+        raise ToolFailure("invalid_arguments", "pipeline.steps: two steps have one id")
+    definition = {
+        "input": {"type": "object"},
+        "steps": {step["id"]: _step(step, find) for step in steps},
+        "output": {step["id"]: {"$from": f"$.steps.{step['id']}"} for step in steps},
+    }
+    try:
+        workflow = read_workflow("pipeline", definition)
+    except ConfigError as error:
+        raise ToolFailure("invalid_arguments", _in_words(str(error))) from None
+    codes = {step["id"]: CodeTemplate(step.get("params") or {}, step["code"]) for step in steps if "code" in step}
+    made = (replace(step, arguments=codes.get(step.name, step.arguments)) for step in workflow.steps)
+    return replace(workflow, steps=tuple(made))
+
+
+def _in_words(message: str) -> str:
+    """Return a message about a workflow with the keys of a pipeline."""
+    words = {
+        "workflows.pipeline.": "",
+        ".arguments": ".params",
+        ".after": ".depends_on",
+        ".timeout": ".timeout_seconds",
+    }
+    return reduce(lambda text, word: text.replace(word, words[word]), words, message)
+
+
+def _step(step: PipelineStep, find: Callable[[str], Tool | None]) -> dict[str, Any]:
+    """Return a step in the words of a workflow, with the catalog's name of its tool."""
+    kinds = [kind for kind in _KINDS if kind in step]
+    if len(kinds) != 1:
+        given = " and ".join(kinds) or "none of them"
+        raise ToolFailure("invalid_arguments", f"steps.{step['id']}: one of tool, skill and code, not {given}")
+    name = _CODE if "code" in step else step.get("tool") or step.get("skill") or ""
+    tool = find(name)
+    if tool is not None and "skill" in step and tool.capability.type != "SKILL":
+        raise ToolFailure("invalid_arguments", f"steps.{step['id']}.skill: {name!r} is not a skill; write `tool`")
+    return {
+        "tool": name if tool is None else tool.name,
+        "arguments": step.get("params") or {},
+        "after": list(step.get("depends_on", ())),
+        "timeout": step.get("timeout_seconds", _SECONDS),
+        "approval": step.get("approval", False),
+    }

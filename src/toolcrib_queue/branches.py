@@ -1,0 +1,148 @@
+"""The branch of a task: begun with what the task depends on, committed to, and merged when the task is COMPLETED."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from toolcrib.plugin import Context, Row, ToolFailure
+from toolcrib_tools.git.commits import merge
+from toolcrib_tools.git.repository import Repository, repository_at
+
+__all__ = ["begin_branch", "check_merge", "commit_work", "merge_branch", "task_repository"]
+
+_PREFIX: Final = "task/"
+_NAME, _EMAIL = "toolcrib queue", "queue@toolcrib.invalid"
+_COMMITTER: Final = {
+    "GIT_AUTHOR_NAME": _NAME,
+    "GIT_AUTHOR_EMAIL": _EMAIL,
+    "GIT_COMMITTER_NAME": _NAME,
+    "GIT_COMMITTER_EMAIL": _EMAIL,
+}
+"""Where neither the repository nor the user has a name."""
+_SUMMARY: Final = 2000
+_TRIES: Final = 5
+
+
+async def task_repository(ctx: Context, folder: str) -> Repository | None:
+    """Return the repository of a workspace; None for a folder that is in none."""
+    try:
+        found = await repository_at(ctx, folder)
+    except ToolFailure as failure:
+        if failure.code != "tool_error":
+            raise
+        return None
+    return replace(found, environment={**found.environment, **_COMMITTER, **await found.identity()})
+
+
+async def begin_branch(
+    repository: Repository, task: Row, needed: Sequence[str], others: Sequence[str]
+) -> tuple[str, str]:
+    """Check out the branch of a task with the branches `needed` in it; return its name and where its work began.
+
+    Branches that are missing come from `others`, the workspaces of the same project. The work began at the commit of
+    the task's baseline, while the branch holds work of earlier runs that was not merged. What an interrupted run left
+    is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of somebody else, and for
+    branches that cannot be merged.
+    """
+    branch = task["branch_name"] or f"{_PREFIX}{task['id']}"
+    current = await repository.branch()
+    is_new = not await _fetched(repository, branch, others)
+    if current != branch:
+        if await repository.ask("status", "--porcelain"):
+            if not current.startswith(_PREFIX):
+                message = "the workspace has changes that are not committed"
+                raise ToolFailure("conflict", message, hint="commit them, or git_stash")
+            await _save(repository, "Keep what an interrupted run left")
+        begin = ["-b"] if is_new else []
+        start = [await repository.default_branch()] if begin and await repository.has("HEAD") else []
+        await repository.ask("checkout", "--quiet", *begin, branch, *start)
+    for other in needed:
+        if not await _fetched(repository, other, others):
+            continue
+        if (await repository.run("merge-base", "--is-ancestor", other, "HEAD")).status:
+            await merge(repository, await repository.commit_of(other), f"Merge branch '{other}' into {branch}")
+    return branch, await _begun(repository, "" if is_new else task["baseline"].get("begin", ""))
+
+
+async def _fetched(repository: Repository, branch: str, others: Sequence[str]) -> bool:
+    """Whether the repository has a branch, now that another workspace of the project was asked for it."""
+    ref = f"refs/heads/{branch}"
+    if await repository.has(ref):
+        return True
+    for place in others:
+        if not (await repository.run("fetch", "--quiet", "--no-tags", place, f"{ref}:{ref}")).status:
+            return True
+    return False
+
+
+async def _begun(repository: Repository, known: str) -> str:
+    """Return `known` where HEAD holds unmerged work since then, else HEAD; empty before the first commit."""
+    if not await repository.has("HEAD"):
+        return ""
+    if known and await repository.has(known):
+        target = await repository.default_branch()
+        is_merged = not (await repository.run("merge-base", "--is-ancestor", "HEAD", target)).status
+        is_before = not (await repository.run("merge-base", "--is-ancestor", known, "HEAD")).status
+        if is_before and not is_merged:
+            return known
+    return await repository.commit_of("HEAD")
+
+
+async def commit_work(repository: Repository, task: Row, agent: Row, summary: str) -> str:
+    """Commit what a run changed; return the commit, empty without a change."""
+    if not await repository.ask("status", "--porcelain"):
+        return ""
+    trailers = f"Task: {task['id']}\nAgent: {agent['name']} ({agent['agent_type']})"
+    return await _save(repository, f"{task['title']}\n\n{summary.strip()[:_SUMMARY]}\n\n{trailers}\n")
+
+
+async def check_merge(repository: Repository, branch: str) -> None:
+    """Raise `ToolFailure("conflict")` with the files, where a branch cannot be merged into the default branch."""
+    if await repository.has("HEAD"):
+        await _merged_tree(repository, await repository.default_branch(), branch)
+
+
+async def merge_branch(repository: Repository, task: Row, branch: str) -> str:
+    """Merge the branch of a completed task into the default branch; return that, empty where it could not be done.
+
+    No working tree changes: another run may have the workspace by now. A default branch that moves meanwhile is merged
+    with again.
+    """
+    if not await repository.has("HEAD"):
+        return ""
+    target = await repository.default_branch()
+    theirs = await repository.commit_of(branch)
+    for _ in range(_TRIES):
+        ours = await repository.commit_of(target)
+        if not (await repository.run("merge-base", "--is-ancestor", theirs, ours)).status:
+            return target
+        try:
+            tree = await _merged_tree(repository, ours, theirs)
+        except ToolFailure as failure:
+            if failure.code != "conflict":
+                raise
+            return ""
+        message = f"Merge branch '{branch}'\n\nTask: {task['id']}\n"
+        words = ("commit-tree", tree, "-p", ours, "-p", theirs, "-F", "-")
+        made = await repository.ask(*words, given=message.encode())
+        if not (await repository.run("update-ref", f"refs/heads/{target}", made, ours)).status:
+            return target
+    return ""
+
+
+async def _merged_tree(repository: Repository, target: str, branch: str) -> str:
+    done = await repository.run("merge-tree", "--write-tree", "--name-only", "--no-messages", target, branch)
+    if done.status == 1:
+        names = ", ".join(done.text.splitlines()[1:])
+        raise ToolFailure("conflict", f"the branch {branch} conflicts with {target} in {names}: merge {target} into it")
+    if done.status:
+        raise ToolFailure("tool_error", f"git merge-tree failed: {done.message}")
+    return done.text
+
+
+async def _save(repository: Repository, message: str) -> str:
+    await repository.ask("add", "--all")
+    await repository.ask("commit", "--quiet", "--no-verify", "--file=-", given=message.encode())
+    return await repository.ask("rev-parse", "HEAD")

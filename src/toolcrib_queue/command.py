@@ -1,0 +1,190 @@
+"""Show the queue of tasks for agents; answer, approve and stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import anyio
+import typer
+
+from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
+
+__all__ = ["answer", "approve", "follow", "queue", "show", "stop", "work"]
+
+_CATEGORIES: Final = ("queue", "tasks")
+_WORKING: Final = (*_CATEGORIES, "agent", "files", "git", "hooks", "shell")
+"""What runs, their evidence and the steps of hooks need."""
+_LOOK_SECONDS: Final = 2.0
+_IDLE_SECONDS: Final = 5.0
+"""Time between two looks for a ready task (the tick of seed 000)."""
+_EVENTS: Final = 100
+"""Events of one look of `follow`."""
+_ORDER: Final = ("WAITING_INPUT", "AWAITING_APPROVAL", "AWAITING_PLAN_APPROVAL")
+"""Statuses that wait for a person, listed first."""
+
+_Config = Annotated[
+    list[Path] | None, typer.Option("--config", "-c", metavar="FILE", help="Instead of your own; repeatable.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked.")]
+_Task = Annotated[str, typer.Argument(help="Id of a task, or the beginning of it.")]
+
+queue = typer.Typer(help=__doc__, invoke_without_command=True, rich_markup_mode=None)
+
+
+@queue.callback()
+def show(
+    context: typer.Context,
+    project: Annotated[str, typer.Option("--project", "-p", help="Only this project.")] = "",
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Finished tasks, too.")] = False,
+    as_json: _Json = False,
+    config: _Config = None,
+) -> None:
+    """Show tasks with their state: those that wait for you first."""
+    if context.invoked_subcommand is not None:
+        return
+    host: CommandHost = context.obj
+    given: dict[str, Any] = {"show_all": everything, **({"project_id": project} if project else {})}
+
+    async def work(tools: ToolCaller) -> dict[str, Any]:
+        listed = await tools.call("list_tasks", given)
+        tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in _ORDER)
+        asked = [one["id"] for one in tasks if one["status"] == "WAITING_INPUT"]
+        questions = {id: (await tools.call("get_task", {"task_id": id}))["question"] for id in asked}
+        return {"tasks": tasks, "questions": questions, "total": listed["total"]}
+
+    found = host.run(work, categories=_CATEGORIES, config=config)
+    if as_json:
+        host.json(found)
+        return
+    columns = [("STATUS", "<"), ("PRIORITY", ">"), ("TASK", "<"), ("TITLE", "<"), ("PROJECT", "<")]
+    names = ("status", "priority", "id", "title", "project_id")
+    host.table(columns, [[str(task[name]) for name in names] for task in found["tasks"]])
+    for id, question in found["questions"].items():
+        host.out(f"\n{id} asks: {question}\n  toolcrib queue answer {id} TEXT")
+    if found["total"] > len(found["tasks"]):
+        host.out(f"{found['total'] - len(found['tasks'])} more tasks")
+
+
+@queue.command()
+def follow(
+    context: typer.Context,
+    seconds: Annotated[float, typer.Option("--seconds", help="End after this time; else when interrupted.")] = 0.0,
+    config: _Config = None,
+) -> None:
+    """Print what happens in the queue, line by line."""
+    host: CommandHost = context.obj
+
+    async def work(tools: ToolCaller) -> None:
+        last, end = 0, time.monotonic() + seconds
+        while True:
+            events = (await tools.call("queue_events", {"limit": _EVENTS}))["events"]
+            for event in reversed([one for one in events if one["id"] > last]):
+                last = event["id"]
+                what = f"{event.get('task_id', '')} {event.get('title', '')}"
+                host.out(f"{event['time']}  {event['type']:24} {what}".rstrip())
+            if seconds and time.monotonic() >= end:
+                return
+            await anyio.sleep(min(_LOOK_SECONDS, max(0.0, end - time.monotonic())) if seconds else _LOOK_SECONDS)
+
+    host.run(work, categories=_CATEGORIES, config=config)
+
+
+@queue.command()
+def answer(
+    context: typer.Context,
+    task: _Task,
+    text: Annotated[list[str], typer.Argument(help="The answer.")],
+    yes: _Yes = False,
+    config: _Config = None,
+) -> None:
+    """Answer the question of an agent; its task goes on."""
+    done = _act(context, "answer_question", task, {"answer": " ".join(text)}, yes, config)
+    context.obj.out(f"{done['task_id']} is {done['status']}.")
+
+
+@queue.command()
+def approve(context: typer.Context, task: _Task, yes: _Yes = False, config: _Config = None) -> None:
+    """Approve the result of a task; it is COMPLETED."""
+    done = _act(context, "approve_task", task, {}, yes, config)
+    context.obj.out(f"{done['approved']} is COMPLETED.")
+
+
+@queue.command()
+def stop(context: typer.Context, task: _Task, yes: _Yes = False, config: _Config = None) -> None:
+    """Stop a task that an agent is at work on; the agent's claim has ended."""
+    done = _act(context, "stop_task", task, {}, yes, config)
+    context.obj.out(f"{done['stopped']} is BLOCKED.")
+
+
+@queue.command()
+def work(
+    context: typer.Context,
+    agents: Annotated[list[str] | None, typer.Argument(help="Names or ids of agents; else all of yours.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when no task is ready; else when interrupted.")] = False,
+    yes: _Yes = False,
+    config: _Config = None,
+) -> None:
+    """Let agents do the tasks that are ready: each program in the sandbox, on a branch of its task."""
+    host: CommandHost = context.obj
+
+    async def begin(tools: ToolCaller) -> None:
+        async with anyio.create_task_group() as group:
+            for agent in await _agents(tools, agents or []):
+                group.start_soon(_work, host, tools, agent, once)
+
+    host.run(begin, categories=_WORKING, config=config, yes=yes)
+
+
+async def _agents(tools: ToolCaller, wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the agents with these names or ids. Raises `UsageError` for one that there is not, and for none at all."""
+    known = (await tools.call("list_agents", {}))["agents"]
+    missing = [one for one in wanted if one not in {agent[key] for agent in known for key in ("id", "name")}]
+    if missing or not known:
+        there = ", ".join(agent["name"] for agent in known) or "none; make one with the tool create_agent"
+        raise UsageError(f"there is no agent {', '.join(missing) or 'yet'}; agents: {there}")
+    return [agent for agent in known if not wanted or agent["id"] in wanted or agent["name"] in wanted]
+
+
+async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], once: bool) -> None:
+    """Let one agent do one task after the other. A task that fails is printed, and the next one follows."""
+    while True:
+        await tools.call("run_queue", {})
+        try:
+            done = await tools.call("work_task", {"agent_id": agent["id"]})
+        except ToolFailure as failure:
+            host.out(f"{agent['name']}: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
+            if failure.code in ("unavailable", "denied", "conflict"):
+                return
+            continue
+        if done.get("task_id"):
+            reason = done.get("error_message") or done.get("summary") or ""
+            host.out(f"{agent['name']}: {done['task_id']} is {done['status']}. {reason}".rstrip())
+        elif once:
+            return
+        else:
+            await anyio.sleep(_IDLE_SECONDS)
+
+
+def _act(
+    context: typer.Context,
+    tool: str,
+    task: str,
+    given: Mapping[str, Any],
+    yes: bool,
+    config: Sequence[Path] | None,
+) -> dict[str, Any]:
+    """Call a tool for the task with this id, or the only one whose id begins like it."""
+    host: CommandHost = context.obj
+
+    async def work(tools: ToolCaller) -> Any:
+        listed = (await tools.call("list_tasks", {"show_all": True}))["tasks"]
+        found = [one["id"] for one in listed if one["id"].startswith(task)]
+        id = found[0] if len(found) == 1 else task
+        return await tools.call(tool, {"task_id": id, **given})
+
+    run: Callable[[ToolCaller], Awaitable[Any]] = work
+    return dict(host.run(run, categories=_CATEGORIES, config=config, yes=yes))

@@ -1,0 +1,180 @@
+"""How a function becomes a tool of the queue: its arguments as JSON Schema, the tables, the project of a call."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from toolcrib.plugin import LOCAL, Context, Rows, SharedStorage, ToolFailure, tool
+
+from .model import SCHEMA
+
+__all__ = [
+    "INTEGER",
+    "LONG",
+    "NAME",
+    "Operation",
+    "active_project",
+    "changes_of",
+    "home_of",
+    "id_of",
+    "is_paused",
+    "limit_of",
+    "named_id",
+    "one_of",
+    "open_home",
+    "project_of",
+    "queue_tool",
+    "set_paused",
+    "storage_of",
+]
+
+Operation = Callable[..., Any]
+"""An async function of a context and the given arguments."""
+
+NAME: Final = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": r"\S"}
+LONG: Final = {"type": "string", "maxLength": 50_000}
+INTEGER: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000}
+
+_CONTROL: Final = "queue"
+"""Collection of the switch that `orchestrator_control` sets."""
+
+
+def id_of(noun: str, more: str = "") -> dict[str, Any]:
+    """Return the schema of an id argument."""
+    return {"type": "string", "minLength": 1, "maxLength": 200, "description": f"Id of the {noun}{more}"}
+
+
+def one_of(values: Sequence[str], *, nullable: bool = False) -> dict[str, Any]:
+    """Return the schema of one of some words."""
+    return {"enum": [*values, None]} if nullable else {"type": "string", "enum": [*values]}
+
+
+def limit_of(default: int, most: int) -> dict[str, Any]:
+    """Return the schema of a number of results."""
+    return {"type": "integer", "minimum": 1, "maximum": most, "default": default}
+
+
+def queue_tool(
+    op: str,
+    category: str,
+    kind: Literal["read", "write", "destructive"],
+    properties: Mapping[str, Any],
+    required: Sequence[str] = (),
+    **options: Any,
+) -> Callable[[Operation], Operation]:
+    """Return the decorator that makes a function a tool of the queue."""
+    schema = {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    given: dict[str, Any] = {"open_world": False, "tags": ["queue"], "examples": [_example(properties, required)]}
+    return tool(op=op, category=category, kind=kind, input_schema=schema, **{**given, **options})
+
+
+def _example(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    """Return the required arguments, with a value of its type for each."""
+    return {
+        name: properties[name]["enum"][0]
+        if "enum" in properties[name]
+        else _VALUES.get(properties[name]["type"], f"<{name}>")
+        for name in required
+    }
+
+
+_VALUES: Final[Mapping[str, Any]] = {"integer": 1, "boolean": True}
+
+
+def storage_of(ctx: Context) -> SharedStorage:
+    """Return the tables of the queue for the caller."""
+    return ctx.storage(SCHEMA)
+
+
+def home_of(rows: Rows) -> str:
+    """Return the project that holds a principal's agents and profiles, and tasks without another project."""
+    return f"inbox-{hashlib.sha256(rows.principal.encode()).hexdigest()[:12]}"
+
+
+def open_home(rows: Rows) -> str:
+    """Return `home_of`, made when missing."""
+    home = home_of(rows)
+    if rows.role(home) is None:
+        rows.create_project(home)
+        rows.insert("projects", {"project_id": home, **_PROJECT, "name": "Inbox"}, id=home)
+    return home
+
+
+_PROJECT: Final[Mapping[str, Any]] = {
+    "status": "ACTIVE",
+    "credit_weight": 1.0,
+    "max_concurrent_agents": 2,
+    "total_tokens_used": 0,
+    "repo_url": "",
+    "repo_default_branch": "main",
+}
+
+
+def project_of(ctx: Context, rows: Rows, project_id: str) -> str:
+    """Return the project of a new task: the named one, the active one, else the caller's inbox.
+
+    Raises `ToolFailure` for an unknown one.
+    """
+    if project_id:
+        return rows.get("projects", project_id, "editor")["id"]
+    return active_project(ctx, rows) or open_home(rows)
+
+
+def active_project(ctx: Context, rows: Rows) -> str:
+    """Return the project of the session's context; empty where it names none of the queue."""
+    named = str(ctx.defaults.get("project_id") or "")
+    return named if named and rows.find("projects", named) is not None else ""
+
+
+def named_id(rows: Rows, name: str) -> str:
+    """Return the id of a new project, made of its name; the caller becomes its owner.
+
+    The ids of other principals than the user of this machine end in a mark of theirs, so that no id tells which
+    projects others have.
+    """
+    words = "".join(one if one.isalnum() and one.isascii() else " " for one in name.casefold()).split()
+    base = "-".join(words)[:60] or "project"
+    if rows.principal != LOCAL:
+        base += f"-{home_of(rows)[-6:]}"
+    number, id = 1, base
+    while not _take(rows, id):
+        number += 1
+        id = f"{base}-{number}"
+    return id
+
+
+def _take(rows: Rows, id: str) -> bool:
+    """Whether an id is the caller's now; one of a project that he deleted is free."""
+    if rows.role(id) == "owner":
+        return rows.find("projects", id) is None
+    try:
+        rows.create_project(id)
+    except ToolFailure:
+        return False
+    return True
+
+
+def changes_of(given: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """Return the changed fields of an edit. Raises `ToolFailure` without any."""
+    changes = {name: value for name, value in given.items() if name not in others}
+    if not changes:
+        raise ToolFailure("invalid_arguments", "nothing to change: give at least one field")
+    return changes
+
+
+async def is_paused(ctx: Context) -> bool:
+    """Whether the caller's queue hands out no tasks at present."""
+    found = await ctx.records(_CONTROL).get("control")
+    return found is not None and bool(found.value["is_paused"])
+
+
+async def set_paused(ctx: Context, value: bool) -> None:
+    """Pause or resume the caller's queue."""
+    await ctx.records(_CONTROL).put("control", {"is_paused": value}, text="")

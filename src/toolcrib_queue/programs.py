@@ -1,0 +1,293 @@
+"""Programs of agents: the command line that starts each, what it needs in the sandbox, and how its output is read.
+
+    tools:
+      queue:
+        agents:
+          claude:
+            environment: {ANTHROPIC_API_KEY: "${ANTHROPIC_API_KEY}"}
+
+A program keeps its own file and shell tools. The sandbox bounds them: it writes in the workspace of its task alone, has
+an empty home, and reaches the service of its model only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, cast
+
+from toolcrib.plugin import Reach, ToolFailure
+
+__all__ = ["AgentProgram", "Outcome", "Setup", "program_of"]
+
+_SECONDS: Final = 3600.0
+"""Time that a run may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """End of a run, as the program reports it."""
+
+    text: str
+    """Its last message."""
+    tokens: int = 0
+    """Sent and received, of all its requests."""
+    error: str = ""
+    """Reason why it did not come to an end; empty for a run that did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a task and its agent profile say about a run."""
+
+    prompt: str
+    model: str = ""
+    instructions: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    permission_mode: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AgentType:
+    """What is known of one agent type."""
+
+    program: str
+    hosts: tuple[str, ...]
+    """Hosts of the service of its model."""
+    arguments: Callable[[Setup], Iterator[str]]
+    read: Callable[[str], Outcome]
+    tools: tuple[str, ...] = ()
+    """Tools of its own that `allowed_tools` of a profile can name, beside those of the profile's servers."""
+    modes: tuple[str, ...] = ("autonomous",)
+    """Values of `permission_mode` that it can be bound to."""
+    has_servers: bool = False
+    """Whether `mcp_servers` of a profile can be given to it."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentProgram:
+    """An agent type with its program on this machine and its configuration."""
+
+    agent_type: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    readable: tuple[Path, ...]
+    network: Reach
+    seconds: float
+    client: _AgentType = field(repr=False)
+
+    def command_line(self, setup: Setup) -> tuple[str, ...]:
+        """Return program and arguments of a run.
+
+        Raises `ToolFailure("unavailable")` for a profile with a field that this agent type cannot be bound to.
+        """
+        client = self.client
+        unknown = [one for one in setup.allowed_tools if one not in client.tools and not one.startswith("mcp__")]
+        unbound = {
+            "allowed_tools": bool(unknown) or bool(setup.allowed_tools and not client.tools),
+            "mcp_servers": bool(setup.mcp_servers) and not client.has_servers,
+            "permission_mode": bool(setup.permission_mode) and setup.permission_mode not in client.modes,
+        }
+        if any(unbound.values()):
+            names = ", ".join(name for name, is_unbound in unbound.items() if is_unbound)
+            raise ToolFailure(
+                "unavailable",
+                f"an agent of type {self.agent_type} cannot be bound to {names} of its profile",
+                hint=f"its tools: {', '.join(client.tools) or 'none'}; its modes: {', '.join(client.modes)}",
+            )
+        return (*self.argv, *self.client.arguments(setup))
+
+    def outcome(self, output: str) -> Outcome:
+        """Return what the output of a run says about its end."""
+        return self.client.read(output)
+
+
+def program_of(agent_type: str, settings: Any) -> AgentProgram:
+    """Return the program of an agent type; `settings` is the configuration under `tools: {queue: …}`.
+
+    Raises `ToolFailure("unavailable")` where it is not installed, with the types whose program is there.
+    """
+    configured = _mapping(_mapping(_mapping(settings).get("agents")).get(agent_type))
+    client = _CLIENTS.get(agent_type)
+    if client is None:
+        raise ToolFailure("unavailable", f"agents of type {agent_type} take tasks by claim_task", hint=_installed())
+    own: Any = configured.get("program") or client.program
+    words: list[str] = [own] if isinstance(own, str) else [str(word) for word in cast("Sequence[Any]", own)]
+    found = shutil.which(words[0])
+    if found is None:
+        message = f"the program of agents of type {agent_type}, {words[0]}, is not installed"
+        raise ToolFailure("unavailable", message, hint=_installed())
+    environment = {name: str(value) for name, value in _mapping(configured.get("environment")).items()}
+    named = [Path(word) for word in (found, *words[1:]) if os.path.isabs(word)]
+    return AgentProgram(
+        agent_type=agent_type,
+        argv=(found, *words[1:]),
+        environment={**client.variables, **environment},
+        readable=(*chain.from_iterable(map(_folders, named)), *map(Path, configured.get("readable") or ())),
+        network=Reach(
+            hosts=tuple(configured.get("hosts") or client.hosts), private=tuple(configured.get("private") or ())
+        ),
+        seconds=float(configured.get("seconds") or _SECONDS),
+        client=client,
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _installed() -> str:
+    there = [name for name, client in _CLIENTS.items() if shutil.which(client.program)]
+    return f"installed are: {', '.join(there)}" if there else "the programs of no agent type are installed"
+
+
+def _folders(program: Path) -> Iterator[Path]:
+    """Return what a program needs to start: its npm packages, or its virtual environment, else the file alone."""
+    for place in dict.fromkeys((program, program.resolve())):
+        above = [folder for folder in place.parents if folder.name == "node_modules"]
+        environment = place.parent.parent
+        yield above[-1] if above else environment if (environment / "pyvenv.cfg").exists() else place
+
+
+def _claude(setup: Setup) -> Iterator[str]:
+    yield from ("-p", "--output-format", "json", "--strict-mcp-config")
+    yield from ("--mcp-config", json.dumps({"mcpServers": dict(setup.mcp_servers)}))
+    if setup.model:
+        yield from ("--model", setup.model)
+    if setup.instructions:
+        yield from ("--append-system-prompt", setup.instructions)
+    if setup.permission_mode == "plan":
+        yield from ("--permission-mode", "plan")
+    yield f"--allowedTools={','.join(setup.allowed_tools or _CLAUDE_TOOLS)}"
+    if setup.allowed_tools:
+        yield f"--tools={','.join(name for name in setup.allowed_tools if name in _CLAUDE_TOOLS)}"
+    yield from ("--", setup.prompt)
+
+
+_CLAUDE_TOOLS: Final = ("Bash", "Edit", "Glob", "Grep", "MultiEdit", "NotebookEdit", "Read", "TodoWrite", "Write")
+
+
+def _read_claude(output: str) -> Outcome:
+    last = _last(output)
+    usage = _mapping(last.get("usage"))
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+    text = str(last.get("result") or "")
+    tokens = sum(int(usage.get(name) or 0) for name in names)
+    failed = not last or last.get("is_error") or last.get("subtype") != "success"
+    return Outcome(text=text, tokens=tokens, error=(text or str(last.get("subtype") or _SILENT)) if failed else "")
+
+
+def _codex(setup: Setup) -> Iterator[str]:
+    # Its own sandbox cannot be opened inside ours, which bounds it already.
+    yield from ("exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access")
+    if setup.model:
+        yield from ("--model", setup.model)
+    yield from ("--", _with_instructions(setup))
+
+
+def _read_codex(output: str) -> Outcome:
+    text, tokens, error, is_over = "", 0, "", False
+    for event in _objects(output.splitlines()):
+        item, usage = _mapping(event.get("item")), _mapping(event.get("usage"))
+        if event.get("type") == "item.completed" and item.get("type") == "agent_message":
+            text = str(item.get("text") or "")
+        elif event.get("type") == "turn.completed":
+            is_over = True
+            tokens += sum(int(usage.get(name) or 0) for name in ("input_tokens", "output_tokens"))
+        elif event.get("type") in ("turn.failed", "error"):
+            error = str(_mapping(event.get("error")).get("message") or event.get("message") or _SILENT)
+    return Outcome(text=text, tokens=tokens, error="" if is_over else error or _SILENT)
+
+
+def _opencode(setup: Setup) -> Iterator[str]:
+    yield from ("run", "--pure", "--format", "json")
+    if setup.model:
+        yield from ("--model", setup.model)
+    yield from ("--", _with_instructions(setup))
+
+
+def _read_opencode(output: str) -> Outcome:
+    text, tokens, error, is_over = "", 0, "", False
+    for event in _objects(output.splitlines()):
+        part = _mapping(event.get("part"))
+        if event.get("type") == "text":
+            text = str(part.get("text") or "")
+        elif event.get("type") == "step_finish":
+            is_over, used = True, _mapping(part.get("tokens"))
+            tokens += sum(int(used.get(name) or 0) for name in ("input", "output", "reasoning"))
+        elif event.get("type") == "error":
+            error = json.dumps(event.get("error"), ensure_ascii=False)[:2000]
+    return Outcome(text=text, tokens=tokens, error=error or ("" if is_over else _SILENT))
+
+
+def _ours(setup: Setup) -> Iterator[str]:
+    yield from ("chat", "--json", "--mode", setup.permission_mode or "autonomous")
+    if setup.model:
+        yield from ("--model", setup.model)
+    yield from ("--prompt", _with_instructions(setup))
+
+
+def _read_ours(output: str) -> Outcome:
+    last = _last(output)
+    usage = _mapping(last.get("usage"))
+    tokens = sum(int(usage.get(name) or 0) for name in ("input_tokens", "output_tokens"))
+    text, reason = str(last.get("text") or ""), str(last.get("reason") or "")
+    return Outcome(
+        text=text, tokens=tokens, error="" if last and last.get("stopped") == "answered" else reason or _SILENT
+    )
+
+
+def _with_instructions(setup: Setup) -> str:
+    return f"{setup.prompt}\n\n{setup.instructions}" if setup.instructions else setup.prompt
+
+
+def _last(output: str) -> Mapping[str, Any]:
+    """Return the last line that is a JSON object; empty without one."""
+    found = list(_objects(output.splitlines()))
+    return found[-1] if found else {}
+
+
+def _objects(lines: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Return the lines that are JSON objects; a program prints other lines, too."""
+    for line in lines:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield cast("Mapping[str, Any]", found)
+
+
+_SILENT: Final = "it ended without a last message"
+
+_CLIENTS: Final[Mapping[str, _AgentType]] = {
+    "claude": _AgentType(
+        program="claude",
+        hosts=("api.anthropic.com",),
+        arguments=_claude,
+        read=_read_claude,
+        tools=_CLAUDE_TOOLS,
+        modes=("autonomous", "plan"),
+        has_servers=True,
+        variables={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1"},
+    ),
+    "codex": _AgentType(program="codex", hosts=("api.openai.com",), arguments=_codex, read=_read_codex),
+    "opencode": _AgentType(
+        program="opencode", hosts=("models.dev", "opencode.ai"), arguments=_opencode, read=_read_opencode
+    ),
+    "ours": _AgentType(
+        program=str(Path(sys.executable).with_name("toolcrib")),
+        hosts=("api.anthropic.com", "api.openai.com"),
+        arguments=_ours,
+        read=_read_ours,
+        modes=("autonomous", "cautious", "plan"),
+    ),
+}

@@ -1,0 +1,262 @@
+"""A run: the program of an agent does one task in the sandbox, from its claim to its end.
+
+The claim has a lease that the run renews. Where the process of the run is killed, the lease ends, the task is READY
+again, and the next run goes on with what the branch of the task holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import anyio
+
+from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib_tools._workspace.place import workspace_of
+from toolcrib_tools.git.repository import GitOutput, Program, Repository, run
+
+from .branches import begin_branch, check_merge, commit_work, merge_branch, task_repository
+from .evidence import baseline_at
+from .operations import id_of, queue_tool, storage_of
+from .programs import AgentProgram, Outcome, Setup, program_of
+from .state import LEASE_SECONDS, fire, get_claimed, needs_of, renew
+from .work import ask_question, claim_task, complete_task, fail_task, folder_of, places_of, profile_of
+
+__all__ = ["work_task"]
+
+_LOOK_SECONDS: Final = 2.0
+"""Time after which a run ends whose task a person stopped, or another run took over."""
+_BEAT_SECONDS: Final = LEASE_SECONDS / 5
+_QUESTION: Final = "QUESTION:"
+_SHOWN: Final = 4000
+"""Characters of a message or of an output that are kept."""
+_GROUND: Final = (
+    "You do this task alone, in the current folder. Do not commit: the queue commits what you change, and checks the"
+    f" result itself. If you cannot go on without an answer of a person, end with one line that begins with {_QUESTION}"
+    " and change nothing that depends on the answer. Else end with a summary of what you did."
+)
+
+
+@queue_tool(
+    "x.queue.work",
+    "queue",
+    "write",
+    {"agent_id": id_of("agent"), "project_id": id_of("project", "; without it any")},
+    ["agent_id"],
+    idempotent=False,
+    explicit=["project_id"],
+    open_world=True,
+    timeout=7200,
+    policy={
+        "do": ["Give the program its key: tools: {queue: {agents: {claude: {environment: {…}}}}}."],
+        "edge_cases": ["A run that ends with a question goes on by the next call after answer_question."],
+    },
+)
+async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[str, Any]:
+    """Let the program of an agent do its next task: in the sandbox, in the task's workspace and on its branch."""
+    agent = await storage_of(ctx).read(lambda rows: rows.get("agents", agent_id, "editor"))
+    program = program_of(agent["agent_type"], ctx.lent.setting("queue"))
+    if ctx.sandbox is None:
+        raise ToolFailure("unavailable", "agents run in the sandbox, and there is none", hint="shell: {sandbox: auto}")
+    held = await storage_of(ctx).write(lambda rows: _answered(rows, agent))
+    if held is None:
+        claimed = await claim_task(ctx, agent_id, project_id)
+        if claimed["task"] is None:
+            return claimed
+        held = claimed["task"]["id"], claimed["generation"]
+    task_id, generation = held
+    try:
+        return await _run(ctx, agent, program, task_id, generation)
+    except ToolFailure as failure:
+        await _give_up(ctx, task_id, generation, failure.message, 0)
+        raise
+
+
+def _answered(rows: Rows, agent: Row) -> tuple[str, int] | None:
+    """Take again the task of an agent whose question was answered; the claim gets a new generation."""
+    task = rows.find("tasks", agent["current_task_id"] or "")
+    if task is None or task["status"] != "IN_PROGRESS":
+        return None
+    sql = (
+        "SELECT type FROM {contexts} AS c WHERE task_id = ? AND type IN ('answer', 'run') ORDER BY created_at DESC, id"
+    )
+    newest = rows.select(f"{sql} LIMIT 1", (task["id"],))
+    if not newest or newest[0]["type"] != "answer":
+        return None
+    taken = rows.update("tasks", task["id"], {"generation": task["generation"] + 1})
+    return renew(rows, taken)["id"], taken["generation"]
+
+
+async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, generation: int) -> dict[str, Any]:
+    own = str(workspace_of(ctx).local("."))
+
+    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str], list[str]] | str:
+        task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        if task["workspace_id"] is None:
+            if user := _user_of(rows, own):
+                fire(rows, task, "RECOVERY")
+                return user
+            task = _occupy(rows, task, own)
+        _note(rows, task, "run", f"{agent['name']} ({program.agent_type}), bounded by the sandbox")
+        needed = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
+        folder = folder_of(rows, task)
+        others = [place for place in places_of(rows, task) if place != folder]
+        return task, folder, _setup(rows, task), [name for name in needed if name], others
+
+    begun = await storage_of(ctx).write(begin)
+    if isinstance(begun, str):
+        return {"task": None, "message": f"Task {begun} is at work in this folder."}
+    task, folder, setup, needed, others = begun
+    argv = program.command_line(setup)
+    repository = await task_repository(ctx, folder)
+    branch = ""
+    if repository is not None:
+        branch, start = await begin_branch(repository, task, needed, others)
+        baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), start)
+        await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline))
+    outcome = await _ended(ctx, program, argv, folder, task_id, generation)
+    commit = await commit_work(repository, task, agent, outcome.text) if repository is not None else ""
+    report: dict[str, Any] = {"task_id": task_id, "summary": outcome.text[-_SHOWN:], "tokens_used": outcome.tokens}
+    report |= {"branch": branch, "commit": commit}
+    ended = await _end(ctx, task_id, generation, outcome, repository, branch)
+    if repository is not None and ended["status"] == "COMPLETED":
+        report["merged_into"] = await merge_branch(repository, task, branch)
+    return {**report, **ended}
+
+
+def _keep_baseline(task_id: str, generation: int, baseline: Mapping[str, Any], rows: Rows) -> None:
+    rows.update("tasks", get_claimed(rows, task_id, generation)["id"], {"baseline": baseline})
+
+
+async def _end(
+    ctx: Context, task_id: str, generation: int, outcome: Outcome, repository: Repository | None, branch: str
+) -> dict[str, Any]:
+    """End a claim with what the program ended with: a failure, a question, or a result whose evidence is checked."""
+    claim: dict[str, Any] = {"task_id": task_id, "generation": generation}
+    if outcome.error:
+        return await _give_up(ctx, task_id, generation, outcome.error, outcome.tokens)
+    if question := _question_of(outcome.text):
+        return dict(await ask_question(ctx, **claim, question=question, tokens_used=outcome.tokens))
+    done = {"summary": outcome.text[-_SHOWN:] or "Done.", "tokens_used": outcome.tokens}
+    try:
+        if repository is not None:
+            await check_merge(repository, branch)
+        return dict(await complete_task(ctx, **claim, **done, **({"branch": branch} if branch else {})))
+    except ToolFailure as failure:
+        return await _give_up(ctx, task_id, generation, failure.message, outcome.tokens)
+
+
+def _user_of(rows: Rows, folder: str) -> str:
+    """Return the task that is at work in a folder; empty for none."""
+    sql = "SELECT locked_by_task_id AS id FROM {workspaces} AS w WHERE workspace_path = ?"
+    return next((str(row["id"]) for row in rows.select(sql, (folder,)) if row["id"]), "")
+
+
+def _occupy(rows: Rows, task: Row, folder: str) -> Row:
+    """Lock the folder of the session for a task whose project has no workspace; it is one of it from now on."""
+    sql = "SELECT id FROM {workspaces} AS w WHERE project_id = ? AND workspace_path = ?"
+    found = rows.select(sql, (task["project_id"], folder))
+    values: dict[str, Any] = {"project_id": task["project_id"], "workspace_path": folder, "source_type": "link"}
+    id = found[0]["id"] if found else rows.insert("workspaces", {**values, "name": folder.rpartition("/")[2]})["id"]
+    lock = {"locked_by_agent_id": task["assigned_agent_id"], "locked_by_task_id": task["id"], "locked_at": rows.now}
+    rows.update("workspaces", id, lock, expected={"locked_by_task_id": None})
+    return rows.update("tasks", task["id"], {"workspace_id": id})
+
+
+async def _give_up(ctx: Context, task_id: str, generation: int, reason: str, tokens: int) -> dict[str, Any]:
+    """Fail the task of this claim; a claim that has ended stays as it is."""
+    error = reason.strip()[-_SHOWN:] or "It failed without a reason."
+    with suppress(ToolFailure):
+        failed = await fail_task(ctx, task_id, generation, error_message=error, tokens_used=tokens)
+        return {**failed, "error_message": error}
+    task = await storage_of(ctx).read(lambda rows: rows.get("tasks", task_id))
+    return {"task_id": task_id, "status": task["status"], "error_message": error}
+
+
+def _note(rows: Rows, task: Row, type: str, content: str) -> None:
+    values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
+    rows.insert("contexts", {"project_id": task["project_id"], **values})
+
+
+def _setup(rows: Rows, task: Row) -> Setup:
+    """Return what the program reads: the task, what it must show, its notes; and what its profile says."""
+    sql = "SELECT type, label, content FROM {contexts} AS c WHERE task_id = ? AND type <> 'run' ORDER BY created_at, id"
+    notes = [f"- {one['label']}: {one['content']}" for one in rows.select(sql, (task["id"],))]
+    shown = [
+        "- " + " ".join(str(entry[key]) for key in ("type", "command", "path", "tool") if entry.get(key))
+        for entry in task["acceptance"]
+    ]
+    parts = {
+        "": task["description"],
+        "It is done when the queue finds": "\n".join(shown),
+        "Notes and answers": "\n".join(notes),
+        "The last attempt failed": task["error_message"] if task["retry_count"] else "",
+        "How to work": _GROUND,
+    }
+    text = "\n\n".join(f"## {name}\n{part}" if name else part for name, part in parts.items() if part)
+    profile = profile_of(rows, task)
+    bound: Mapping[str, Any] = profile or {}
+    return Setup(
+        prompt=f"# {task['title']}\n\n{text}",
+        model=str(task["llm_config"].get("model") or bound.get("model") or ""),
+        instructions=bound.get("system_prompt_suffix") or "",
+        allowed_tools=tuple(bound.get("allowed_tools") or ()),
+        mcp_servers=bound.get("mcp_servers") or {},
+        permission_mode=bound.get("permission_mode") or "",
+    )
+
+
+async def _ended(
+    ctx: Context, program: AgentProgram, argv: tuple[str, ...], folder: str, task_id: str, generation: int
+) -> Outcome:
+    """Run the program to its end and keep the claim meanwhile; a claim that ended stops it."""
+    place = workspace_of(ctx).local(folder)
+    lost: list[ToolFailure] = []
+    ended: list[GitOutput] = []
+
+    async def keep_claim(scope: anyio.CancelScope) -> None:
+        renewed = anyio.current_time()
+        while True:
+            await anyio.sleep(_LOOK_SECONDS)
+            try:
+                await storage_of(ctx).read(lambda rows: get_claimed(rows, task_id, generation))
+                if anyio.current_time() - renewed >= _BEAT_SECONDS:
+                    await storage_of(ctx).write(lambda rows: renew(rows, get_claimed(rows, task_id, generation)))
+                    renewed = anyio.current_time()
+            except ToolFailure as failure:
+                if failure.code == "conflict":  # stopped by a person, or taken over
+                    lost.append(failure)
+                    scope.cancel()
+                    return
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(keep_claim, group.cancel_scope)
+        started = Program(
+            argv=argv,
+            cwd=place,
+            folders=(place,),
+            environment=program.environment,
+            readable=program.readable,
+            network=program.network,
+            trusted=False,
+            seconds=program.seconds,
+        )
+        ended.append(await run(ctx, started))
+        group.cancel_scope.cancel()
+    if lost:
+        return Outcome(text="", error=lost[0].message)
+    done = ended[0]
+    outcome = program.outcome(done.stdout.decode("utf-8", "replace"))
+    if done.status == 0 and not outcome.error:
+        return outcome
+    refused = f"\nnot reachable: {'; '.join(done.refused)}" if done.refused else ""
+    reason = outcome.error if outcome.text else done.message or outcome.error
+    return Outcome(text=outcome.text, tokens=outcome.tokens, error=f"exit status {done.status}: {reason}{refused}")
+
+
+def _question_of(text: str) -> str:
+    """Return the question that a last message ends with; empty for none."""
+    last = text.strip().rpartition("\n")[2].strip()
+    return last.removeprefix(_QUESTION).strip() if last.startswith(_QUESTION) else ""

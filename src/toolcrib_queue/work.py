@@ -1,0 +1,381 @@
+"""Tools of a worker: claim a task, keep the claim, ask, complete or give up; and what it reads first (`prime`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from toolcrib.plugin import Context, Row, Rows, ToolFailure
+
+from .evidence import baseline_of, evidence_of
+from .operations import INTEGER, LONG, home_of, id_of, is_paused, limit_of, queue_tool, storage_of
+from .scheduler import assign, tick
+from .state import INPUT_SECONDS, PAUSE_SECONDS, date_of, fire, get_claimed, publish, renew, unmet_of
+from .tasks import view
+
+__all__ = [
+    "answer_question",
+    "ask_question",
+    "claim_task",
+    "complete_task",
+    "fail_task",
+    "folder_of",
+    "heartbeat_task",
+    "places_of",
+    "prime",
+    "profile_of",
+    "verify_task",
+]
+
+_BYTES_A_TOKEN: Final = 4
+_NEXT: Final = 5
+"""Ready tasks, and results, that `prime` shows."""
+_CLAIM: Final[Mapping[str, Any]] = {
+    "task_id": id_of("task"),
+    "generation": {"type": "integer", "minimum": 0, "description": "Of the claim, as claim_task returned it"},
+}
+
+
+def folder_of(rows: Rows, task: Row) -> str:
+    """Return the workspace of a claimed task, else the folder of the session."""
+    workspace = rows.find("workspaces", task["workspace_id"] or "")
+    return workspace["workspace_path"] if workspace else "."
+
+
+def places_of(rows: Rows, task: Row) -> list[str]:
+    """Return the folders of the workspaces of a task's project, that which it prefers first."""
+    sql = "SELECT workspace_path FROM {workspaces} AS w WHERE project_id = ? ORDER BY id <> ?, created_at, id"
+    preferred = task["workspace_id"] or task["preferred_workspace_id"] or ""
+    return [row["workspace_path"] for row in rows.select(sql, (task["project_id"], preferred))]
+
+
+def profile_of(rows: Rows, task: Row) -> Row | None:
+    """Return the agent profile of a task: its own, else the default one of its project."""
+    project = rows.find("projects", task["project_id"])
+    named = task["profile_id"] or (project["default_profile_id"] if project else None)
+    sql = "SELECT * FROM {profiles} AS p WHERE profile_id = ? AND project_id = ?"
+    found = rows.select(sql, (named, home_of(rows))) if named else []
+    return found[0] if found else None
+
+
+@queue_tool(
+    "x.queue.claim",
+    "queue",
+    "write",
+    {"agent_id": id_of("agent"), "project_id": id_of("project", "; without it any")},
+    ["agent_id"],
+    idempotent=False,
+    explicit=["project_id"],
+    policy={"edge_cases": ["The claim ends after 300 s without heartbeat_task; what comes later changes nothing."]},
+)
+async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[str, Any]:
+    """Claim the next task for an idle agent, as the scheduler chooses it, and begin with it."""
+    paused = await is_paused(ctx)
+
+    def take(rows: Rows) -> tuple[Row, str, Row | None] | None:
+        agent = rows.get("agents", agent_id, "editor")
+        if agent["state"] != "IDLE":
+            message = f"agent {agent_id} is {agent['state']}"
+            raise ToolFailure("conflict", message, details={"current_task_id": agent["current_task_id"]})
+        if project_id:
+            rows.get("projects", project_id, "editor")
+        tick(rows)
+        made = assign(rows, [agent_id], project_id=project_id, is_paused=paused)
+        return (made[0], folder_of(rows, made[0]), profile_of(rows, made[0])) if made else None
+
+    taken = await storage_of(ctx).write(take)
+    if taken is None:
+        message = "The queue is paused." if paused else "No task is ready."
+        return {"task": None, "message": message}
+    task, folder, profile = taken
+    try:
+        baseline = await baseline_of(ctx, task, folder)
+    except BaseException:
+        await storage_of(ctx).write(lambda rows: _give_back(rows, task))
+        raise
+
+    def begin(rows: Rows) -> dict[str, Any]:
+        held = get_claimed(rows, task["id"], task["generation"])
+        begin = {"begin": held["baseline"]["begin"]} if "begin" in held["baseline"] else {}
+        started = fire(rows, held, "AGENT_STARTED", baseline={**baseline, **begin})
+        return {
+            "task": view(rows, started),
+            "generation": started["generation"],
+            "lease_until": date_of(started["lease_until"]),
+            "workspace_path": folder,
+            "instructions": profile["system_prompt_suffix"] if profile else "",
+            "message": "Work on it; heartbeat_task keeps the claim, complete_task ends it.",
+        }
+
+    return await storage_of(ctx).write(begin)
+
+
+def _give_back(rows: Rows, task: Row) -> None:
+    held = rows.find("tasks", task["id"])
+    if held is not None and held["generation"] == task["generation"] and held["status"] == "ASSIGNED":
+        fire(rows, held, "EXECUTION_ERROR")
+
+
+@queue_tool("x.queue.heartbeat", "queue", "write", _CLAIM, ["task_id", "generation"], idempotent=True)
+async def heartbeat_task(ctx: Context, task_id: str, generation: int) -> dict[str, Any]:
+    """Keep a claim for another 300 s; answers with what changed about the task meanwhile."""
+
+    def work(rows: Rows) -> dict[str, Any]:
+        task = get_claimed(rows, task_id, generation)
+        if task["status"] != "WAITING_INPUT":  # a question has its own, longer time
+            task = renew(rows, task)
+        return {"task_id": task_id, "status": task["status"], "lease_until": date_of(task["lease_until"])}
+
+    return await storage_of(ctx).write(work)
+
+
+@queue_tool(
+    "x.queue.complete",
+    "queue",
+    "write",
+    {
+        **_CLAIM,
+        "summary": {**LONG, "minLength": 1, "description": "What was done"},
+        "files_changed": {"type": "array", "items": {"type": "string"}, "maxItems": 1000},
+        "tokens_used": {**INTEGER, "default": 0},
+        "branch": id_of("branch with the result"),
+        "pr_url": {"type": "string", "maxLength": 1000},
+    },
+    ["task_id", "generation", "summary"],
+    idempotent=False,
+    timeout=600,
+    policy={"edge_cases": ["A task with `acceptance` stays IN_PROGRESS until every entry is shown."]},
+)
+async def complete_task(ctx: Context, task_id: str, generation: int, summary: str, **given: Any) -> dict[str, Any]:
+    """End a claimed task: its declared evidence is checked, then it is verified or waits for a person."""
+
+    def look(rows: Rows) -> tuple[Row, str]:
+        task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        return task, folder_of(rows, task)
+
+    task, folder = await storage_of(ctx).read(look)
+    evidence = await evidence_of(ctx, task, folder)
+    if lacks := [one for one in evidence if not one["is_shown"]]:
+        shown = "; ".join(
+            f"{one['type']} {one.get('command') or one.get('path') or one.get('tool') or ''}".strip() for one in lacks
+        )
+        raise ToolFailure(
+            "conflict",
+            f"task {task_id} is not shown to be done: {shown}",
+            hint="the task is still yours: finish it, or give up with fail_task",
+            details={"evidence": evidence},
+        )
+
+    def end(rows: Rows) -> dict[str, Any]:
+        held = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        _add_result(rows, held, "completed", {**given, "summary": summary, "evidence": evidence})
+        places = {"branch_name": given.get("branch") or held["branch_name"], "pr_url": given.get("pr_url")}
+        done = fire(rows, held, "AGENT_COMPLETED", **places)
+        if done["requires_approval"] or done["verification_type"] == "human":
+            done = fire(rows, done, "PR_CREATED")
+            if done["pr_url"]:
+                publish(rows, "pr.created", done, pr_url=done["pr_url"])
+        elif done["verification_type"] != "qa_agent":
+            done = fire(rows, done, "VERIFY_PASSED")
+        return {"task_id": task_id, "status": done["status"], "evidence": evidence}
+
+    return await storage_of(ctx).write(end)
+
+
+@queue_tool(
+    "x.queue.fail",
+    "queue",
+    "write",
+    {**_CLAIM, "error_message": {**LONG, "minLength": 1}, "tokens_used": {**INTEGER, "default": 0}},
+    ["task_id", "generation", "error_message"],
+    idempotent=False,
+)
+async def fail_task(
+    ctx: Context, task_id: str, generation: int, error_message: str, tokens_used: int
+) -> dict[str, Any]:
+    """Give a claimed task up, with the reason; it is tried again while it has retries left."""
+
+    def work(rows: Rows) -> dict[str, Any]:
+        task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        _add_result(rows, task, "failed", {"error_message": error_message, "tokens_used": tokens_used})
+        failed = fire(rows, task, "AGENT_FAILED", error_message=error_message)
+        if task["token_limit"] is not None and _tokens_of(rows, task_id) >= task["token_limit"]:
+            failed = fire(rows, failed, "MAX_RETRIES")
+        return {
+            "task_id": task_id,
+            "status": failed["status"],
+            "retries": f"{task['retry_count']} / {task['max_retries']}",
+        }
+
+    return await storage_of(ctx).write(work)
+
+
+def _tokens_of(rows: Rows, task_id: str) -> int:
+    """Return the tokens of all attempts."""
+    sql = "SELECT sum(tokens_used) AS n FROM {results} AS r WHERE task_id = ?"
+    return int(rows.select(sql, (task_id,))[0]["n"] or 0)
+
+
+def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) -> None:
+    """Store what an agent ended with, and count its tokens."""
+    tokens = int(given.get("tokens_used") or 0)
+    values: dict[str, Any] = {
+        "project_id": task["project_id"],
+        "task_id": task["id"],
+        "agent_id": task["assigned_agent_id"] or rows.principal,
+        "result": result,
+        "summary": given.get("summary") or "",
+        "files_changed": given.get("files_changed") or [],
+        "error_message": given.get("error_message") or "",
+        "tokens_used": tokens,
+        "evidence": given.get("evidence") or [],
+    }
+    rows.insert("results", values)
+    if not tokens:
+        return
+    project = rows.get("projects", task["project_id"])
+    used = project["total_tokens_used"] + tokens
+    rows.update("projects", project["id"], {"total_tokens_used": used})
+    if project["budget_limit"] is not None and used >= project["budget_limit"]:
+        publish(rows, "budget.warning", task, total_tokens_used=used, budget_limit=project["budget_limit"])
+    agent = rows.find("agents", task["assigned_agent_id"] or "")
+    if agent is not None:
+        rows.update("agents", agent["id"], {"total_tokens_used": agent["total_tokens_used"] + tokens})
+
+
+@queue_tool(
+    "x.queue.ask",
+    "queue",
+    "write",
+    {**_CLAIM, "question": {**LONG, "minLength": 1}, "tokens_used": {**INTEGER, "default": 0}},
+    ["task_id", "generation", "question"],
+    idempotent=False,
+    policy={"edge_cases": ["Without an answer within a day the task is PAUSED, then READY again."]},
+)
+async def ask_question(ctx: Context, task_id: str, generation: int, question: str, tokens_used: int) -> dict[str, Any]:
+    """Ask a person about a claimed task. The claim stays; heartbeat_task tells when the answer has come."""
+
+    def work(rows: Rows) -> dict[str, Any]:
+        task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        _add_result(rows, task, "waiting_input", {"summary": question, "tokens_used": tokens_used})
+        asked = fire(rows, task, "AGENT_QUESTION", question=question, lease_until=rows.now + INPUT_SECONDS)
+        return {"task_id": task_id, "status": asked["status"], "expires": date_of(asked["lease_until"])}
+
+    return await storage_of(ctx).write(work)
+
+
+@queue_tool(
+    "x.queue.answer",
+    "queue",
+    "write",
+    {"task_id": id_of("task"), "answer": {**LONG, "minLength": 1}},
+    ["task_id", "answer"],
+    idempotent=False,
+)
+async def answer_question(ctx: Context, task_id: str, answer: str) -> dict[str, Any]:
+    """Answer the question of an agent; its task goes on with the answer among its notes."""
+
+    def work(rows: Rows) -> dict[str, Any]:
+        task = rows.get("tasks", task_id, "editor")
+        question = task["question"] or ""
+        changed = fire(rows, task, "HUMAN_REPLIED", question=None, lease_until=rows.now + PAUSE_SECONDS)
+        values: dict[str, Any] = {"task_id": task_id, "type": "answer", "label": question[:500], "content": answer}
+        rows.insert("contexts", {"project_id": task["project_id"], **values})
+        return {"task_id": task_id, "status": changed["status"], "question": question}
+
+    return await storage_of(ctx).write(work)
+
+
+@queue_tool(
+    "x.queue.verify",
+    "queue",
+    "write",
+    {
+        "task_id": id_of("task"),
+        "agent_id": id_of("agent that verifies; not the one that did it"),
+        "is_passed": {"type": "boolean"},
+        "comment": {**LONG, "minLength": 1},
+    },
+    ["task_id", "agent_id", "is_passed", "comment"],
+    idempotent=False,
+    examples=[{"task_id": "<task_id>", "agent_id": "<agent_id>", "is_passed": True, "comment": "All cases hold."}],
+)
+async def verify_task(ctx: Context, task_id: str, agent_id: str, is_passed: bool, comment: str) -> dict[str, Any]:
+    """Verify the result of a task in VERIFYING by a second agent."""
+
+    def work(rows: Rows) -> dict[str, Any]:
+        task, agent = rows.get("tasks", task_id, "editor"), rows.get("agents", agent_id, "editor")
+        sql = "SELECT agent_id FROM {results} AS r WHERE task_id = ? ORDER BY created_at DESC LIMIT 1"
+        done_by = rows.select(sql, (task_id,))
+        if done_by and done_by[0]["agent_id"] == agent["id"]:
+            raise ToolFailure("conflict", f"agent {agent_id} did task {task_id}: another one verifies it")
+        values: dict[str, Any] = {
+            "task_id": task_id,
+            "type": "verification",
+            "label": agent["name"],
+            "content": comment,
+        }
+        rows.insert("contexts", {"project_id": task["project_id"], **values})
+        more: dict[str, Any] = {} if is_passed else {"error_message": comment}
+        changed = fire(rows, task, "VERIFY_PASSED" if is_passed else "VERIFY_FAILED", **more)
+        return {"task_id": task_id, "status": changed["status"]}
+
+    return await storage_of(ctx).write(work)
+
+
+@queue_tool(
+    "x.queue.prime",
+    "queue",
+    "read",
+    {"project_id": id_of("project"), "max_tokens": {**limit_of(1000, 20_000), "minimum": 100}},
+    ["project_id"],
+)
+async def prime(ctx: Context, project_id: str, max_tokens: int) -> dict[str, Any]:
+    """Tell where a project stands: tasks at work, open questions, the next ready ones, blockers, last results."""
+
+    def work(rows: Rows) -> dict[str, Any]:
+        project = rows.get("projects", project_id)
+        return {"project_id": project_id, "text": _primer(rows, project, max_tokens * _BYTES_A_TOKEN)}
+
+    return await storage_of(ctx).read(work)
+
+
+def _primer(rows: Rows, project: Row, room: int) -> str:
+    """Return sections in the order of their weight, as many lines as fit into so many bytes."""
+
+    def tasks(*statuses: str, limit: int = 20) -> list[Row]:
+        marks = ", ".join("?" * len(statuses))
+        sql = (
+            f"SELECT * FROM {{tasks}} AS t WHERE project_id = ? AND status IN ({marks}) AND archived_at IS NULL"
+            " ORDER BY priority, id LIMIT ?"
+        )
+        return rows.select(sql, (project["id"], *statuses, limit))
+
+    results = rows.select(
+        "SELECT r.result, r.summary, r.error_message, t.title FROM {results} AS r JOIN {tasks} AS t ON t.id = r.task_id"
+        " WHERE r.project_id = ? ORDER BY r.created_at DESC, r.id LIMIT ?",
+        (project["id"], _NEXT),
+    )
+    sections = {
+        "At work": [f"{one['id']}: {one['title']}. {one['description']}" for one in tasks("IN_PROGRESS", "ASSIGNED")],
+        "Open questions": [f"{one['id']}: {one['question']}" for one in tasks("WAITING_INPUT")],
+        "Next": [f"{one['id']} (priority {one['priority']}): {one['title']}" for one in tasks("READY", limit=_NEXT)],
+        "Blocked": [
+            f"{one['id']}: {one['title']} ({one['error_message'] or ', '.join(unmet_of(rows, one['id'])) or 'stopped'})"
+            for one in tasks("BLOCKED", "FAILED", "DEFINED", limit=10)
+        ],
+        "Last results": [
+            f"{one['title']}: {one['result']}. {one['summary'] or one['error_message']}" for one in results
+        ],
+    }
+    lines = [f"# {project['name']} ({project['status']}, branch {project['repo_default_branch']})"]
+    room -= len(lines[0].encode())
+    for name, entries in sections.items():
+        for number, entry in enumerate(entries):
+            text = " ".join(entry.split())
+            shown = f"- {text[:300]}" if number else f"\n## {name}\n- {text[:300]}"
+            if len(shown.encode()) + 1 > room:
+                break
+            room -= len(shown.encode()) + 1
+            lines.append(shown)
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Shipped skills (data analysis, documents, slides, summaries): a folder each, and `groups.yaml`."""

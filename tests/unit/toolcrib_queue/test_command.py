@@ -1,0 +1,75 @@
+"""`toolcrib queue`: a person sees the queue, answers, approves and stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from typer.testing import CliRunner
+
+from toolcrib import Toolcrib
+from toolcrib.cli.main import app
+from toolcrib.core.session import LOCAL
+from unit.toolcrib_queue.conftest import Person, person
+
+Typed = Callable[..., Any]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """Return a command line in a home of its own."""
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(app, ["queue", *words])
+
+
+async def seeded(folder: Path) -> dict[str, str]:
+    """Put three tasks into the store of this home: one asks, one waits for approval, one is at work."""
+    store = folder / "XDG_DATA_HOME" / "toolcrib" / "toolcrib.db"
+    async with Toolcrib(store=store, builtins=("agent", "project", "queue", "tasks")) as crib:
+        ada = person(crib, LOCAL, folder)
+        asking = await _claimed(ada, "Paint", 1)
+        await ada.ok("ask_question", **asking, question="Red or blue?")
+        waiting = await _claimed(ada, "Print", 2, requires_approval=True)
+        await ada.ok("complete_task", **waiting, summary="x")
+        return {
+            "asking": asking["task_id"],
+            "waiting": waiting["task_id"],
+            "busy": (await _claimed(ada, "Post", 3))["task_id"],
+        }
+
+
+async def _claimed(ada: Person, title: str, priority: int, **more: Any) -> Any:
+    await ada.ok("edit_project", project_id=await _inbox(ada), max_concurrent_agents=9)
+    await ada.task(title, priority=priority, **more)
+    return await ada.claimed(await ada.agent(title))
+
+
+async def _inbox(ada: Person) -> str:
+    return str((await ada.ok("get_task", task_id=await ada.task("later", priority=900)))["project_id"])
+
+
+@pytest.mark.long
+def test_a_person_sees_answers_approves_and_stops(typed: Typed, tmp_path: Path) -> None:
+    ids = anyio.run(seeded, tmp_path)
+    table = typed().stdout
+    refused = typed("answer", ids["asking"], "Blue")
+    answered = typed("answer", ids["asking"][:14], "Blue,", "please", "--yes")
+    approved, stopped = (typed(word, ids[key], "--yes") for word, key in (("approve", "waiting"), ("stop", "busy")))
+    shown = json.loads(typed("--all", "--json").stdout)
+    followed = typed("follow", "--seconds", "0.01").stdout
+
+    assert [line.split()[0] for line in table.splitlines()[:3]] == ["STATUS", "WAITING_INPUT", "AWAITING_APPROVAL"]
+    assert f"{ids['asking']} asks: Red or blue?" in table
+    assert refused.exit_code == 5, "a change is asked for, and nobody is there"
+    assert [one.exit_code for one in (answered, approved, stopped)] == [0, 0, 0]
+    states = {task["id"]: task["status"] for task in shown["tasks"]}
+    assert [states[ids[key]] for key in ("asking", "waiting", "busy")] == ["IN_PROGRESS", "COMPLETED", "BLOCKED"]
+    assert "task.stopped" in followed.splitlines()[-1]

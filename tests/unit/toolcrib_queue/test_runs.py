@@ -1,0 +1,285 @@
+"""A run: an agent's program does a task in the sandbox, and the queue sees for itself what came of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from functools import partial
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from anyio import create_task_group
+
+from rig import eventually
+from rig.sandbox import needs_sandbox
+from seeds.inventory import git
+from toolcrib import Toolcrib
+from toolcrib.config import bare
+from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
+
+pytestmark = [needs_sandbox, pytest.mark.process, pytest.mark.long]
+
+PROGRAM = """
+    import json, os, sys, time
+    from pathlib import Path
+
+    prompt, said = sys.argv[-1], "It answers 42 now."
+    Path("seen.txt").write_text(prompt)
+    if "ASK" in prompt and "blue" not in prompt:
+        said = "I looked.\\nQUESTION: Which colour?"
+    elif "OUTSIDE" in prompt:
+        Path(sys.argv[0]).parent.joinpath("outside.txt").write_text("x")
+    elif "LAZY" not in prompt:
+        Path("answer.py").write_text("answer = 42\\n")
+    if "half" in prompt:
+        Path("half.txt").write_text("half")
+    while "SLOW" in prompt:
+        time.sleep(1)
+    if "CRASH" in prompt:
+        sys.exit("no more tokens")
+    print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": said,
+                      "usage": {"input_tokens": 30, "output_tokens": 12}}))
+"""
+SHOWN = [{"type": "changed", "path": "answer.py"}, {"type": "commit"}]
+
+
+@pytest.fixture
+async def crib(tmp_path: Path) -> AsyncGenerator[Toolcrib]:
+    program = tmp_path / "programs" / "agent.py"
+    program.parent.mkdir()
+    program.write_text(dedent(PROGRAM))
+    claude = {"program": [sys.executable, str(program)]}
+    settings = bare().with_values(builtins=CATEGORIES, tools={"queue": {"agents": {"claude": claude}}})
+    async with Toolcrib(settings, memory=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "answer.py").write_text("answer = 41\n")
+    (folder / ".gitignore").write_text("seen.txt\n")
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "Begin")
+    return folder
+
+
+@pytest.fixture
+def ada(crib: Toolcrib, shop: Path) -> Person:
+    return person(crib, "ada", shop)
+
+
+async def test_a_task_is_done_on_its_branch_and_committed_with_its_id(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("Answer", description="Let it answer 42.", acceptance=SHOWN)
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    commit = git(shop, "rev-parse", f"task/{task}").strip()
+    assert {key: ran[key] for key in ("task_id", "status", "branch", "commit", "merged_into", "tokens_used")} == {
+        "task_id": task,
+        "status": "COMPLETED",
+        "branch": f"task/{task}",
+        "commit": commit,
+        "merged_into": "main",
+        "tokens_used": 42,
+    }
+    assert (git(shop, "show", "main~:answer.py"), git(shop, "show", "main:answer.py")) == (
+        "answer = 41\n",
+        "answer = 42\n",
+    )
+    assert f"Task: {task}\nAgent: Ann (claude)" in git(shop, "log", "-1", "--format=%B", f"task/{task}")
+    assert "# Answer\n\nLet it answer 42." in (shop / "seen.txt").read_text()
+    assert await ada.ok("list_agents") == {
+        "agents": [{"id": agent, "name": "Ann", "type": "claude", "state": "IDLE", "current_task": None}]
+    }
+
+
+async def test_what_a_program_says_is_not_believed(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("LAZY", acceptance=SHOWN, max_retries=0)
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (task, "FAILED")
+    assert "answer.py" in (await ada.ok("get_agent_error", task_id=task))["error_message"]
+
+
+async def test_a_program_that_fails_fails_its_task_with_the_reason_and_the_next_attempt_reads_it(
+    ada: Person, shop: Path
+) -> None:
+    agent = await ada.agent()
+    task = await ada.task("CRASH")
+
+    first = await ada.ok("work_task", agent_id=agent)
+    await ada.ok("work_task", agent_id=agent)
+
+    assert (first["task_id"], first["status"], first["retries"]) == (task, "FAILED", "0 / 3")
+    assert "no more tokens" in (await ada.ok("get_agent_error", task_id=task))["error_message"]
+    assert "## The last attempt failed\nexit status 1: no more tokens" in (shop / "seen.txt").read_text()
+
+
+async def test_a_question_waits_for_a_person_and_its_answer_reaches_the_next_run(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("ASK for the colour")
+
+    asked = await ada.ok("work_task", agent_id=agent)
+    question = (await ada.ok("get_task", task_id=task))["question"]
+    await ada.ok("answer_question", task_id=task, answer="blue")
+    ended = await ada.ok("work_task", agent_id=agent)
+
+    assert (asked["status"], question, ended["status"]) == ("WAITING_INPUT", "Which colour?", "COMPLETED")
+    assert "- Which colour?: blue" in (shop / "seen.txt").read_text()
+
+
+async def test_a_program_writes_in_its_workspace_only(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    await ada.task("OUTSIDE")
+
+    await ada.ok("work_task", agent_id=agent)
+
+    assert not (shop.parent / "programs" / "outside.txt").exists()
+
+
+async def test_changes_of_a_person_are_not_taken_for_those_of_an_agent(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("Answer")
+    (shop / "answer.py").write_text("answer = 43\n")
+
+    refused = await ada.refused("work_task", agent_id=agent)
+
+    assert (refused.code, await ada.status(task)) == ("conflict", "FAILED")
+    assert (shop / "answer.py").read_text() == "answer = 43\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"allowed_tools": ["github_*"]}, "allowed_tools"),
+        ({"permission_mode": "cautious"}, "permission_mode"),
+    ],
+)
+async def test_a_profile_that_cannot_be_bound_is_refused(
+    ada: Person, shop: Path, fields: dict[str, Any], named: str
+) -> None:
+    agent = await ada.agent()
+    await ada.ok("create_profile", id="p", name="P", **fields)
+    task = await ada.task("Answer", profile_id="p", max_retries=0)
+
+    refused = await ada.refused("work_task", agent_id=agent)
+
+    assert (refused.code, named in refused.message, await ada.status(task)) == ("unavailable", True, "FAILED")
+    assert not (shop / "seen.txt").exists()
+
+
+async def test_a_type_without_its_program_names_those_that_are_there(ada: Person) -> None:
+    agent = (await ada.ok("create_agent", name="Cy", agent_type="cursor"))["created"]
+
+    refused = await ada.refused("work_task", agent_id=agent)
+
+    assert (refused.code, refused.hint.startswith(("installed are: ", "the programs of no"))) == ("unavailable", True)
+    assert json.dumps(refused.hint)
+
+
+async def test_a_run_whose_task_a_person_stops_ends(crib: Toolcrib, ada: Person, shop: Path) -> None:
+    agent, task = await ada.agent(), await ada.task("SLOW")
+    ended: list[Any] = []
+
+    async def run() -> None:
+        ended.append(await ada.ok("work_task", agent_id=agent))
+
+    async with create_task_group() as group:
+        group.start_soon(run)
+        await eventually(lambda: (shop / "seen.txt").exists())
+        await ada.ok("stop_task", task_id=task)
+
+    assert [(one["task_id"], one["status"]) for one in ended] == [(task, "BLOCKED")]
+
+
+async def test_what_an_interrupted_run_left_is_kept_on_its_branch(crib: Toolcrib, ada: Person, shop: Path) -> None:
+    agent, task = await ada.agent(), await ada.task("SLOW and half", priority=1)
+    async with create_task_group() as group:
+        group.start_soon(partial(ada.session.call, "work_task", {"agent_id": agent}))
+        await eventually(lambda: (shop / "half.txt").exists())
+        group.cancel_scope.cancel()
+    await ada.ok("stop_task", task_id=task)
+    await ada.task("Answer")
+
+    await ada.ok("work_task", agent_id=agent)
+
+    assert git(shop, "show", f"task/{task}:half.txt") == "half"
+    assert not (shop / "half.txt").exists()
+    assert git(shop, "status", "--porcelain") == ""
+
+
+async def test_a_task_begins_with_the_work_that_it_depends_on_though_a_person_has_not_merged_it(
+    ada: Person, shop: Path
+) -> None:
+    agent = await ada.agent()
+    first = await ada.task("Answer", requires_approval=True)
+    second = await ada.task("LAZY", depends_on=[first])
+    await ada.ok("work_task", agent_id=agent)
+    await ada.ok("approve_task", task_id=first)
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (second, "COMPLETED")
+    assert git(shop, "show", "main:answer.py") == "answer = 42\n"
+
+
+async def test_work_that_conflicts_with_the_default_branch_is_not_completed(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("Answer", requires_approval=True, max_retries=0)
+    await ada.ok("work_task", agent_id=agent)
+    git(shop, "checkout", "--quiet", "main")
+    (shop / "answer.py").write_text("answer = 43\n")
+    git(shop, "commit", "--quiet", "-am", "Another answer")
+    await ada.ok("reopen_with_feedback", task_id=task, feedback="again")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], "answer.py" in ran["error_message"]) == ("FAILED", True)
+    assert git(shop, "show", "main:answer.py") == "answer = 43\n"
+
+
+async def test_two_agents_are_never_at_work_in_one_folder(crib: Toolcrib, ada: Person, shop: Path) -> None:
+    first, second = await ada.agent(), await ada.agent("Bob")
+    task, other = await ada.task("SLOW", priority=1), await ada.task("Answer")
+    ran: Any = None
+    async with create_task_group() as group:
+        group.start_soon(partial(ada.session.call, "work_task", {"agent_id": first}))
+        await eventually(lambda: (shop / "seen.txt").exists())
+        ran = await ada.ok("work_task", agent_id=second)
+        await ada.ok("stop_task", task_id=task)
+
+    assert (ran["task"], await ada.status(other)) == (None, "READY")
+
+
+async def test_evidence_is_measured_from_where_the_branch_began(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    await ada.task("Answer", acceptance=SHOWN, priority=1)
+    lazy = await ada.task("LAZY", acceptance=SHOWN, max_retries=0)
+    await ada.ok("work_task", agent_id=agent)
+    git(shop, "checkout", "--quiet", "-b", "task/other", "main~1")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (lazy, "FAILED")
+
+
+async def test_a_test_that_an_attempt_changed_is_changed_for_the_next_one(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("CRASH", acceptance=[{"type": "unchanged", "path": "answer.py"}])
+
+    await ada.ok("work_task", agent_id=agent)
+    await ada.ok("run_queue")
+    await ada.ok("edit_task", task_id=task, title="LAZY")
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (task, "FAILED")
+    assert "answer.py" in ran["error_message"]

@@ -1,0 +1,307 @@
+"""The tools of the queue: who sees what, what is refused, how work goes from a claim to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Toolcrib
+from unit.toolcrib_queue.conftest import Person
+
+NONE = "nowhere"
+NAMED = frozenset(
+    "agent_id hook_id parent_task_id preferred_workspace_id profile_id project_id task_id workspace_id".split()
+)
+"""Arguments that name something which has to exist."""
+NEEDED: dict[str, Any] = {
+    "action": "status",
+    "answer": "x",
+    "branch": "b",
+    "channel_id": "x",
+    "comment": "x",
+    "depends_on": "x",
+    "error_message": "x",
+    "feedback": "x",
+    "generation": 1,
+    "id": "x",
+    "is_passed": True,
+    "name": "x",
+    "prompt_template": "x",
+    "question": "x",
+    "source": "link",
+    "summary": "x",
+    "title": "x",
+    "trigger": {"type": "event", "event_type": "x"},
+    "workspace_path": ".",
+}
+MORE: dict[str, dict[str, Any]] = {
+    name: {"name": "x"} for name in ("edit_agent", "edit_hook", "edit_profile", "edit_project")
+} | {"edit_task": {"title": "x"}}
+
+
+def named_arguments(crib: Toolcrib) -> list[tuple[str, str]]:
+    """Each tool of the queue with each argument that names something."""
+    own = ("agent", "hooks", "project", "queue", "tasks")
+    tools = [tool for tool in crib.catalog.tools.values() if tool.category in own]
+    return [(tool.name, key) for tool in tools for key in tool.input_schema["properties"] if key in NAMED]
+
+
+async def codes(crib: Toolcrib, person: Person, ids: dict[str, str]) -> dict[tuple[str, str], str]:
+    """Call every tool with each argument that names something; return the code of each answer."""
+    found: dict[tuple[str, str], str] = {}
+    for name, key in named_arguments(crib):
+        schema = crib.catalog.tools[name].input_schema
+        required = {one: ids.get(one, NEEDED.get(one, NONE)) for one in schema["required"]}
+        result = await person.session.call(name, {**required, **MORE.get(name, {}), key: ids.get(key, NONE)})
+        found[name, key] = result.error.code if result.error else "ok"
+    return found
+
+
+async def test_what_does_not_exist_is_not_found(crib: Toolcrib, ada: Person) -> None:
+    found = await codes(crib, ada, {})
+
+    assert len(found) > 60
+    assert {name: code for name, code in found.items() if code != "not_found"} == {}
+
+
+@pytest.mark.slow
+async def test_what_belongs_to_others_is_not_found_and_stays_as_it_is(
+    crib: Toolcrib, ada: Person, eve: Person, tmp_path: Path
+) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    place = (await ada.ok("add_workspace", project_id=project, source="link", path="."))["created"]
+    await ada.ok("create_profile", id="rev", name="Reviewer")
+    trigger = {"type": "event", "event_type": "task.failed"}
+    hook = (await ada.ok("create_hook", project_id=project, name="H", trigger=trigger, prompt_template="x"))["created"]
+    task, agent = await ada.task(project_id=project), await ada.agent()
+    ids = {
+        "task_id": task,
+        "agent_id": agent,
+        "hook_id": hook,
+        "workspace_id": place,
+        "project_id": project,
+        "profile_id": "rev",
+        "parent_task_id": task,
+        "preferred_workspace_id": place,
+    }
+    before = await ada.ok("get_task", task_id=task)
+    found = await codes(crib, eve, ids)
+
+    assert {name: code for name, code in found.items() if code != "not_found"} == {}
+    assert await ada.ok("get_task", task_id=task) == before
+    assert (await eve.ok("list_projects"))["projects"] == []
+    own = (await eve.ok("create_project", name="Shop"))["created"]
+    assert (own.startswith("shop-"), own == project, own == f"{project}-2") == (True, False, False)
+
+
+async def test_a_task_goes_from_its_claim_over_a_question_to_its_result(ada: Person) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    first = await ada.task("First", project_id=project, priority=5)
+    second = await ada.task("Second", project_id=project, depends_on=[first])
+    agent = await ada.agent()
+    claim = await ada.claimed(agent)
+    asked = await ada.ok("ask_question", **claim, question="Red or blue?")
+    primer = (await ada.ok("prime", project_id=project))["text"]
+    await ada.ok("answer_question", task_id=first, answer="Blue")
+    task = await ada.ok("get_task", task_id=first)
+    done = await ada.ok("complete_task", **claim, summary="Painted", tokens_used=120)
+
+    assert (claim["task_id"], asked["status"]) == (first, "WAITING_INPUT")
+    assert f"{first}: Red or blue?" in primer
+    assert (task["status"], task["notes"]) == (
+        "IN_PROGRESS",
+        [{"type": "answer", "label": "Red or blue?", "content": "Blue"}],
+    )
+    assert (done["status"], await ada.status(second)) == ("COMPLETED", "READY")
+    assert (await ada.ok("get_task_result", task_id=first))["summary"] == "Painted"
+    assert (await ada.ok("queue_usage", project_id=project))["total"] == 120
+    assert (await ada.ok("list_agents"))["agents"][0]["state"] == "IDLE"
+    types = [one["type"] for one in (await ada.ok("queue_events", limit=20))["events"]]
+    assert types[:3] == ["task.completed", "task.waiting_input", "task.started"]
+    assert {"task.created", "project.created", "agent.created"} <= set(types)
+
+
+async def test_a_claim_that_was_taken_away_ends_nothing(ada: Person) -> None:
+    task, agent = await ada.task(), await ada.agent()
+    claim = await ada.claimed(agent)
+    await ada.ok("stop_task", task_id=task)
+    await ada.ok("restart_task", task_id=task)
+    again = await ada.claimed(agent)
+    late = [
+        (await ada.refused("complete_task", **claim, summary="late")).code,
+        (await ada.refused("fail_task", **claim, error_message="late")).code,
+        (await ada.refused("heartbeat_task", **claim)).code,
+        (await ada.refused("ask_question", **claim, question="late")).code,
+    ]
+
+    assert late == ["conflict"] * 4
+    assert (await ada.ok("complete_task", **again, summary="in time"))["status"] == "COMPLETED"
+
+
+async def test_a_failed_task_is_tried_again_until_its_retries_are_used(ada: Person) -> None:
+    task, agent = await ada.task(max_retries=1), await ada.agent()
+    for _ in range(2):
+        await ada.ok("fail_task", **await ada.claimed(agent), error_message="permission denied")
+    nothing = await ada.ok("claim_task", agent_id=agent)
+    error = await ada.ok("get_agent_error", task_id=task)
+
+    assert (nothing["task"], await ada.status(task)) == (None, "BLOCKED")
+    assert (error["error_type"], error["retries"]) == ("permission", "1 / 1")
+    assert (await ada.ok("skip_task", task_id=task))["unblocked_count"] == 0
+
+
+async def test_a_paused_queue_project_or_agent_gets_no_task(ada: Person) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    await ada.task(project_id=project)
+    agent = await ada.agent()
+    await ada.ok("orchestrator_control", action="pause")
+    paused = await ada.ok("claim_task", agent_id=agent)
+    await ada.ok("orchestrator_control", action="resume")
+    await ada.ok("pause_project", project_id=project)
+    still = await ada.ok("claim_task", agent_id=agent)
+    await ada.ok("resume_project", project_id=project)
+    await ada.ok("pause_agent", agent_id=agent)
+    refused = await ada.refused("claim_task", agent_id=agent)
+    await ada.ok("resume_agent", agent_id=agent)
+    await ada.claimed(agent)
+    note = await ada.ok("pause_agent", agent_id=agent)
+    busy = await ada.refused("delete_agent", agent_id=agent)
+
+    assert (paused["message"], still["message"]) == ("The queue is paused.", "No task is ready.")
+    assert (refused.code, busy.code) == ("conflict", "conflict")
+    assert (note["state"], "note" in note) == ("BUSY", True)
+    assert (await ada.refused("delete_project", project_id=project)).code == "conflict"
+
+
+async def test_a_second_agent_verifies_and_not_the_one_that_did_it(ada: Person) -> None:
+    task, worker, other = await ada.task(verification_type="qa_agent"), await ada.agent(), await ada.agent("Bob")
+    done = await ada.ok("complete_task", **await ada.claimed(worker), summary="x")
+    itself = await ada.refused("verify_task", task_id=task, agent_id=worker, is_passed=True, comment="fine")
+    passed = await ada.ok("verify_task", task_id=task, agent_id=other, is_passed=True, comment="fine")
+
+    assert (done["status"], itself.code, passed["status"]) == ("VERIFYING", "conflict", "COMPLETED")
+
+
+async def test_a_person_approves_and_edit_task_is_no_way_around(ada: Person) -> None:
+    task, agent = await ada.task(requires_approval=True), await ada.agent()
+    claim = await ada.claimed(agent)
+    around = await ada.refused("edit_task", task_id=task, status="COMPLETED")
+    done = await ada.ok("complete_task", **claim, summary="x")
+    illegal = await ada.refused("edit_task", task_id=task, status="IN_PROGRESS")
+    await ada.ok("approve_task", task_id=task)
+
+    assert (around.code, done["status"], await ada.status(task)) == ("conflict", "AWAITING_APPROVAL", "COMPLETED")
+    assert illegal.details["legal_events"] == ["PR_MERGED", "PR_CLOSED", "ADMIN_RESTART"]
+    assert (await ada.refused("approve_task", task_id=task)).code == "conflict"
+
+
+async def test_a_primer_keeps_within_its_tokens(ada: Person) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    for number in range(30):
+        await ada.task(f"Task {number} {'x' * 200}", project_id=project, priority=number)
+    short = (await ada.ok("prime", project_id=project, max_tokens=100))["text"]
+    whole = (await ada.ok("prime", project_id=project))["text"]
+
+    assert len(short.encode()) <= 400
+    assert (whole.count("\n- "), "Task 0" in whole, "Task 5" in whole) == (5, True, False)
+
+
+async def test_tasks_are_listed_in_pages_without_a_gap(ada: Person) -> None:
+    ids = {await ada.task(f"T{number}", priority=number) for number in range(7)}
+    done = await ada.task("done")
+    await ada.ok("edit_task", task_id=done, status="COMPLETED")
+    first = await ada.ok("list_tasks", limit=4)
+    rest = await ada.ok("list_tasks", limit=4, offset=first["next_offset"])
+
+    assert [one["title"] for one in (*first["tasks"], *rest["tasks"])] == [f"T{number}" for number in range(7)]
+    assert ({one["id"] for one in (*first["tasks"], *rest["tasks"])}, "next_offset" in rest) == (ids, False)
+    assert (await ada.ok("list_tasks", show_all=True))["by_status"] == {"READY": 7, "COMPLETED": 1}
+
+
+async def test_a_hook_runs_once_for_an_event_and_its_prompt_is_a_task(ada: Person) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    trigger = {"type": "event", "event_type": "task.failed"}
+    steps = [{"type": "db_query", "query": "recent_task_results"}]
+    prompt = "{{event.title}} failed: {{step_0.count}} {{event.nothing}}"
+    await ada.ok(
+        "create_hook",
+        project_id=project,
+        name="Look",
+        trigger=trigger,
+        context_steps=steps,
+        prompt_template=prompt,
+        cooldown_seconds=0,
+    )
+    task = await ada.task("Paint", project_id=project, max_retries=0)
+    await ada.ok("edit_task", task_id=task, status="FAILED", result="no paint")
+    first = await ada.ok("run_queue")
+    again = await ada.ok("run_queue")
+    made = await ada.ok("get_task", task_id=first["runs"][0]["task_id"])
+
+    assert ([one["status"] for one in first["runs"]], again["runs"]) == (["completed"], [])
+    assert (made["description"], made["status"]) == ("Paint failed: 1 ", "READY")
+
+
+async def test_a_hook_rests_after_a_run_unless_it_is_fired_by_hand(ada: Person) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    given = {"trigger": {"type": "event", "event_type": "task.created"}, "prompt_template": "x", "name": "H"}
+    hook = (await ada.ok("create_hook", project_id=project, **given, cooldown_seconds=3600))["created"]
+    await ada.task("a", project_id=project)
+    await ada.ok("run_queue")  # the task that it creates is no event for itself
+    await ada.task("b", project_id=project)
+    await ada.ok("run_queue")
+    fired = await ada.ok("fire_hook", hook_id=hook)
+    await ada.ok("edit_hook", hook_id=hook, enabled=False)
+    runs = (await ada.ok("list_hook_runs", hook_id=hook))["runs"]
+
+    assert fired["status"] == "completed"
+    assert sorted(
+        (one["trigger_reason"], one["status"], one["skipped_reason"]) for one in runs if one["status"] != "due"
+    ) == [
+        ("event:task.created", "completed", None),
+        ("event:task.created", "skipped", "cooldown of 3600 s"),
+        ("manual", "completed", None),
+    ]
+
+
+async def test_a_skipped_step_or_a_failing_one_creates_no_task(ada: Person) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    given = {"project_id": project, "trigger": {"type": "event", "event_type": "x"}, "prompt_template": "x"}
+    empty = [{"type": "db_query", "query": "recent_task_results", "skip_llm_if_empty": True}]
+    broken = [{"type": "read_file", "path": "nowhere.txt"}]
+    skips = (await ada.ok("create_hook", **given, name="S", context_steps=empty))["created"]
+    fails = (await ada.ok("create_hook", **given, name="F", context_steps=broken))["created"]
+    found = [(await ada.ok("fire_hook", hook_id=one))["status"] for one in (skips, fails)]
+
+    assert found == ["skipped", "failed"]
+    assert (await ada.ok("list_tasks", project_id=project))["total"] == 0
+
+
+async def test_a_hook_at_times_is_a_schedule_that_goes_with_it(ada: Person, crib: Toolcrib) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    given = {"project_id": project, "name": "Nightly", "prompt_template": "x"}
+    bad = await ada.refused("create_hook", **given, trigger={"type": "cron", "expr": "not cron"})
+    hook = (await ada.ok("create_hook", **given, trigger={"type": "cron", "expr": "0 3 * * *"}))["created"]
+    schedules = crib.schedules.of("ada", "ada")
+    (made,) = await schedules.list()
+    await ada.ok("edit_hook", hook_id=hook, trigger={"type": "periodic", "interval_seconds": 60})
+    (other,) = await schedules.list()
+    await ada.ok("delete_hook", hook_id=hook)
+
+    assert (bad.code, (await ada.ok("list_hooks"))["hooks"]) == ("invalid_arguments", [])
+    assert (made.action, made.trigger_type) == (
+        {"type": "call", "tool": "run_queue", "arguments": {"hook_id": hook}},
+        "cron",
+    )
+    assert (other.trigger_type, await schedules.list()) == ("interval", [])
+
+
+@pytest.mark.parametrize("path", ["../elsewhere", "/etc"])
+async def test_a_workspace_lies_in_the_folders_of_the_session(ada: Person, path: str) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    refused = await ada.refused("add_workspace", project_id=project, source="link", path=path)
+
+    assert refused.code == "denied"
+    assert (await ada.ok("list_workspaces"))["workspaces"] == []
