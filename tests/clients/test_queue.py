@@ -41,8 +41,8 @@ def codex(url: str) -> tuple[Mapping[str, Any], Wish]:
 
 def opencode(url: str) -> tuple[Mapping[str, Any], Wish]:
     options = {"baseURL": f"{url}/v1", "apiKey": "mock"}
-    mock = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
-    config = {"provider": {"mock": mock}, "model": "mock/mock", "autoupdate": False}
+    mock: dict[str, Any] = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
+    config: dict[str, Any] = {"provider": {"mock": mock}, "model": "mock/mock", "autoupdate": False}
     wish = Wish(server="", tool="bash", arguments={"command": WORK, "description": "Change the answer"})
     environment = {"OPENCODE_CONFIG_CONTENT": json.dumps(config)}
     return {"program": str(agent_binary("opencode-ai")), "environment": environment}, wish

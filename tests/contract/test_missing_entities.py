@@ -95,6 +95,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("notebook_reset", {"notebook": NONE}),
     ("notebook_variables", {"notebook": NONE}),
     ("notify_change", {"path": NONE, "reason": "x"}),
+    ("pipeline", {"action": "status", "task_id": NONE}),
     ("preview_request", {"service": NONE, "path": "/x", "method": "GET"}),
     ("project_knowledge_search", {"query": "x", "path": NONE}),
     ("promote_note", {"title": NONE}),

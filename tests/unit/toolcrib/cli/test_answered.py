@@ -110,7 +110,7 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
     user.has("project/mine.yaml", {"servers": {"notes": {"command": sys.executable, "args": ["${WHERE}"]}}})
     environ = {**os.environ, **{name: value for name, value in user.environ.items() if value}, "WHERE": "there"}
     files, overrides = ["mine.yaml"], {"guard": "off", "mode": "plan"}
-    place = {"files": files, "overrides": overrides}
+    place: dict[str, Any] = {"files": files, "overrides": overrides}
     with answering_for(environ, user.project):
         settings = load_gateway(files, overrides)
         found = Found.of(settings, Meeting.of(settings))
