@@ -20,7 +20,7 @@ from ..core.tool import Tool
 from ..errors import UsageError
 from ..plugin import Guest, load_entry_points
 from ..sources.plugins import FoundPlugin, Plugin, PluginSource, discover, given
-from ..sources.python import PythonSource, Setting, categories_of
+from ..sources.python import PythonSource, Setting
 from ..sources.settings import PluginSettings
 from .storage import Folders
 from .tools import ToolRegistry
@@ -166,8 +166,7 @@ def load_guests(chosen: bool | tuple[str, ...], setting: Setting, *own: object) 
     words = None if isinstance(chosen, bool) else frozenset(chosen)
     known: dict[str, str] = {}
     for guest in (*guests, *(Guest(origin="toolcrib", thing=thing) for thing in own)):
-        known |= categories_of(guest.thing)
-        source.offer(guest.thing, guest.origin, words)
+        known |= source.offer(guest.thing, guest.origin, words)
     unknown = sorted((words or frozenset[str]()) - {*known, *known.values()})
     source.report(*problems, *(_unknown(name, known) for name in unknown))
     return source

@@ -173,7 +173,7 @@ _SECONDS: Final = 30.0
 class Functions(Protocol):
     """Converter and runner of functions as tools."""
 
-    def offer(self, thing: object, origin: str) -> tuple[str, ...]:
+    def offer(self, thing: object, origin: str) -> Mapping[str, str]:
         """Add a plugin's tools; unusable ones become problems."""
         ...
 

@@ -4,6 +4,6 @@ Loading this package loads no pydantic; adding the first function does.
 """
 
 from .declaration import Declaration, Setting, ToolOptions, tool
-from .source import PythonSource, categories_of
+from .source import PythonSource
 
-__all__ = ["Declaration", "PythonSource", "Setting", "ToolOptions", "categories_of", "tool"]
+__all__ = ["Declaration", "PythonSource", "Setting", "ToolOptions", "tool"]

@@ -35,7 +35,7 @@ from .declaration import Check, Declaration, FoundFunction, Setting, ToolOptions
 if TYPE_CHECKING:
     from .signature import DeclaredSignature, Signature
 
-__all__ = ["PythonSource", "categories_of"]
+__all__ = ["PythonSource"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -124,18 +124,25 @@ class PythonSource:
         self._tell_of(added)
         return tuple(added)
 
-    def offer(self, thing: object, origin: str, chosen: Collection[str] | None = None) -> tuple[str, ...]:
-        """Add a guest's tools, those alone whose category or name is `chosen`; unusable ones become problems."""
+    def offer(self, thing: object, origin: str, chosen: Collection[str] | None = None) -> Mapping[str, str]:
+        """Add a guest's tools, those alone whose category or name is `chosen`; unusable ones become problems.
+
+        Returns the category of each of its tools, chosen or not, by the tool's name.
+        """
         try:
-            found = [one for one in find(thing) if chosen is None or one.name in chosen or _category(one) in chosen]
+            every = find(thing)
         except UsageError as error:
             self.report(Problem(source=self._name, code="bad_tool", message=f"{origin}: {error}"))
-            return ()
-        waiting = [function for function in found if not self._provided.issuperset(_needs(function))]
-        self._waiting |= {function.name: function for function in waiting}
-        added = tuple(function.name for function in found if function not in waiting and self._try(function))
+            return {}
+        categories = {one.name: _category(one) for one in every}
+        found = [one for one in every if chosen is None or one.name in chosen or categories[one.name] in chosen]
+        for function in found:
+            if self._provided.issuperset(_needs(function)):
+                self._try(function)
+            else:
+                self._waiting[function.name] = function
         self._tell()
-        return added
+        return categories
 
     def remove(self, name: str) -> None:
         """Remove a tool; raises `UsageError` for an unknown name. Running calls are not disturbed."""
@@ -262,14 +269,6 @@ class PythonSource:
             raise UsageError(f"{found.origin}: {error}") from None
         self._entries.setdefault(found.name, {})[version] = entry
         self._problems.pop(found.origin, None)
-
-
-def categories_of(thing: object) -> dict[str, str]:
-    """Return the category of each of a guest's tools, by the tool's name."""
-    try:
-        return {found.name: _category(found) for found in find(thing)}
-    except UsageError:
-        return {}
 
 
 def _category(found: FoundFunction) -> str:

@@ -1,6 +1,7 @@
 """Migrations: all or nothing, and a copy of what was there."""
 
 import sqlite3
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
@@ -56,3 +57,17 @@ def test_each_migration_of_the_package_has_a_number_of_its_own() -> None:
     files = [entry for entry in resources.files(store).joinpath("migrations").iterdir() if entry.name.endswith(".sql")]
 
     assert len(packaged_migrations()) == len(files)
+
+
+def test_stores_in_memory_share_no_row_with_the_schema_they_are_copied_from() -> None:
+    insert, count = "INSERT INTO meta VALUES ('mine', '1')", "SELECT count(*) FROM meta WHERE key = 'mine'"
+    tables = "SELECT sql FROM sqlite_master ORDER BY name"
+    database, migrated = SqliteDatabase(None), SqliteDatabase(None, dict(packaged_migrations()))
+    with closing(database.connect()) as first, closing(database.connect()) as second, closing(migrated.connect()) as m:
+        for connection in (first, second):
+            database.migrate(connection)
+        migrated.migrate(m)
+        first.execute(insert)
+
+        assert [one.execute(count).fetchone() for one in (first, second)] == [(1,), (0,)]
+        assert second.execute(tables).fetchall() == m.execute(tables).fetchall() != []

@@ -287,8 +287,9 @@ async def test_a_removed_function_cannot_be_called() -> None:
 def test_what_a_guest_brings_never_raises() -> None:
     source = PythonSource()
 
-    assert source.offer(7, "pkg 1.0 (x)") == ()
-    assert source.offer([broken, double], "pkg 1.0 (y)") == ("double",)
+    assert source.offer(7, "pkg 1.0 (x)") == {}
+    assert source.offer([broken, double], "pkg 1.0 (y)") == {"broken": "", "double": ""}
+    assert [tool.name for tool in source.every_tool] == ["double"]
     source.report(Problem(source="plugins", code="unavailable", message="pkg 2"))
     assert [problem.code for problem in listing_of(source).problems] == ["bad_tool", "bad_tool", "unavailable"]
 
