@@ -43,7 +43,7 @@ async def begin_branch(
 
     Branches that are missing come from `others`, the workspaces of the same project. The work began at the commit of
     the task's baseline, while the branch holds work of earlier runs that was not merged. What an interrupted run left
-    is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of somebody else, and for
+    is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of another author, and for
     branches that cannot be merged.
     """
     branch = task["branch_name"] or f"{_PREFIX}{task['id']}"

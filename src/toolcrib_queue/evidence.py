@@ -1,4 +1,4 @@
-"""Evidence: what a task declares as proof of its completion, taken when work begins and checked when it is said to end.
+"""Evidence: what a task declares as proof of its completion, taken when work begins and checked at its end.
 
 Nothing that the worker says counts: commands run again, files are hashed again, calls are looked up in the record.
 """
@@ -133,7 +133,7 @@ async def evidence_of(ctx: Context, task: Row, folder: str) -> list[dict[str, An
 
 
 async def _command(ctx: Context, task: Row, folder: str, entry: Mapping[str, Any]) -> tuple[bool, str]:
-    """Run a command through the door; a word that nobody can guess ends the output of one that succeeds."""
+    """Run a command through the door; an unguessable word ends the output of one that succeeds."""
     word = f"shown-{secrets.token_hex(4)}"
     arguments = {"command": f"( {entry['command']}\n) && printf '\\n%s' {word}", "working_dir": folder}
     result = await ctx.call("run_command", arguments)

@@ -286,7 +286,7 @@ def _run_line(run: Row) -> dict[str, Any]:
 
 @queue_tool("x.hook.fire", "hooks", "write", _HOOK, ["hook_id"], idempotent=False, timeout=600)
 async def fire_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
-    """Run a hook now, whatever its cooldown, which begins anew."""
+    """Run a hook now, in spite of its cooldown, which begins anew."""
 
     def work(rows: Rows) -> Row:
         hook = rows.get("hooks", hook_id, "editor")

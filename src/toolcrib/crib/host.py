@@ -399,7 +399,7 @@ class Hosting:
         return GuestStorage(schema, principal, self._shared, self._rows, self._mask, self._meaning, self.events)
 
     async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Make a call of the session of another one, in the words of the catalog whatever the profile."""
+        """Make a call of the session of another one, by the names of the catalog."""
         return await self._calls.door_of(context)(name, dict(arguments), raw=True)
 
     def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
