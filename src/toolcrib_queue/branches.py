@@ -8,7 +8,7 @@ from typing import Final
 
 from toolcrib.plugin import Context, Row, ToolFailure
 from toolcrib_tools.git.commits import merge
-from toolcrib_tools.git.repository import Repository, repository_at
+from toolcrib_tools.git.repository import Repository, checked_name, repository_at
 
 __all__ = ["begin_branch", "check_merge", "commit_work", "merge_branch", "task_repository"]
 
@@ -46,7 +46,7 @@ async def begin_branch(
     is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of another author, and for
     branches that cannot be merged.
     """
-    branch = task["branch_name"] or f"{_PREFIX}{task['id']}"
+    branch = checked_name(task["branch_name"] or f"{_PREFIX}{task['id']}")
     current = await repository.branch()
     is_new = not await _fetched(repository, branch, others)
     if current != branch:
@@ -59,7 +59,7 @@ async def begin_branch(
         start = [await repository.default_branch()] if begin and await repository.has("HEAD") else []
         await repository.ask("checkout", "--quiet", *begin, branch, *start)
     for other in needed:
-        if not await _fetched(repository, other, others):
+        if not await _fetched(repository, checked_name(other), others):
             continue
         if (await repository.run("merge-base", "--is-ancestor", other, "HEAD")).status:
             await merge(repository, await repository.commit_of(other), f"Merge branch '{other}' into {branch}")

@@ -30,6 +30,8 @@ _LOOK_SECONDS: Final = 2.0
 """Time after which a run ends whose task a person stopped, or another run took over."""
 _BEAT_SECONDS: Final = LEASE_SECONDS / 5
 _QUESTION: Final = "QUESTION:"
+_LONGEST: Final = 120_000
+"""Bytes of a prompt: Linux takes 131,072 for one argument of a program. What comes last is cut, the notes."""
 _SHOWN: Final = 4000
 """Characters of a message or of an output that are kept."""
 _GROUND: Final = (
@@ -58,8 +60,9 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
     """Let the program of an agent do its next task: in the sandbox, in the task's workspace and on its branch."""
     agent = await storage_of(ctx).read(lambda rows: rows.get("agents", agent_id, "editor"))
     program = program_of(agent["agent_type"], ctx.lent.setting("queue"))
-    if ctx.sandbox is None:
-        raise ToolFailure("unavailable", "agents run in the sandbox, and there is none", hint="shell: {sandbox: auto}")
+    if ctx.sandbox is None or ctx.sandbox.kind == "none":
+        hint = "`toolcrib doctor` says why; without one an agent takes tasks by claim_task"
+        raise ToolFailure("unavailable", "agents run in the sandbox, and there is none", hint=hint)
     held = await storage_of(ctx).write(lambda rows: _answered(rows, agent))
     if held is None:
         claimed = await claim_task(ctx, agent_id, project_id)
@@ -70,7 +73,9 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
     try:
         return await _run(ctx, agent, program, task_id, generation)
     except ToolFailure as failure:
-        await _give_up(ctx, task_id, generation, failure.message, 0)
+        ended = await _give_up(ctx, task_id, generation, failure.message, 0)
+        if failure.code == "conflict" and failure.details.get("generation", generation) != generation:
+            return ended  # a person stopped it, or another run took it over
         raise
 
 
@@ -117,6 +122,8 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
         baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), start)
         await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline))
     outcome = await _ended(ctx, program, argv, folder, task_id, generation)
+    # Another run may have the workspace already, if this claim has ended.
+    await storage_of(ctx).write(lambda rows: renew(rows, get_claimed(rows, task_id, generation)))
     commit = await commit_work(repository, task, agent, outcome.text) if repository is not None else ""
     report: dict[str, Any] = {"task_id": task_id, "summary": outcome.text[-_SHOWN:], "tokens_used": outcome.tokens}
     report |= {"branch": branch, "commit": commit}
@@ -190,16 +197,17 @@ def _setup(rows: Rows, task: Row) -> Setup:
     ]
     parts = {
         "": task["description"],
-        "It is done when the queue finds": "\n".join(shown),
-        "Notes and answers": "\n".join(notes),
-        "The last attempt failed": task["error_message"] if task["retry_count"] else "",
         "How to work": _GROUND,
+        "It is done when the queue finds": "\n".join(shown),
+        "The last attempt failed": task["error_message"] if task["retry_count"] else "",
+        "Notes and answers": "\n".join(notes),
     }
     text = "\n\n".join(f"## {name}\n{part}" if name else part for name, part in parts.items() if part)
     profile = profile_of(rows, task)
     bound: Mapping[str, Any] = profile or {}
+    prompt = f"# {task['title']}\n\n{text}".encode()[:_LONGEST].decode("utf-8", "ignore")
     return Setup(
-        prompt=f"# {task['title']}\n\n{text}",
+        prompt=prompt,
         model=str(task["llm_config"].get("model") or bound.get("model") or ""),
         instructions=bound.get("system_prompt_suffix") or "",
         allowed_tools=tuple(bound.get("allowed_tools") or ()),
@@ -246,7 +254,7 @@ async def _ended(
         ended.append(await run(ctx, started))
         group.cancel_scope.cancel()
     if lost:
-        return Outcome(text="", error=lost[0].message)
+        raise lost[0]
     done = ended[0]
     outcome = program.outcome(done.stdout.decode("utf-8", "replace"))
     if done.status == 0 and not outcome.error:

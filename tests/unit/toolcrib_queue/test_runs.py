@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -282,3 +283,27 @@ async def test_a_test_that_an_attempt_changed_is_changed_for_the_next_one(ada: P
 
     assert (ran["task_id"], ran["status"]) == (task, "FAILED")
     assert "answer.py" in ran["error_message"]
+
+
+async def test_without_a_sandbox_no_program_of_an_agent_runs(tmp_path: Path, shop: Path) -> None:
+    settings = bare().with_values(builtins=CATEGORIES, shell={"unsandboxed": True})
+    async with Toolcrib(replace(settings, environment={"PATH": str(tmp_path)}), memory=True) as crib:
+        ada = person(crib, "ada", shop)
+        agent = (await ada.ok("create_agent", name="Ann", agent_type="ours"))["created"]
+        task = await ada.task("Answer")
+
+        refused = await ada.refused("work_task", agent_id=agent)
+
+        assert (refused.code, await ada.status(task)) == ("unavailable", "READY")
+
+
+async def test_a_branch_that_git_would_take_for_an_option_is_refused(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("Answer", requires_approval=True, max_retries=0)
+    claim = await ada.claimed(agent)
+    await ada.ok("complete_task", **claim, summary="x", branch="--orphan=x")
+    await ada.ok("reopen_with_feedback", task_id=task, feedback="again")
+
+    refused = await ada.refused("work_task", agent_id=agent)
+
+    assert (refused.code, await ada.status(task)) == ("invalid_arguments", "FAILED")
