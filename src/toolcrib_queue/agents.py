@@ -401,7 +401,8 @@ async def _document(ctx: Context, source: str) -> Mapping[str, Any]:
     try:
         data: Any = parse_yaml(text).plain()
     except UsageError as error:
-        raise invalid("source", f"it is not YAML: {error}") from None
+        shown = str(error).encode("ascii", "backslashreplace").decode()  # it quotes the text, unseen characters included
+        raise invalid("source", f"it is not YAML: {shown}") from None
     if not isinstance(data, Mapping):
         raise invalid("source", "it is not a mapping of a profile's fields", keyword="type")
     return cast("Mapping[str, Any]", data)

@@ -90,5 +90,5 @@ async def test_a_line_without_an_end_ends_the_kernel_and_nothing_else(tmp_path: 
         after = await session.call("notebook_execute", {"code": "'runs'"})
 
     assert result.error is not None
-    assert "it sent a line that no kernel sends" in result.text
+    assert "it sent a line that is too long" in result.text
     assert (after.error, after.text.splitlines()[0]) == (None, "'runs'")
