@@ -90,8 +90,13 @@ async def _begun(repository: Repository, known: str) -> str:
     return await repository.commit_of("HEAD")
 
 
-async def commit_work(repository: Repository, task: Row, agent: Row, summary: str) -> str:
-    """Commit what a run changed; return the commit, empty without a change."""
+async def commit_work(repository: Repository, branch: str, task: Row, agent: Row, summary: str) -> str:
+    """Commit what a run changed on the branch of its task; return the commit, empty without a change.
+
+    A program that checked out another branch left its files in the folder: they are what is committed.
+    """
+    if await repository.branch() != branch:
+        await repository.ask("symbolic-ref", "HEAD", f"refs/heads/{branch}")
     if not await repository.ask("status", "--porcelain"):
         return ""
     trailers = f"Task: {task['id']}\nAgent: {agent['name']} ({agent['agent_type']})"
