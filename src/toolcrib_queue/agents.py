@@ -397,11 +397,13 @@ async def _document(ctx: Context, source: str) -> Mapping[str, Any]:
     if "\n" not in source and ":" not in source:
         if ctx.workspace is None:
             raise ToolFailure("unavailable", "this session has no workspace to read the file from")
+        if await ctx.workspace.stat(source) is None:
+            raise ToolFailure("not_found", f"there is no file {source[:200]!r}", hint="give the YAML itself")
         text = (await ctx.workspace.read(source, limit=1_000_000)).decode("utf-8", "replace")
     try:
         data: Any = parse_yaml(text).plain()
     except UsageError as error:
-        shown = str(error).encode("ascii", "backslashreplace").decode()  # it quotes the text, unseen characters included
+        shown = str(error).encode("ascii", "backslashreplace").decode()  # it quotes unseen characters, too
         raise invalid("source", f"it is not YAML: {shown}") from None
     if not isinstance(data, Mapping):
         raise invalid("source", "it is not a mapping of a profile's fields", keyword="type")

@@ -21,6 +21,8 @@ _COMMITTER: Final = {
     "GIT_COMMITTER_EMAIL": _EMAIL,
 }
 """Where neither the repository nor the user has a name."""
+_LOCAL: Final = {"GIT_ALLOW_PROTOCOL": "file"}
+"""Fetches from another workspace of the same project, which git would not read otherwise."""
 _SUMMARY: Final = 2000
 _TRIES: Final = 5
 
@@ -72,7 +74,8 @@ async def _fetched(repository: Repository, branch: str, others: Sequence[str]) -
     if await repository.has(ref):
         return True
     for place in others:
-        if not (await repository.run("fetch", "--quiet", "--no-tags", place, f"{ref}:{ref}")).status:
+        words = ("fetch", "--quiet", "--no-tags", place, f"{ref}:{ref}")
+        if not (await repository.run(*words, environment=_LOCAL)).status:
             return True
     return False
 
@@ -90,8 +93,13 @@ async def _begun(repository: Repository, known: str) -> str:
     return await repository.commit_of("HEAD")
 
 
-async def commit_work(repository: Repository, task: Row, agent: Row, summary: str) -> str:
-    """Commit what a run changed; return the commit, empty without a change."""
+async def commit_work(repository: Repository, branch: str, task: Row, agent: Row, summary: str) -> str:
+    """Commit what a run changed on the branch of its task; return the commit, empty without a change.
+
+    A program that checked out another branch left its files in the folder: they are what is committed.
+    """
+    if await repository.branch() != branch:
+        await repository.ask("symbolic-ref", "HEAD", f"refs/heads/{branch}")
     if not await repository.ask("status", "--porcelain"):
         return ""
     trailers = f"Task: {task['id']}\nAgent: {agent['name']} ({agent['agent_type']})"

@@ -109,7 +109,8 @@ async def baseline_at(repository: Repository, task: Row, folder: Path, commit: s
         return {**task["baseline"]}
     baseline: dict[str, Any] = {**task["baseline"], "begin": commit, "commit": commit}
     for path in [entry["path"] for entry in task["acceptance"] if entry["type"] in ("changed", "unchanged")]:
-        name = (folder / path).relative_to(repository.tree).as_posix()
+        file = Path(f"{folder}/{path}")  # as `_hash` has it: `/` alone at its beginning is no path outside
+        name = file.relative_to(repository.tree).as_posix()
         if (await repository.run("check-ignore", "--quiet", "--", name)).status:
             found = await repository.run("cat-file", "--filters", f"{commit}:{name}")
             is_there = found.status == 0 and bool(found.stdout)

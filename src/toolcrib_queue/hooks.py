@@ -247,7 +247,8 @@ async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
     fields = sorted(changes)
     if "trigger" in changes:
         changes["trigger_config"] = changes.pop("trigger")
-        changes["schedule_id"] = None
+        if changes["trigger_config"] != before["trigger_config"]:
+            changes["schedule_id"] = None
     if "enabled" in changes:
         changes["enabled"] = int(changes["enabled"])
     changed = await storage_of(ctx).write(lambda rows: rows.update("hooks", hook_id, changes))

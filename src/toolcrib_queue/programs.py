@@ -28,6 +28,8 @@ __all__ = ["AgentProgram", "Outcome", "Setup", "program_of"]
 
 _SECONDS: Final = 3600.0
 """Time that a run may take."""
+_TOKENS: Final = 1_000_000_000
+"""Tokens that one report may name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +182,7 @@ def _read_claude(output: str) -> Outcome:
     usage = _mapping(last.get("usage"))
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
     text = str(last.get("result") or "")
-    tokens = sum(int(usage.get(name) or 0) for name in names)
+    tokens = _sum_of(usage, names)
     failed = not last or last.get("is_error") or last.get("subtype") != "success"
     return Outcome(text=text, tokens=tokens, error=(text or str(last.get("subtype") or _SILENT)) if failed else "")
 
@@ -201,7 +203,7 @@ def _read_codex(output: str) -> Outcome:
             text = str(item.get("text") or "")
         elif event.get("type") == "turn.completed":
             is_over = True
-            tokens += sum(int(usage.get(name) or 0) for name in ("input_tokens", "output_tokens"))
+            tokens += _sum_of(usage, ("input_tokens", "output_tokens"))
         elif event.get("type") in ("turn.failed", "error"):
             error = str(_mapping(event.get("error")).get("message") or event.get("message") or _SILENT)
     return Outcome(text=text, tokens=tokens, error="" if is_over else error or _SILENT)
@@ -222,7 +224,7 @@ def _read_opencode(output: str) -> Outcome:
             text = str(part.get("text") or "")
         elif event.get("type") == "step_finish":
             is_over, used = True, _mapping(part.get("tokens"))
-            tokens += sum(int(used.get(name) or 0) for name in ("input", "output", "reasoning"))
+            tokens += _sum_of(used, ("input", "output", "reasoning"))
         elif event.get("type") == "error":
             error = json.dumps(event.get("error"), ensure_ascii=False)[:2000]
     return Outcome(text=text, tokens=tokens, error=error or ("" if is_over else _SILENT))
@@ -238,11 +240,17 @@ def _ours(setup: Setup) -> Iterator[str]:
 def _read_ours(output: str) -> Outcome:
     last = _last(output)
     usage = _mapping(last.get("usage"))
-    tokens = sum(int(usage.get(name) or 0) for name in ("input_tokens", "output_tokens"))
+    tokens = _sum_of(usage, ("input_tokens", "output_tokens"))
     text, reason = str(last.get("text") or ""), str(last.get("reason") or "")
     return Outcome(
         text=text, tokens=tokens, error="" if last and last.get("stopped") == "answered" else reason or _SILENT
     )
+
+
+def _sum_of(usage: Mapping[str, Any], names: Sequence[str]) -> int:
+    """Return the sum of token counts. The program's word alone: what is no plausible count is 0."""
+    counts = (usage.get(name) for name in names)
+    return sum(one for one in counts if isinstance(one, int) and 0 <= one <= _TOKENS)
 
 
 def _with_instructions(setup: Setup) -> str:

@@ -73,9 +73,7 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
     try:
         return await _run(ctx, agent, program, task_id, generation)
     except ToolFailure as failure:
-        ended = await _give_up(ctx, task_id, generation, failure.message, 0)
-        if failure.code == "conflict" and failure.details.get("generation", generation) != generation:
-            return ended  # a person stopped it, or another run took it over
+        await _give_up(ctx, task_id, generation, failure.message, 0)
         raise
 
 
@@ -99,10 +97,11 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
 
     def begin(rows: Rows) -> tuple[Row, str, Setup, list[str], list[str]] | str:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        # Projects lock their workspaces one by one, and two of them may have the same folder.
+        if user := _user_of(rows, own if task["workspace_id"] is None else folder_of(rows, task), task_id):
+            fire(rows, task, "RECOVERY")
+            return user
         if task["workspace_id"] is None:
-            if user := _user_of(rows, own):
-                fire(rows, task, "RECOVERY")
-                return user
             task = _occupy(rows, task, own)
         _note(rows, task, "run", f"{agent['name']} ({program.agent_type}), bounded by the sandbox")
         needed = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
@@ -122,10 +121,13 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
         baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), start)
         await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline))
     outcome = await _ended(ctx, program, argv, folder, task_id, generation)
-    # Another run may have the workspace already, if this claim has ended.
-    await storage_of(ctx).write(lambda rows: renew(rows, get_claimed(rows, task_id, generation)))
-    commit = await commit_work(repository, task, agent, outcome.text) if repository is not None else ""
     report: dict[str, Any] = {"task_id": task_id, "summary": outcome.text[-_SHOWN:], "tokens_used": outcome.tokens}
+    try:
+        await storage_of(ctx).write(lambda rows: renew(rows, get_claimed(rows, task_id, generation)))
+    except ToolFailure as failure:  # the folder may be that of another task by now: nothing is committed in it
+        reason = outcome.error or failure.message
+        return {**report, **await _give_up(ctx, task_id, generation, reason, outcome.tokens)}
+    commit = await commit_work(repository, branch, task, agent, outcome.text) if repository is not None else ""
     report |= {"branch": branch, "commit": commit}
     ended = await _end(ctx, task_id, generation, outcome, repository, branch)
     if repository is not None and ended["status"] == "COMPLETED":
@@ -155,10 +157,10 @@ async def _end(
         return await _give_up(ctx, task_id, generation, failure.message, outcome.tokens)
 
 
-def _user_of(rows: Rows, folder: str) -> str:
-    """Return the task that is at work in a folder; empty for none."""
+def _user_of(rows: Rows, folder: str, task_id: str) -> str:
+    """Return the other task that is at work in a folder; empty for none."""
     sql = "SELECT locked_by_task_id AS id FROM {workspaces} AS w WHERE workspace_path = ?"
-    return next((str(row["id"]) for row in rows.select(sql, (folder,)) if row["id"]), "")
+    return next((str(row["id"]) for row in rows.select(sql, (folder,)) if row["id"] not in (None, task_id)), "")
 
 
 def _occupy(rows: Rows, task: Row, folder: str) -> Row:
@@ -234,7 +236,7 @@ async def _ended(
                     await storage_of(ctx).write(lambda rows: renew(rows, get_claimed(rows, task_id, generation)))
                     renewed = anyio.current_time()
             except ToolFailure as failure:
-                if failure.code == "conflict":  # stopped by a person, or taken over
+                if failure.code in ("conflict", "not_found"):  # stopped by a person, taken over, or deleted
                     lost.append(failure)
                     scope.cancel()
                     return
@@ -254,7 +256,7 @@ async def _ended(
         ended.append(await run(ctx, started))
         group.cancel_scope.cancel()
     if lost:
-        raise lost[0]
+        return Outcome(text="", error=lost[0].message)
     done = ended[0]
     outcome = program.outcome(done.stdout.decode("utf-8", "replace"))
     if done.status == 0 and not outcome.error:

@@ -35,6 +35,9 @@ PROGRAM = """
         Path(sys.argv[0]).parent.joinpath("outside.txt").write_text("x")
     elif "LAZY" not in prompt:
         Path("answer.py").write_text("answer = 42\\n")
+    if "SWITCH" in prompt:
+        Path(".git/HEAD").write_text("ref: refs/heads/own\\n")
+        Path(".git/refs/heads/own").write_text(Path(".git/refs/heads/main").read_text())
     if "half" in prompt:
         Path("half.txt").write_text("half")
     while "SLOW" in prompt:
@@ -42,7 +45,7 @@ PROGRAM = """
     if "CRASH" in prompt:
         sys.exit("no more tokens")
     print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": said,
-                      "usage": {"input_tokens": 30, "output_tokens": 12}}))
+                      "usage": {"input_tokens": "many" if "BOAST" in prompt else 30, "output_tokens": 12}}))
 """
 SHOWN = [{"type": "changed", "path": "answer.py"}, {"type": "commit"}]
 
@@ -260,6 +263,70 @@ async def test_two_agents_are_never_at_work_in_one_folder(crib: Toolcrib, ada: P
     assert await ada.status(other) == "READY"
 
 
+async def test_projects_that_share_a_folder_are_at_work_in_it_one_after_the_other(ada: Person, shop: Path) -> None:
+    first, second = await ada.agent(), await ada.agent("Bob")
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    for place in ({}, {"project_id": project}):
+        await ada.task("LAZY", **place)
+        await ada.ok("work_task", agent_id=first)
+    (shop / "seen.txt").unlink()
+    task, other = await ada.task("SLOW"), ""
+    async with create_task_group() as group:
+        group.start_soon(partial(ada.session.call, "work_task", {"agent_id": first}))
+        await eventually(lambda: (shop / "seen.txt").exists())
+        other = await ada.task("Answer", project_id=project)
+        assert (await ada.ok("work_task", agent_id=second))["task"] is None
+        await ada.ok("stop_task", task_id=task)
+
+    assert await ada.status(other) == "READY"
+
+
+async def test_a_run_whose_task_is_deleted_ends_and_commits_nothing(ada: Person, shop: Path) -> None:
+    agent, task = await ada.agent(), await ada.task("SLOW and half")
+    ended: list[Any] = []
+
+    async def run() -> None:
+        ended.append(await ada.session.call("work_task", {"agent_id": agent}))
+
+    async with create_task_group() as group:
+        group.start_soon(run)
+        await eventually(lambda: (shop / "half.txt").exists())
+        await ada.ok("delete_task", task_id=task)
+
+    assert [one.error and one.error.code for one in ended] == ["not_found"]
+    assert git(shop, "rev-parse", f"task/{task}") == git(shop, "rev-parse", "main")
+
+
+async def test_work_on_a_branch_that_the_program_checked_out_is_committed_on_that_of_the_task(
+    ada: Person, shop: Path
+) -> None:
+    agent, task = await ada.agent(), await ada.task("SWITCH", acceptance=SHOWN)
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], ran["commit"]) == ("COMPLETED", git(shop, "rev-parse", f"task/{task}").strip())
+    assert git(shop, "show", f"task/{task}:answer.py") == "answer = 42\n"
+    assert git(shop, "branch", "--list", "own", "--format=%(objectname)") == git(shop, "rev-parse", "main~1")
+
+
+async def test_evidence_with_a_path_that_begins_with_a_slash_is_measured_in_the_folder(ada: Person) -> None:
+    agent = await ada.agent()
+    await ada.task("LAZY", acceptance=[{"type": "changed", "path": "/answer.py"}], max_retries=0)
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], "/answer.py" in ran["error_message"]) == ("FAILED", True)
+
+
+async def test_a_report_with_impossible_numbers_ends_the_run(ada: Person) -> None:
+    agent = await ada.agent()
+    await ada.task("BOAST")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], ran["tokens_used"]) == ("COMPLETED", 12)
+
+
 async def test_evidence_is_measured_from_where_the_branch_began(ada: Person, shop: Path) -> None:
     agent = await ada.agent()
     await ada.task("Answer", acceptance=SHOWN, priority=1)
@@ -307,3 +374,21 @@ async def test_a_branch_that_git_would_take_for_an_option_is_refused(ada: Person
     refused = await ada.refused("work_task", agent_id=agent)
 
     assert (refused.code, await ada.status(task)) == ("invalid_arguments", "FAILED")
+
+
+async def test_a_task_begins_with_work_that_another_workspace_holds(crib: Toolcrib, shop: Path) -> None:
+    ada = person(crib, "ada", shop.parent)
+    git(shop.parent, "clone", "--quiet", "shop", "second")
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    one, two = [
+        (await ada.ok("add_workspace", project_id=project, source="link", path=path))["created"]
+        for path in ("shop", "second")
+    ]
+    agent = await ada.agent()
+    first = await ada.task("Answer", project_id=project, preferred_workspace_id=one)
+    await ada.task("LAZY", project_id=project, depends_on=[first], preferred_workspace_id=two)
+
+    await ada.ok("work_task", agent_id=agent)
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], git(shop.parent / "second", "show", "main:answer.py")) == ("COMPLETED", "answer = 42\n")
