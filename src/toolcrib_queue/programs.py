@@ -72,6 +72,8 @@ class _AgentType:
     has_servers: bool = False
     """Whether `mcp_servers` of a profile can be given to it."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    readable: tuple[Path, ...] = ()
+    """What it needs beside its own package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,11 @@ def program_of(agent_type: str, settings: Any) -> AgentProgram:
         agent_type=agent_type,
         argv=(found, *words[1:]),
         environment={**client.variables, **environment},
-        readable=(*chain.from_iterable(map(_folders, named)), *map(Path, configured.get("readable") or ())),
+        readable=(
+            *client.readable,
+            *chain.from_iterable(map(_folders, named)),
+            *map(Path, configured.get("readable") or ()),
+        ),
         network=Reach(
             hosts=tuple(configured.get("hosts") or client.hosts), private=tuple(configured.get("private") or ())
         ),
@@ -297,5 +303,6 @@ _CLIENTS: Final[Mapping[str, _AgentType]] = {
         arguments=_ours,
         read=_read_ours,
         modes=("autonomous", "cautious", "plan"),
+        readable=(Path(__file__).resolve().parents[1],),  # ours need not be in the environment that its program is in
     ),
 }

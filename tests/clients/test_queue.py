@@ -48,7 +48,14 @@ def opencode(url: str) -> tuple[Mapping[str, Any], Wish]:
     return {"program": str(agent_binary("opencode-ai")), "environment": environment}, wish
 
 
-@pytest.mark.parametrize("client", [claude, codex, opencode], ids=lambda client: client.__name__)
+def ours(url: str) -> tuple[Mapping[str, Any], Wish]:
+    environment = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "mock"}
+    written = {"path": "answer.py", "content": "answer = 42\n", "if_exists": "overwrite"}
+    wish = Wish(server="", tool="write_file", arguments=written)
+    return {"environment": environment}, wish
+
+
+@pytest.mark.parametrize("client", [claude, codex, opencode, ours], ids=lambda client: client.__name__)
 async def test_an_agent_does_a_task_in_the_sandbox(
     client: Callable[[str], tuple[Mapping[str, Any], Wish]], tmp_path: Path
 ) -> None:
@@ -67,7 +74,9 @@ async def test_an_agent_does_a_task_in_the_sandbox(
             ada = crib.session(workspace=shop, mode="autonomous", approver=RecordingApprover("yes"))
             made = await ada.call("create_agent", {"name": "Ann", "agent_type": client.__name__})
             acceptance = [{"type": "changed", "path": "answer.py"}, {"type": "commit"}]
-            await ada.call("create_task", {"title": "Answer 42", "acceptance": acceptance})
+            profile = {"id": "p", "name": "P", **({"model": "openai-chat:mock"} if client is ours else {})}
+            await ada.call("create_profile", profile)
+            await ada.call("create_task", {"title": "Answer 42", "acceptance": acceptance, "profile_id": "p"})
 
             ran = await ada.call("work_task", {"agent_id": made.structured_content["created"]})
 
