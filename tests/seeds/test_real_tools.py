@@ -33,6 +33,8 @@ from toolcrib.testing.models import ScriptedModel, calls
 from toolcrib_agent import Agent
 from toolcrib_agent.events import Selected
 
+_EMPTY: dict[str, Any] = {"entities": [], "relationships": []}
+
 
 @pytest.fixture(scope="module")
 async def crib() -> AsyncGenerator[Toolcrib]:
@@ -306,6 +308,28 @@ async def test_a_batch_mixes_help_and_exec_a_dry_run_changes_nothing_and_a_key_r
     assert [entry["ok"] for entry in batch["results"]] == [True, True]
     assert ("write", "write_file") in {(event.action, event.tool) for event in finished}
     assert "write_file" in {row.tool for row in await crib.store.calls.list(session=session.state.key)}
+
+
+async def test_events_of_operations_that_exec_runs_name_entity_and_action_and_an_unknown_op_is_on_record(
+    folder: Path,
+) -> None:
+    async with built_in(builtins=("onto", "cal", "work")) as crib:
+        session = of(crib, "gateway", folder, principal="ada")
+        project = {"name": "Shop", "type_key": "project.technical.shop"}
+        await told(session, "tool_exec", {"op": "onto.project.create", "args": {"project": project, **_EMPTY}})
+        times = {"start_at": "2026-12-01T10:00:00+01:00", "end_at": "2026-12-01T11:00:00+01:00"}
+        await told(session, "tool_exec", {"op": "cal.event.create", "args": {"title": "Talk", **times}})
+        unknown = await failed(session, "tool_exec", {"op": "onto.unicorn.create", "args": {}})
+        await crib.store.flush()
+        events = await crib.store.shared.events("ada", project_id="", types=(), limit=10)
+        newest, *_ = await crib.store.calls.list(limit=1)
+
+    assert [(one.type, one.payload["entity"], one.payload["action"]) for one in events] == [
+        ("cal.event.create", "event", "create"),
+        ("onto.project.create", "project", "create"),
+    ]
+    assert (unknown["error"]["code"], unknown["error"]["help_path"]) == ("NOT_FOUND", "root")
+    assert (newest.requested, newest.tool, newest.outcome) == ("tool_exec", "onto.unicorn.create", "not_found")
 
 
 # Seed 002
