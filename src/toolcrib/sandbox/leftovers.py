@@ -19,10 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ..core.strange_files import read_strange
+
 __all__ = [
     "Contents",
     "Kept",
     "Stamp",
+    "clean_folder",
     "clean_repository",
     "contents_of",
     "harmless_config",
@@ -120,7 +123,7 @@ class Kept:
             if (known is None or known[0] != stamp) and stamp[2] <= _MAX_CONTENT and self._size < _MAX_KEPT:
                 with contextlib.suppress(OSError):
                     if stat.S_ISREG(os.lstat(path).st_mode):
-                        self._contents[path] = stamp, Path(path).read_bytes()
+                        self._contents[path] = stamp, read_strange(path, _MAX_CONTENT)
                         self._size += stamp[2]
 
     def give_back(self, path: Path, stamp: Stamp) -> None:
@@ -133,7 +136,7 @@ class Kept:
 
 def _digest(path: Path) -> bytes:
     try:
-        content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        content = os.fsencode(os.readlink(path)) if path.is_symlink() else read_strange(path, _MAX_KEPT)
     except OSError:
         content = b""
     return hashlib.sha256(content).digest()
@@ -206,7 +209,7 @@ def contents_of(repository: Path) -> Contents:
             if place.is_symlink():
                 found[place] = os.fsencode(os.readlink(place)), 0
             elif place.is_file():
-                found[place] = place.read_bytes(), place.stat().st_mode
+                found[place] = read_strange(place, _MAX_KEPT), place.stat().st_mode
     return found
 
 
@@ -218,7 +221,7 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
     known = {_part_of(place) for place in before}
     fresh = [one for one in _parts_of(repository) if one != repository and one not in known]
     for folder in fresh:
-        yield from _clean(folder)
+        yield from clean_folder(folder)
     for place, (content, mode) in contents_of(repository).items():
         if _part_of(place) in fresh:
             continue
@@ -280,17 +283,18 @@ def clean_repository(repository: Path, roots: Collection[Path], own: Collection[
         target = _named_in(repository)
         is_own = target is None or any(target == one or one in target.parents for one in own)
         if target is not None and not is_own and any(root in target.parents for root in roots) and target.is_dir():
-            yield from _clean(target)
+            yield from clean_folder(target)
     else:
-        yield from _clean(repository)
+        yield from clean_folder(repository)
         for kind in ("worktrees", "modules"):
             for place, folders, files in os.walk(repository / kind):
                 if "HEAD" in files:
-                    yield from _clean(Path(place))
+                    yield from clean_folder(Path(place))
                     folders.clear()
 
 
-def _clean(folder: Path) -> Iterator[str]:
+def clean_folder(folder: Path) -> Iterator[str]:
+    """Put aside what starts programs in a folder of git: a repository, or that of a worktree; yield the new names."""
     for name in ("config", "config.worktree"):
         yield from _clean_config(folder / name)
     shared = folder / "commondir"
@@ -358,7 +362,8 @@ def _moved(path: Path) -> Iterator[str]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        content = read_strange(file, _MAX_CONTENT + 1)
+        return content.decode() if len(content) <= _MAX_CONTENT else ""
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from ..core.strange_files import read_strange
 from .leftovers import (
     Contents,
     Kept,
     Stamp,
+    clean_folder,
     clean_repository,
     contents_of,
     is_taken_up,
@@ -198,6 +200,8 @@ class Guarded:
     """Files that other programs take up."""
     programs: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
     """Folders of programs that run only when they are called."""
+    worktrees: frozenset[Path] = frozenset()
+    """What these repositories have for their worktrees."""
     open: Mapping[Path, Contents] = field(default_factory=dict[Path, Contents])
     """Repositories that nothing but the comparison guards, with the files that start programs."""
 
@@ -236,6 +240,7 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
         placed={folder: number for folder in (*nested, *others) if (number := _number(folder))},
         roots=tuple(roots),
         mounted={folder: _commits(folder) for folder in repositories if os.path.lexists(folder)},
+        worktrees=frozenset(one for folder in repositories for one in _folders_in(folder / "worktrees")),
         loose={folder: stamps_of(folder) for folder in every if folder not in nested},
         taken_up=taken_up,
         programs={path: stamp for found in below for path, stamp in found.programs.items()},
@@ -269,6 +274,10 @@ def left_in(guarded: Guarded, known: Repositories) -> Left:
     for folder, before in guarded.open.items():
         aside += restore_repository(folder, before)
     moved = frozenset(guarded.placed.values())
+    for folder in guarded.mounted if not guarded.open else ():
+        for worktree in _folders_in(folder / "worktrees"):
+            if worktree not in guarded.worktrees and _number(worktree) not in moved:
+                aside += clean_folder(worktree)
     for root in guarded.roots:
         found = known.below(root)
         unseen += [] if found.is_whole else [str(root)]
@@ -306,7 +315,7 @@ def _commits(repository: Path) -> tuple[str, ...]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="ascii", errors="replace")[:_REFERENCED]
+        return read_strange(file, _REFERENCED).decode("ascii", "replace")
     except OSError:
         return ""
 
@@ -385,7 +394,7 @@ def _of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -
 def _named_in(file: Path, before: str = "") -> Path | None:
     """Return the path that is the content of a file, behind a word."""
     try:
-        text = file.read_text(encoding="utf-8").strip()
+        text = read_strange(file, _REFERENCED).decode().strip()
     except (OSError, UnicodeDecodeError):
         return None
     return (file.parent / text.removeprefix(before)).resolve() if text.startswith(before) else None

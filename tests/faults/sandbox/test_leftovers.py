@@ -117,6 +117,11 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "echo x > AGENTS.md; git add .; git commit -qm x\ngit checkout -q AGENTS.md",
         ("AGENTS.md", "AGENTS.md"),
     ),
+    "pipes": (
+        "git init -q d; rm d/.git/config; mkdir -p e/.vscode f; mkfifo d/.git/config AGENTS.md e/.vscode/settings.json",
+        ("AGENTS.md", "d/.git/config", "e/.vscode/settings.json"),
+    ),
+    "a file with holes": ("truncate -s 1T AGENTS.md", ("AGENTS.md",)),
     "in a folder of packages": (
         "git init -q node_modules && git -C node_modules config core.pager x",
         ("node_modules/.git/config",),
@@ -136,6 +141,26 @@ async def test_what_another_program_takes_up_is_put_aside(
     for folder in {(work / file).parent for file in files}:
         git(folder, "status")
         assert not list(work.rglob(CANARY))
+
+
+HIDDEN = f"mkdir -p d/objects d/refs; cp .git/config d/; git config -f d/config core.fsmonitor 'touch {CANARY}'"
+"""A folder that is a repository only where another one's `commondir` names it."""
+BY_HAND = (
+    "mkdir -p tree .git/worktrees/tree; cp .git/HEAD .git/worktrees/tree/;"
+    " echo $PWD/tree/.git > .git/worktrees/tree/gitdir; echo gitdir: $PWD/.git/worktrees/tree > tree/.git"
+)
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["sandboxed", "unsandboxed"])
+@pytest.mark.parametrize("text", ["git worktree add -q tree", BY_HAND], ids=["by git", "by hand"])
+async def test_a_new_worktree_of_the_own_repository_reads_no_other_configuration(
+    work: Path, text: str, alone: bool
+) -> None:
+    outcome = await run(work, f"{HIDDEN}; {text}; echo $PWD/d > .git/worktrees/tree/commondir", alone=alone)
+
+    assert outcome.aside == (f"{work}/.git/worktrees/tree/commondir.aside",)
+    git(work / "tree", "status")
+    assert not list(work.rglob(CANARY))
 
 
 OWN: Mapping[str, tuple[str, tuple[str, ...]]] = {
