@@ -271,18 +271,22 @@ def _parts_of(repository: Path) -> Iterator[Path]:
                 folders[:] = [name for name in folders if name == "modules"]
 
 
-def clean_repository(repository: Path, roots: Collection[Path], own: Collection[Path]) -> Iterator[str]:
+def clean_repository(
+    repository: Path, roots: Collection[Path], own: Collection[Path], worktrees: Collection[Path]
+) -> Iterator[str]:
     """Put aside what starts programs in a new repository; yield the new names.
 
     Its configuration keeps the keys that start none, so that it works as before. A `.git` file may name a folder
-    outside of `roots`, or of a repository in `own`: that one stays as it is.
+    outside of `roots`, one of the repositories in `own`, of their `worktrees` or submodules: those stay as they are.
     """
     if repository.is_symlink():
         yield from _moved(repository)
     elif repository.is_file():
         target = _named_in(repository)
-        is_own = target is None or any(target == one or one in target.parents for one in own)
-        if target is not None and not is_own and any(root in target.parents for root in roots) and target.is_dir():
+        if target is None or target in own or target in worktrees:
+            return
+        is_submodule = any(one / "modules" in target.parents for one in own)
+        if not is_submodule and any(root in target.parents for root in roots) and target.is_dir():
             yield from clean_folder(target)
     else:
         yield from clean_folder(repository)

@@ -30,8 +30,10 @@ from .leftovers import (
 
 __all__ = ["Found", "Guarded", "Left", "Repositories", "guarded_in", "left_in", "put_aside", "put_back"]
 
-_SKIPPED: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__"})
-"""Folders of package managers, with more entries than all others; repositories in them are not the user's."""
+_SKIPPED: Final = frozenset({"node_modules", ".venv", "venv"})
+"""Folders of package managers, with more entries than all others; repositories in them are not the user's. One of
+Python has a `pyvenv.cfg`.
+"""
 _MOST: Final = 20_000
 """Folders that are compared, those nearest to the root first: some 40 ms when nothing has changed.
 
@@ -134,16 +136,17 @@ class Repositories:
                 names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
             return None
-        if place != root and (names.keys() >= _BARE or names.keys() >= _SHARED):
-            return _Seen(settled, (), ".")
         parts = tuple(place.removeprefix(root).split("/")[1:])
         repository = ".git" if ".git" in names else ""
-        if parts and parts[-1] in _SKIPPED:  # of a package manager: only its own repository and programs
-            programs = tuple(name for name in _PROGRAMS if names.get(name))
+        if not repository and (names.keys() >= _BARE or names.keys() >= _SHARED):
+            repository = "."  # its folders are looked at as all others: the names alone prove nothing
+        name = parts[-1] if parts else ""
+        programs = tuple(one for one in _PROGRAMS if names.get(one)) if name in _SKIPPED else ()
+        if name == "node_modules" or (name in _SKIPPED and "pyvenv.cfg" in names):
             return _Seen(settled, (), repository, programs=programs)
-        folders = tuple(name for name, is_folder in names.items() if is_folder and name != ".git")
-        taken_up = (name for name, is_folder in names.items() if not is_folder and is_taken_up(parts, name))
-        return _Seen(settled, folders, repository, tuple(taken_up))
+        folders = tuple(one for one, is_folder in names.items() if is_folder and one != ".git")
+        taken_up = (one for one, is_folder in names.items() if not is_folder and is_taken_up(parts, one))
+        return _Seen(settled, folders, repository, tuple(taken_up), programs)
 
 
 def _stamped(places: Iterable[str]) -> dict[str, Stamp]:
@@ -286,7 +289,7 @@ def left_in(guarded: Guarded, known: Repositories) -> Left:
             if folder in guarded.mounted or _number(folder) in moved:
                 continue
             if guarded.loose.get(folder) != stamps_of(folder):
-                aside += clean_repository(folder, guarded.roots, guarded.mounted)
+                aside += clean_repository(folder, guarded.roots, guarded.mounted, guarded.worktrees)
         files += [Path(path) for path, stamp in found.taken_up.items() if guarded.taken_up.get(path) != stamp]
         programs += [path for path, stamp in found.programs.items() if guarded.programs.get(path) != stamp]
     return Left(files=tuple(files), programs=tuple(programs), aside=tuple(aside), unseen=tuple(unseen))

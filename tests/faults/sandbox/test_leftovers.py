@@ -122,6 +122,24 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("AGENTS.md", "d/.git/config", "e/.vscode/settings.json"),
     ),
     "a file with holes": ("truncate -s 1T AGENTS.md", ("AGENTS.md",)),
+    "behind names of a bare repository": (
+        (
+            "mkdir -p d/objects d/refs d/e; cp .git/HEAD d; echo x > d/e/.envrc;"
+            " git init -q d/x; git -C d/x config core.pager x"
+        ),
+        ("d/e/.envrc", "d/x/.git/config"),
+    ),
+    "in a folder with a name of Python's": (
+        "git init -q venv/x; git -C venv/x config core.pager x; mkdir __pycache__; echo x > __pycache__/AGENTS.md",
+        ("__pycache__/AGENTS.md", "venv/x/.git/config"),
+    ),
+    "in the own repository": (
+        (
+            "mkdir d; git init -q --bare .git/refs/x; git -C .git/refs/x config core.pager x;"
+            " echo gitdir: ../.git/refs/x > d/.git"
+        ),
+        (".git/refs/x/config",),
+    ),
     "in a folder of packages": (
         "git init -q node_modules && git -C node_modules config core.pager x",
         ("node_modules/.git/config",),
@@ -141,6 +159,16 @@ async def test_what_another_program_takes_up_is_put_aside(
     for folder in {(work / file).parent for file in files}:
         git(folder, "status")
         assert not list(work.rglob(CANARY))
+
+
+async def test_a_root_without_a_repository_does_not_become_one_that_starts_programs(tmp_path: Path) -> None:
+    text = f"git init -q --bare .; git config core.fsmonitor 'touch {CANARY}'; git config core.bare false"
+
+    outcome = await run(tmp_path, f"{text}; git config core.worktree .")
+
+    assert outcome.aside == (f"{tmp_path}/config.aside",)
+    git(tmp_path, "status")
+    assert not list(tmp_path.rglob(CANARY))
 
 
 HIDDEN = f"mkdir -p d/objects d/refs; cp .git/config d/; git config -f d/config core.fsmonitor 'touch {CANARY}'"
