@@ -38,21 +38,32 @@ __all__ = [
 ]
 
 _NAMES: Final = frozenset(
-    ".envrc .mcp.json .exrc .nvimrc .nvim.lua"
-    " AGENTS.md AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md"
-    " .cursorrules .windsurfrules .clinerules .goosehints copilot-instructions.md"
-    " .gitlab-ci.yml .travis.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml .drone.yml"
-    " .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml".split()
+    ".envrc .mcp.json .exrc _exrc .vimrc _vimrc .gvimrc .nvimrc .nvim.lua .autoenv .autoenv.zsh"
+    " .devcontainer.json .Rprofile .octaverc .irbrc .pryrc .ghci .iex.exs .gitpod.yml .replit AGENTS.md"
+    " AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md WARP.md .rules .roorules"
+    " .roomodes .continuerules .augment-guidelines .aider.conf.yml crush.json .crush.json opencode.json"
+    " opencode.jsonc .cursorrules .windsurfrules .clinerules .goosehints copilot-instructions.md .gitlab-ci.yml"
+    " .gitlab-ci.yaml .travis.yml Jenkinsfile azure-pipelines.yml azure-pipelines.yaml .build.yml bitbucket-"
+    " pipelines.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml".split()
 )
-"""Files that a shell, an editor, an agent or a forge takes up by their name."""
+"""Files that a shell, an interpreter, an editor, an agent or a forge takes up by their name."""
 _FOLDERS: Final = frozenset(
-    ".vscode .idea .zed .fleet .husky .toolcrib .claude .codex .cursor .gemini .qwen"
-    " .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker".split()
+    ".vscode .idea .zed .fleet .helix .nova .devcontainer .shadowenv.d .idx .husky .toolcrib .claude .codex"
+    " .cursor .gemini .qwen .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker .agents .agent"
+    " .continue .amazonq .kiro .augment .junie .trae .kilocode .factory .openhands .aiassistant .cline .crush"
+    " .copilot .pi .qoder .codebuddy .buildkite .tekton .semaphore .builds".split()
 )
 """Folders of which they take up every file."""
 _FORGES: Final = frozenset({".github", ".gitea", ".forgejo"})
-_OF_FORGE: Final = frozenset({"workflows", "instructions", "prompts", "chatmodes"})
+_OF_FORGE: Final = frozenset(
+    {"workflows", "actions", "instructions", "prompts", "chatmodes", "agents", "skills", "hooks"}
+)
 """Such folders below those of a forge."""
+_ENDS: Final = (
+    *("/.hg/hgrc", "/.hg/hgrc-not-shared", "/.hg/sharedpath"),
+    *("/.jj/repo/config.toml", "/_darcs/prefs/defaults"),
+)
+"""Ends of the paths of configurations of Mercurial, Jujutsu and Darcs, which may name programs."""
 _MAX_CONTENT: Final = 256 * 1024
 """Bytes of a file whose content is kept, to be given back."""
 _MAX_KEPT: Final = 16 * 1024 * 1024
@@ -63,6 +74,11 @@ _RISKY: Final = re.compile(
     re.IGNORECASE,
 )
 """Words in the keys of an editor's settings that may name a program, or speak to an agent."""
+_PLAIN_LINES: Final[Mapping[str, re.Pattern[str]]] = {
+    "hgrc": re.compile(r"\s*(?:[#;].*|\[paths\]|default(?:-push)?\s*=\s*(?!ssh:|\S*\s)[\w./:@~+-]*)?\s*"),
+    ".Rprofile": re.compile(r"""\s*(?:#.*|source\(["']renv/activate\.R["']\))?\s*"""),
+}
+"""Lines of files that start nothing: what `hg clone` and `renv` write."""
 _KEY: Final = re.compile(r'"([^"\\]*)"\s*:')
 
 Stamp = tuple[int, int, int]
@@ -73,12 +89,19 @@ def is_taken_up(parts: tuple[str, ...], name: str) -> bool:
     """Whether a file of this name, in a folder with these steps below its root, is taken up by another program."""
     if name in _NAMES or name in _FOLDERS or not _FOLDERS.isdisjoint(parts):
         return True
+    if parts and f"/{'/'.join(parts[-2:])}/{name}".endswith(_ENDS):
+        return True
     return any(forge in _FORGES and folder in _OF_FORGE for forge, folder in itertools.pairwise(parts))
 
 
 def is_harmless(path: Path) -> bool:
     """Whether the content of a file that an editor takes up starts nothing and speaks to no agent."""
-    if path.parent.name != ".vscode" or path.is_symlink():
+    if path.is_symlink():
+        return False
+    if allowed := _PLAIN_LINES.get(path.name):
+        text = _text(path)
+        return bool(text) and all(map(allowed.fullmatch, text.splitlines()))
+    if path.parent.name != ".vscode":
         return False
     if path.name in _PLAIN or path.name.endswith(".code-snippets"):
         return True

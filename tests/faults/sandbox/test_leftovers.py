@@ -101,6 +101,18 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "link": ("echo x > y; ln -s y CLAUDE.md", ("CLAUDE.md",)),
     "hook of an agent": ("mkdir -p d/.claude && echo {} > d/.claude/settings.json", ("d/.claude/settings.json",)),
     "folder of an agent as a link": ("mkdir x && echo {} > x/settings.json && ln -s x .claude", (".claude",)),
+    "other repositories": (
+        "mkdir -p d/.hg .jj/repo _darcs/prefs; echo x | tee d/.hg/hgrc .jj/repo/config.toml > _darcs/prefs/defaults",
+        (".jj/repo/config.toml", "_darcs/prefs/defaults", "d/.hg/hgrc"),
+    ),
+    "other editors and agents": (
+        "mkdir -p .helix .agents .nova e; echo x | tee .helix/x .agents/x .nova/x e/{opencode.json,.vimrc,.Rprofile}",
+        (".agents/x", ".helix/x", ".nova/x", "e/.Rprofile", "e/.vimrc", "e/opencode.json"),
+    ),
+    "parts of a forge": (
+        "mkdir -p .github/actions/a .github/agents; echo x | tee .github/actions/a/action.yml > .github/agents/a.md",
+        (".github/actions/a/action.yml", ".github/agents/a.md"),
+    ),
     "workflow": ("mkdir -p .github/workflows && echo x > .github/workflows/x.yml", (".github/workflows/x.yml",)),
     "rules": ("mkdir -p d/.cursor/rules && echo x > d/.cursor/rules/a.mdc", ("d/.cursor/rules/a.mdc",)),
     "configuration": (f"git init -q d && git -C d config core.fsmonitor 'touch {CANARY}'", ("d/.git/config",)),
@@ -333,6 +345,8 @@ ORDINARY = (
     "mkdir -p target/debug && echo '[package]' > Cargo.toml && echo x > Cargo.lock",
     "echo 'repos: []' > .pre-commit-config.yaml && git add -A && git commit -qm x",
     "mkdir .vscode && echo '{\"recommendations\": []}' > .vscode/extensions.json",
+    "mkdir -p d/.hg && printf '[paths]\\ndefault = https://example.org/d\\n' > d/.hg/hgrc && cat d/.hg/hgrc",
+    "echo 'source(\"renv/activate.R\")' > .Rprofile && cat .Rprofile",
     "mkdir .vscode && echo '{\"editor.formatOnSave\": true}' > .vscode/settings.json",
     "mkdir -p .github && echo x > .github/dependabot.yml && echo x > README.md && echo '* text=auto' > .gitattributes",
     "git tag v1 && git gc -q && git checkout -q topic",
