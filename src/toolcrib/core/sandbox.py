@@ -110,6 +110,10 @@ class Running(Protocol):
         """Return once it ended."""
         ...
 
+    async def compare(self) -> Sequence[str]:
+        """Put aside, before the end, what the command has left behind so far; return the new names."""
+        ...
+
     def signal(self, number: int) -> None:
         """Send a signal to the command and everything that it started; nothing happens when it has ended."""
         ...

@@ -75,6 +75,7 @@ class Bubblewrap:
         running: Process | None = None
         try:
             async with start(built, None, terminal=command.terminal, held=held) as running:
+                running.comparison = partial(_compared, self, guarded, began, running)
                 yield running
         finally:
             watched.close()
@@ -103,6 +104,13 @@ async def _compare(
     moved += (*left.aside, *put_back(guarded, repositories, files))
     if running is not None:
         running.aside, running.programs, running.unseen = tuple(sorted(moved)), left.programs, left.unseen
+
+
+async def _compared(sandbox: Bubblewrap | Unsandboxed, guarded: Guarded, began: int, running: Process) -> Sequence[str]:
+    """Put aside what a command has left behind that goes on; return the new names."""
+    await _compare(sandbox, guarded, began, [], running)
+    found, running.aside = running.aside, ()
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +145,7 @@ class Unsandboxed:
         running: Process | None = None
         try:
             async with start(built, command.cwd, terminal=command.terminal) as running:
+                running.comparison = partial(_compared, self, guarded, began, running)
                 yield running
         finally:
             with anyio.CancelScope(shield=True):

@@ -16,7 +16,7 @@ import secrets
 import signal
 import struct
 import termios
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -246,6 +246,8 @@ class Process:
         self._terminal = terminal
         self._watched = held.watched
         self._handing = held.handing
+        self.comparison: Callable[[], Awaitable[Sequence[str]]] | None = None
+        """Compares the folders of the command with what they were; None where they are not compared."""
         self.aside: Sequence[str] = ()
         """Forbidden files that the command created, under their new names."""
         self.programs: Sequence[str] = ()
@@ -294,6 +296,10 @@ class Process:
         """Return once it ended."""
         status = await self._process.wait()
         return Finished(status=status, stopped=self._watched.stopped if self._watched else "")
+
+    async def compare(self) -> Sequence[str]:
+        """Put aside what it has left behind so far; return the new names."""
+        return await self.comparison() if self.comparison is not None else ()
 
     def signal(self, number: int) -> None:
         """Send a signal to it and to everything that it has started."""

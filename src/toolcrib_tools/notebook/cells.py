@@ -308,8 +308,10 @@ async def _notes(ctx: Context, notebook: Notebook, output: Output) -> list[str]:
     if notebook.lost:
         notes.append(f"a new kernel, without the variables of before: {notebook.lost}")
         notebook.lost = ""
-    if notebook.kernel is not None and (refused := notebook.kernel.refused()):
-        notes += notes_of(CommandResult(stdout="", stderr="", finished=None, seconds=0, refused=refused))
+    if (kernel := notebook.kernel) is not None:
+        left, kernel.left = tuple(kernel.left), []
+        told = CommandResult(stdout="", stderr="", finished=None, seconds=0, aside=left, refused=kernel.refused())
+        notes += notes_of(told)
     workspace = workspace_of(ctx)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the cell did not see them")

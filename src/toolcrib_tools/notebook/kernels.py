@@ -157,6 +157,8 @@ class Kernel:
     finished: Finished | None = None
     aside: tuple[str, ...] = ()
     """Files that commands may not create, moved aside under new names; set once it has ended."""
+    left: list[str] = field(default_factory=list[str])
+    """What its cells have left behind and was put aside, under new names, until it is told."""
     died: int | None = None
     """The status of a kernel that ended by itself."""
     _failure: ToolFailure | None = None
@@ -231,6 +233,9 @@ class Kernel:
             self._cell = None
             send.close()
             receive.close()
+            if (running := self._running) is not None and not self.command.trusted:
+                with anyio.CancelScope(shield=True):
+                    self.left += await running.compare()
 
     def ends(self, event: Event) -> bool:
         """True if this event ends the running cell."""

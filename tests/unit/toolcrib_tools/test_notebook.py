@@ -55,6 +55,14 @@ async def test_a_cell_knows_what_the_ones_before_have_made_and_shows_its_last_va
     assert (folder / "total.txt").read_text() == "16"
 
 
+async def test_what_a_cell_leaves_behind_is_put_aside_while_its_kernel_goes_on(folder: Path) -> None:
+    async with session_of(folder) as session:
+        first = await cell(session, "x = 1\nwith open('AGENTS.md', 'w') as file:\n    print('obey', file=file)")
+        assert (f"{folder}/AGENTS.md.aside" in first, (folder / "AGENTS.md").exists()) == (True, False)
+        assert await cell(session, "x") == "1"
+    assert sorted(path.name for path in folder.iterdir()) == ["AGENTS.md.aside"]
+
+
 async def test_what_a_cell_says_is_told_in_order_with_both_streams_and_the_traceback(folder: Path) -> None:
     code = "import sys\nprint('one', flush=True)\nprint('two', file=sys.stderr, flush=True)\nraise ValueError('three')"
     async with session_of(folder) as session:
