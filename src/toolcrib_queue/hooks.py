@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, fenced_text
 
 from .operations import INTEGER, LONG, NAME, changes_of, id_of, is_paused, limit_of, queue_tool, storage_of
 from .scheduler import tick
@@ -52,6 +52,8 @@ _QUERIES: Final[Mapping[str, str]] = {
 """Queries that a step may name; `recent_events` reads the log."""
 _SKIPS: Final = ("skip_llm_if_exit_zero", "skip_llm_if_empty", "skip_llm_if_status_ok")
 _FIELD: Final = re.compile(r"\{\{\s*(\w+)(?:\.(\w+))?\s*\}\}")
+_OWN_FIELDS: Final = ("type", "project_id", "task_id", "event")
+"""Fields of an event that the queue wrote itself."""
 _EMPTY_FILE: Final = "[the file is empty]"
 """What `read_file` returns for one."""
 _EXIT: Final = re.compile(r"^\[(?:exit status (\d+)|ended by )", re.MULTILINE)
@@ -454,7 +456,11 @@ def _skip_reason(step: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 
 
 def _fill(template: str, results: Sequence[Mapping[str, Any]], event: Mapping[str, Any]) -> str:
-    """Return a prompt with its places filled; a place without a value stays empty."""
+    """Return a prompt with its places filled; a place without a value stays empty.
+
+    Outputs of steps, and texts of events that people and agents wrote, stand in a fence: an agent reads them as data.
+    """
+    room = _LARGE // max(1, len(_FIELD.findall(template)))
     known: dict[str, Any] = {f"step_{number}": result for number, result in enumerate(results)}
     known["event"] = event
 
@@ -467,6 +473,8 @@ def _fill(template: str, results: Sequence[Mapping[str, Any]], event: Mapping[st
             found = known_fields(found).get(match[2], "")
         elif match[1] != "event":
             found = next(iter(known_fields(found).values()), "")
-        return str(found)
+        if not found or isinstance(found, int | float) or (match[1] == "event" and match[2] in _OWN_FIELDS):
+            return str(found)
+        return fenced_text(str(found)[:room], match[0].strip("{} "))
 
-    return _FIELD.sub(value, template)[:_LARGE]
+    return _FIELD.sub(value, template)

@@ -17,10 +17,12 @@ from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
 from .model import BLOCKING, CLAIMED, TRANSITIONS, Event, Status, legal_events
 
 __all__ = [
+    "BRANCHES",
     "INPUT_SECONDS",
     "LEASE_SECONDS",
     "PAUSE_SECONDS",
     "add_dependency",
+    "branch_of",
     "claim",
     "date_of",
     "dependents_of",
@@ -38,6 +40,8 @@ __all__ = [
     "unmet_of",
 ]
 
+BRANCHES: Final = "task/"
+"""Folder of the branches of tasks."""
 LEASE_SECONDS: Final = 300.0
 """Time within which a worker renews its claim."""
 INPUT_SECONDS: Final = 86_400.0
@@ -85,6 +89,11 @@ def date_of(seconds: float | None) -> str | None:
 def new_task_id() -> str:
     """Return an id that people can say: `brisk-heron-3f9a2c1b`."""
     return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}-{secrets.token_hex(4)}"
+
+
+def branch_of(task: Row) -> str:
+    """Return the branch of a task: the one with its work, else the name that it gets."""
+    return str(task["branch_name"] or f"{BRANCHES}{task['id']}")
 
 
 def note(rows: Rows, task: Row, type: str, content: str) -> None:

@@ -10,7 +10,18 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from .evidence import baseline_of, evidence_of
 from .operations import INTEGER, LONG, home_of, id_of, is_paused, limit_of, queue_tool, storage_of
 from .scheduler import assign, tick
-from .state import INPUT_SECONDS, PAUSE_SECONDS, date_of, fire, get_claimed, invalid, publish, renew, unmet_of
+from .state import (
+    INPUT_SECONDS,
+    PAUSE_SECONDS,
+    branch_of,
+    date_of,
+    fire,
+    get_claimed,
+    invalid,
+    publish,
+    renew,
+    unmet_of,
+)
 from .tasks import view
 
 __all__ = [
@@ -103,6 +114,7 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
             "generation": started["generation"],
             "lease_until": date_of(started["lease_until"]),
             "workspace_path": folder,
+            "branch": branch_of(started),
             "instructions": profile["system_prompt_suffix"] if profile else "",
             "message": "Work on it; heartbeat_task keeps the claim, complete_task ends it.",
         }
@@ -138,7 +150,7 @@ async def heartbeat_task(ctx: Context, task_id: str, generation: int) -> dict[st
         "summary": {**LONG, "minLength": 1, "description": "What was done"},
         "files_changed": {"type": "array", "items": {"type": "string"}, "maxItems": 1000},
         "tokens_used": {**INTEGER, "default": 0},
-        "branch": id_of("branch with the result"),
+        "branch": id_of("branch with the result: that of the claim, where the work is committed there"),
         "pr_url": {"type": "string", "maxLength": 1000},
     },
     ["task_id", "generation", "summary"],
@@ -168,8 +180,8 @@ async def complete_task(ctx: Context, task_id: str, generation: int, summary: st
 
     def end(rows: Rows) -> dict[str, Any]:
         held = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
-        if held["branch_name"] and given.get("branch", held["branch_name"]) != held["branch_name"]:
-            raise invalid("branch", f"the branch of task {task_id} is {held['branch_name']}")
+        if given.get("branch", branch_of(held)) != branch_of(held):  # approve_task merges it
+            raise invalid("branch", f"the branch of task {task_id} is {branch_of(held)}")
         _add_result(rows, held, "completed", {**given, "summary": summary, "evidence": evidence})
         places = {"branch_name": given.get("branch") or held["branch_name"], "pr_url": given.get("pr_url")}
         done = fire(rows, held, "AGENT_COMPLETED", **places)

@@ -425,16 +425,16 @@ async def test_without_a_sandbox_no_program_of_an_agent_runs(tmp_path: Path, sho
         assert (refused.code, await ada.status(task)) == ("unavailable", "READY")
 
 
-async def test_a_branch_that_git_would_take_for_an_option_is_refused(ada: Person, shop: Path) -> None:
+@pytest.mark.parametrize("branch", ["--orphan=x", "main", "task/of-another"])
+async def test_a_result_is_on_the_branch_of_its_task_only(ada: Person, shop: Path, branch: str) -> None:
     agent = await ada.agent()
-    task = await ada.task("Answer", requires_approval=True, max_retries=0)
+    task = await ada.task("Answer", requires_approval=True)
     claim = await ada.claimed(agent)
-    await ada.ok("complete_task", **claim, summary="x", branch="--orphan=x")
-    await ada.ok("reopen_with_feedback", task_id=task, feedback="again")
 
-    refused = await ada.refused("work_task", agent_id=agent)
+    refused = await ada.refused("complete_task", **claim, summary="x", branch=branch)
+    ended = await ada.ok("complete_task", **claim, summary="x", branch=f"task/{task}")
 
-    assert (refused.code, await ada.status(task)) == ("invalid_arguments", "FAILED")
+    assert (refused.details["field_errors"][0]["path"], ended["status"]) == ("branch", "AWAITING_APPROVAL")
 
 
 async def test_a_task_begins_with_work_that_another_workspace_holds(crib: Toolcrib, shop: Path) -> None:
