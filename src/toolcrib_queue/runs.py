@@ -22,8 +22,8 @@ from .branches import begin_branch, check_merge, commit_work, merge_branch, refs
 from .evidence import baseline_at
 from .operations import id_of, queue_tool, storage_of
 from .programs import AgentProgram, Outcome, Setup, program_of
-from .state import LEASE_SECONDS, fire, get_claimed, needs_of, note, renew
-from .work import ask_question, claim_task, complete_task, fail_task, folder_of, places_of, profile_of
+from .state import LEASE_SECONDS, fire, folder_of, get_claimed, needs_of, note, renew
+from .work import ask_question, claim_task, complete_task, fail_task, places_of, profile_of
 
 __all__ = ["work_task"]
 

@@ -27,6 +27,7 @@ __all__ = [
     "date_of",
     "dependents_of",
     "fire",
+    "folder_of",
     "get_claimed",
     "invalid",
     "needs_of",
@@ -96,6 +97,12 @@ def branch_of(task: Row) -> str:
     return str(task["branch_name"] or f"{BRANCHES}{task['id']}")
 
 
+def folder_of(rows: Rows, task: Row) -> str:
+    """Return the workspace of a claimed task, else the folder of the session."""
+    workspace = rows.find("workspaces", task["workspace_id"] or "")
+    return workspace["workspace_path"] if workspace else "."
+
+
 def note(rows: Rows, task: Row, type: str, content: str) -> None:
     """Add a note to a task: feedback, an answer, what a run did."""
     values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
@@ -109,8 +116,9 @@ def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:
     key = f"{type} {task['id']} {task['revision']}"
     sql = "SELECT * FROM {hooks} AS h WHERE project_id = ? AND enabled = 1"
     for hook in rows.select(sql, (task["project_id"],)):
-        wanted = hook["trigger_config"].get("event_type")
-        if wanted in (type, "*") and hook["id"] != more.get("hook_id"):
+        trigger = hook["trigger_config"]
+        is_wanted = trigger["type"] == "event" and trigger["event_type"] in (type, "*")
+        if is_wanted and hook["id"] != more.get("hook_id"):
             put_run(rows, hook, f"event:{type}", key, {"type": type, **payload})
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .evidence import baseline_of, evidence_of
+from .model import Event
 from .operations import INTEGER, LONG, home_of, id_of, is_paused, limit_of, queue_tool, storage_of
 from .scheduler import assign, tick
 from .state import (
@@ -16,6 +17,7 @@ from .state import (
     branch_of,
     date_of,
     fire,
+    folder_of,
     get_claimed,
     invalid,
     publish,
@@ -23,6 +25,7 @@ from .state import (
     unmet_of,
 )
 from .tasks import view
+from .vetoes import veto_of
 
 __all__ = [
     "answer_question",
@@ -30,7 +33,6 @@ __all__ = [
     "claim_task",
     "complete_task",
     "fail_task",
-    "folder_of",
     "heartbeat_task",
     "places_of",
     "prime",
@@ -45,12 +47,6 @@ _CLAIM: Final[Mapping[str, Any]] = {
     "task_id": id_of("task"),
     "generation": {"type": "integer", "minimum": 0, "description": "Of the claim, as claim_task returned it"},
 }
-
-
-def folder_of(rows: Rows, task: Row) -> str:
-    """Return the workspace of a claimed task, else the folder of the session."""
-    workspace = rows.find("workspaces", task["workspace_id"] or "")
-    return workspace["workspace_path"] if workspace else "."
 
 
 def places_of(rows: Rows, task: Row) -> list[str]:
@@ -100,10 +96,14 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
         return {"task": None, "message": message}
     task, folder, profile = taken
     try:
+        refusal = await veto_of(ctx, task["id"], "task.started")
         baseline = await baseline_of(ctx, task, folder)
     except BaseException:
         await storage_of(ctx).write(lambda rows: _give_back(rows, task))
         raise
+    if refusal is not None:
+        await storage_of(ctx).write(lambda rows: _block(rows, task, refusal.message))
+        return dict(await claim_task(ctx, agent_id, project_id))
 
     def begin(rows: Rows) -> dict[str, Any]:
         held = get_claimed(rows, task["id"], task["generation"])
@@ -122,10 +122,15 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
     return await storage_of(ctx).write(begin)
 
 
-def _give_back(rows: Rows, task: Row) -> None:
+def _give_back(rows: Rows, task: Row, event: Event = "EXECUTION_ERROR", **changes: Any) -> None:
     held = rows.find("tasks", task["id"])
     if held is not None and held["generation"] == task["generation"] and held["status"] == "ASSIGNED":
-        fire(rows, held, "EXECUTION_ERROR")
+        fire(rows, held, event, **changes)
+
+
+def _block(rows: Rows, task: Row, reason: str) -> None:
+    """Set a task aside that a hook refused, for a person to look at."""
+    _give_back(rows, task, "TIMEOUT", error_message=reason)
 
 
 @queue_tool("x.queue.heartbeat", "queue", "write", _CLAIM, ["task_id", "generation"], idempotent=True)
@@ -177,6 +182,9 @@ async def complete_task(ctx: Context, task_id: str, generation: int, summary: st
             hint="the task is still yours: finish it, or give up with fail_task",
             details={"evidence": evidence},
         )
+
+    if refusal := await veto_of(ctx, task_id, "task.completed"):
+        raise refusal
 
     def end(rows: Rows) -> dict[str, Any]:
         held = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))

@@ -283,6 +283,82 @@ async def test_a_hook_rests_after_a_run_unless_it_is_fired_by_hand(ada: Person) 
     ]
 
 
+async def test_a_hook_refuses_a_result_until_its_step_passes_or_a_person_overrides_it(
+    ada: Person, tmp_path: Path
+) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    hook = (
+        await ada.ok(
+            "create_hook",
+            project_id=project,
+            name="Sign first",
+            trigger={"type": "veto", "event_type": "task.completed"},
+            context_steps=[{"type": "read_file", "path": "signed.txt"}],
+            prompt_template="Sign it.",
+        )
+    )["created"]
+    task, other = [await ada.task(one, project_id=project, priority=n) for n, one in enumerate(("Sell", "Buy"))]
+    agent = await ada.agent()
+    claim = await ada.claimed(agent)
+    refused = await ada.refused("complete_task", **claim, summary="Sold.")
+    edited = await ada.refused("edit_task", task_id=task, status="COMPLETED")
+    await ada.ok("override_veto", task_id=task, hook_id=hook, reason="The buyer is known.")
+    done = await ada.ok("complete_task", **claim, summary="Sold.")
+    (tmp_path / "signed.txt").write_text("Ada")
+    signed = await ada.ok("complete_task", **await ada.claimed(agent), summary="Bought.")
+    runs = (await ada.ok("list_hook_runs", hook_id=hook))["runs"]
+
+    assert (refused.code, refused.details["hook"], edited.code) == ("conflict", "Sign first", "conflict")
+    assert (done["status"], signed["task_id"], signed["status"]) == ("COMPLETED", other, "COMPLETED")
+    assert sorted((one["trigger_reason"], one["status"], one["task_id"]) for one in runs) == sorted(
+        [("veto:task.completed", "failed", task)] * 2 + [("veto:task.completed", "completed", other)]
+    )
+    assert {"type": "override", "label": hook, "content": "The buyer is known."} in (
+        await ada.ok("get_task", task_id=task)
+    )["notes"]
+
+
+async def test_a_task_that_a_hook_does_not_let_begin_is_blocked_and_the_next_one_is_claimed(
+    ada: Person, tmp_path: Path
+) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    await ada.ok(
+        "create_hook",
+        project_id=project,
+        name="Open first",
+        trigger={"type": "veto", "event_type": "task.started"},
+        context_steps=[{"type": "read_file", "path": "open.txt"}],
+        prompt_template="Open the shop.",
+    )
+    task = await ada.task("Sell", project_id=project, priority=1)
+    other = await ada.task("Elsewhere")
+
+    agent = await ada.agent()
+    none = await ada.ok("claim_task", agent_id=agent, project_id=project)
+    claim = await ada.claimed(agent)
+
+    assert (none["task"], claim["task_id"], await ada.status(task)) == (None, other, "BLOCKED")
+    assert "Open first" in (await ada.ok("get_agent_error", task_id=task))["error_message"]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "steps", "path"),
+    [
+        ({"type": "veto", "event_type": "task.failed"}, [{"type": "shell", "command": "true"}], "trigger.event_type"),
+        ({"type": "veto", "event_type": "task.completed"}, [], "context_steps"),
+    ],
+)
+async def test_a_hook_that_could_refuse_nothing_is_not_created(
+    ada: Person, trigger: dict[str, Any], steps: list[dict[str, Any]], path: str
+) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    given = {"project_id": project, "name": "H", "prompt_template": "x"}
+
+    error = await ada.refused("create_hook", **given, trigger=trigger, context_steps=steps)
+
+    assert error.details["field_errors"][0]["path"] == path
+
+
 async def test_a_skipped_step_or_a_failing_one_creates_no_task(ada: Person) -> None:
     project = (await ada.ok("create_project", name="Shop"))["created"]
     given = {"project_id": project, "trigger": {"type": "event", "event_type": "x"}, "prompt_template": "x"}
