@@ -46,7 +46,7 @@ BRANCHES: Final = "task/"
 LEASE_SECONDS: Final = 300.0
 """Time within which a worker renews its claim."""
 INPUT_SECONDS: Final = 86_400.0
-"""Time after which a question without an answer pauses its task (`question_ttl`)."""
+"""Time after which a question without an answer pauses its task, unless the operator sets `question_ttl`."""
 PAUSE_SECONDS: Final = 300.0
 """Pause of a task without another time to resume."""
 

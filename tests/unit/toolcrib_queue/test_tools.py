@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib import Toolcrib
+from toolcrib.config import bare
 from toolcrib.testing import RecordingApprover
-from unit.toolcrib_queue.conftest import Person
+from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
 
 NONE = "nowhere"
 NAMED = frozenset(
@@ -398,3 +401,18 @@ async def test_a_workspace_lies_in_the_folders_of_the_session(ada: Person, path:
 
     assert refused.code == "denied"
     assert (await ada.ok("list_workspaces"))["workspaces"] == []
+
+
+@pytest.mark.parametrize(("ttl", "code"), [(3600, None), (5, "unavailable"), ("soon", "unavailable")])
+async def test_the_operator_sets_how_long_a_question_waits(tmp_path: Path, ttl: Any, code: str | None) -> None:
+    settings = bare().with_values(builtins=CATEGORIES, tools={"queue": {"question_ttl": ttl}})
+    async with Toolcrib(settings, memory=True) as crib:
+        ada = person(crib, "ada", tmp_path)
+        await ada.task()
+        claim = await ada.claimed(await ada.agent())
+        result = await ada.session.call("ask_question", {**claim, "question": "Red?"})
+
+        assert (result.error.code if result.error else None) == code
+        if code is None:
+            waits = datetime.fromisoformat(result.structured_content["expires"]).timestamp() - time.time()
+            assert 3590 < waits <= 3601
