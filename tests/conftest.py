@@ -109,10 +109,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
-    """Remember the fixtures that start a process."""
+    """Remember the shared fixtures that start a process."""
     before = len(_started)
     result = yield
-    if len(_started) > before:
+    if len(_started) > before and fixturedef.scope != "function":
         _starting[fixturedef.argname, fixturedef.baseid] = _started[before]
     return result
 

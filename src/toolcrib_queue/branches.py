@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +11,16 @@ from toolcrib.plugin import Context, Row, ToolFailure
 from toolcrib_tools.git.commits import merge
 from toolcrib_tools.git.repository import Repository, checked_name, repository_at
 
-__all__ = ["begin_branch", "check_merge", "commit_work", "merge_branch", "task_repository"]
+__all__ = [
+    "begin_branch",
+    "check_merge",
+    "commit_work",
+    "merge_branch",
+    "refs_of",
+    "repository_with",
+    "restore_refs",
+    "task_repository",
+]
 
 _PREFIX: Final = "task/"
 _NAME, _EMAIL = "toolcrib queue", "queue@toolcrib.invalid"
@@ -23,19 +33,61 @@ _COMMITTER: Final = {
 """Where neither the repository nor the user has a name."""
 _LOCAL: Final = {"GIT_ALLOW_PROTOCOL": "file"}
 """Fetches from another workspace of the same project, which git would not read otherwise."""
+_NO_OBJECT: Final = "0" * 40
 _SUMMARY: Final = 2000
 _TRIES: Final = 5
 
 
-async def task_repository(ctx: Context, folder: str) -> Repository | None:
-    """Return the repository of a workspace; None for a folder that is in none."""
+async def task_repository(ctx: Context, folder: str, target: str) -> Repository | None:
+    """Return the repository of a workspace; None for a folder that is in none.
+
+    `target` is the default branch of the project, which counts where the repository has it.
+    """
     try:
         found = await repository_at(ctx, folder)
     except ToolFailure as failure:
         if failure.code != "tool_error":
             raise
         return None
-    return replace(found, environment={**found.environment, **_COMMITTER, **await found.identity()})
+    return replace(found, environment={**found.environment, **_COMMITTER, **await found.identity()}, target=target)
+
+
+async def repository_with(ctx: Context, branch: str, target: str, places: Sequence[str]) -> Repository | None:
+    """Return the repository of the first workspace that has a branch and can be reached from here, else None."""
+    for place in places if ctx.workspace is not None else ():
+        with suppress(ToolFailure):  # a folder outside the workspace of this session
+            repository = await task_repository(ctx, place, target)
+            if repository is not None and await repository.has(f"refs/heads/{checked_name(branch)}"):
+                return repository
+    return None
+
+
+async def refs_of(repository: Repository) -> dict[str, str]:
+    """Return the branches and tags of a repository with their objects."""
+    listed = await repository.ask("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags")
+    return dict(line.split(" ", 1) for line in listed.splitlines())
+
+
+async def restore_refs(repository: Repository, branch: str, before: Mapping[str, str]) -> list[str]:
+    """Put back what a program did to branches and tags other than the branch of its task; return a line for each.
+
+    A branch that the program made is taken away: its name may be that of a task to come, or of the default branch. Its
+    line has the commit. Where the branch of the task was made a name of another one, it is a branch of its own again.
+    """
+    own = f"refs/heads/{branch}"
+    is_name = not (await repository.run("symbolic-ref", "--quiet", own)).status
+    if is_name:
+        await repository.ask("symbolic-ref", "--delete", own)
+    after = await refs_of(repository)
+    restored: list[str] = []
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name, ""), after.get(name, "")
+        if was == now or (name == own and now):
+            continue
+        words = (name, was, now or _NO_OBJECT) if was else ("-d", name, now)
+        await repository.ask("update-ref", "--no-deref", *words)
+        restored.append(f"{name} {now or 'deleted'} → {was or 'removed'}")
+    return restored
 
 
 async def begin_branch(

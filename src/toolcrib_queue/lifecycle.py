@@ -11,11 +11,11 @@ from typing import Any, Final
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from toolcrib_tools._workspace.place import workspace_of
 
-from .branches import task_repository
+from .branches import check_merge, merge_branch, repository_with, task_repository
 from .model import CLAIMED, DEPENDENCY_TYPES, FINAL, Event
 from .operations import LONG, id_of, limit_of, one_of, queue_tool, storage_of
 from .state import add_dependency as depend
-from .state import date_of, dependents_of, fire, needs_of, publish, settle
+from .state import date_of, dependents_of, fire, needs_of, note, publish, settle
 from .tasks import brief, insert_task
 from .work import places_of
 
@@ -59,11 +59,6 @@ _STEP: Final = re.compile(
 """A step of a plan: `## Step 1: …`, `### 2. …`, or an entry of a numbered list at the left margin."""
 
 
-def _note(rows: Rows, task: Row, type: str, content: str) -> None:
-    values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
-    rows.insert("contexts", {"project_id": task["project_id"], **values})
-
-
 @queue_tool("x.task.stop", "tasks", "write", _TASK, ["task_id"], idempotent=False)
 async def stop_task(ctx: Context, task_id: str) -> dict[str, Any]:
     """Stop a task that an agent is at work on; it is BLOCKED until it is restarted, and its claim has ended."""
@@ -101,7 +96,7 @@ async def reopen_with_feedback(ctx: Context, task_id: str, feedback: str) -> dic
 
     def work(rows: Rows) -> dict[str, Any]:
         task = rows.get("tasks", task_id, "editor")
-        _note(rows, task, "feedback", feedback)
+        note(rows, task, "feedback", feedback)
         changed = fire(rows, task, "ADMIN_RESTART", retry_count=0, error_message="", archived_at=None)
         return {
             "reopened": task_id,
@@ -224,13 +219,23 @@ async def restore_task(ctx: Context, task_id: str) -> dict[str, Any]:
 
 @queue_tool("x.task.approve", "tasks", "write", _TASK, ["task_id"], idempotent=False, approval="always")
 async def approve_task(ctx: Context, task_id: str) -> dict[str, Any]:
-    """Approve the result of a task that is AWAITING_APPROVAL: it is COMPLETED. A person is asked every time."""
+    """Approve the result of a task that is AWAITING_APPROVAL: it is COMPLETED. A person is asked every time.
 
-    def work(rows: Rows) -> dict[str, Any]:
-        task = fire(rows, rows.get("tasks", task_id, "editor"), "PR_MERGED")
-        return {"approved": task_id, "title": task["title"]}
+    Its branch is merged into the default branch of the project, but for a pull request, which is merged where it is.
+    """
 
-    return await storage_of(ctx).write(work)
+    def look(rows: Rows) -> tuple[Row, str, list[str]]:
+        task = rows.get("tasks", task_id, "editor")
+        return task, rows.get("projects", task["project_id"])["repo_default_branch"], places_of(rows, task)
+
+    task, target, places = await storage_of(ctx).read(look)
+    branch = "" if task["pr_url"] else task["branch_name"] or ""
+    repository = await repository_with(ctx, branch, target, places) if branch else None
+    if repository is not None and task["status"] == "AWAITING_APPROVAL":
+        await check_merge(repository, branch)
+    done = await storage_of(ctx).write(lambda rows: fire(rows, rows.get("tasks", task_id, "editor"), "PR_MERGED"))
+    merged = await merge_branch(repository, task, branch) if repository is not None else ""
+    return {"approved": task_id, "title": done["title"], **({"merged_into": merged or None} if branch else {})}
 
 
 @queue_tool(
@@ -240,10 +245,11 @@ async def approve_task(ctx: Context, task_id: str) -> dict[str, Any]:
     _TASK,
     ["task_id"],
     idempotent=False,
+    approval="always",
     policy={"edge_cases": ["Only BLOCKED and FAILED tasks are skipped."]},
 )
 async def skip_task(ctx: Context, task_id: str) -> dict[str, Any]:
-    """Count a BLOCKED or FAILED task as COMPLETED, so that what waits for it goes on."""
+    """Count a BLOCKED or FAILED task as COMPLETED, so that what waits for it goes on. A person is asked every time."""
 
     def work(rows: Rows) -> dict[str, Any]:
         held = [one["id"] for one in dependents_of(rows, task_id) if one["status"] == "DEFINED"]
@@ -426,7 +432,7 @@ async def get_task_diff(ctx: Context, task_id: str) -> dict[str, Any]:
 async def _start_of(ctx: Context, branch: str, default: str, places: Sequence[str]) -> tuple[str, str]:
     """Return the first workspace whose repository has a branch, and the commit where it left the default branch."""
     for place in places:
-        repository = await task_repository(ctx, place)
+        repository = await task_repository(ctx, place, default)
         if repository is not None and await repository.has(f"refs/heads/{branch}"):
             found = await repository.run("merge-base", default, branch)
             return place, default if found.status else found.text
@@ -683,7 +689,7 @@ async def _end_plan(ctx: Context, task_id: str, event: Event, feedback: str) -> 
         task = rows.get("tasks", task_id, "editor")
         changed = fire(rows, task, event, plan=[])
         if feedback:
-            _note(rows, task, "feedback", feedback)
+            note(rows, task, "feedback", feedback)
         return changed
 
     return await storage_of(ctx).write(work)

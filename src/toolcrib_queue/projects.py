@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
@@ -227,7 +228,8 @@ async def delete_project(ctx: Context, project_id: str, archive_channels: bool) 
 
     gone, schedules = await storage_of(ctx).write(work)
     for schedule in schedules:
-        await ctx.schedules.cancel(schedule)
+        with suppress(ToolFailure):  # the project is gone: one that ended meanwhile is no reason to fail
+            await ctx.schedules.cancel(schedule)
     return gone
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,11 +18,11 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from toolcrib_tools._workspace.place import workspace_of
 from toolcrib_tools.git.repository import GitOutput, Program, Repository, run
 
-from .branches import begin_branch, check_merge, commit_work, merge_branch, task_repository
+from .branches import begin_branch, check_merge, commit_work, merge_branch, refs_of, restore_refs, task_repository
 from .evidence import baseline_at
 from .operations import id_of, queue_tool, storage_of
 from .programs import AgentProgram, Outcome, Setup, program_of
-from .state import LEASE_SECONDS, fire, get_claimed, needs_of, renew
+from .state import LEASE_SECONDS, fire, get_claimed, needs_of, note, renew
 from .work import ask_question, claim_task, complete_task, fail_task, folder_of, places_of, profile_of
 
 __all__ = ["work_task"]
@@ -95,7 +96,7 @@ def _answered(rows: Rows, agent: Row) -> tuple[str, int] | None:
 async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, generation: int) -> dict[str, Any]:
     own = str(workspace_of(ctx).local("."))
 
-    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str], list[str]] | str:
+    def begin(rows: Rows) -> tuple[Row, str, Setup, list[str], list[str], str] | str:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
         # Projects lock their workspaces one by one, and two of them may have the same folder.
         if user := _user_of(rows, own if task["workspace_id"] is None else folder_of(rows, task), task_id):
@@ -103,25 +104,29 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
             return user
         if task["workspace_id"] is None:
             task = _occupy(rows, task, own)
-        _note(rows, task, "run", f"{agent['name']} ({program.agent_type}), bounded by the sandbox")
+        note(rows, task, "run", f"{agent['name']} ({program.agent_type}), bounded by the sandbox")
         needed = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
         folder = folder_of(rows, task)
         others = [place for place in places_of(rows, task) if place != folder]
-        return task, folder, _setup(rows, task), [name for name in needed if name], others
+        default = rows.get("projects", task["project_id"])["repo_default_branch"]
+        return task, folder, _setup(rows, task), [name for name in needed if name], others, default
 
     begun = await storage_of(ctx).write(begin)
     if isinstance(begun, str):
         return {"task": None, "message": f"Task {begun} is at work in this folder."}
-    task, folder, setup, needed, others = begun
+    task, folder, setup, needed, others, default = begun
     argv = program.command_line(setup)
-    repository = await task_repository(ctx, folder)
-    branch = ""
+    repository = await task_repository(ctx, folder, default)
+    branch, refs = "", dict[str, str]()
     if repository is not None:
         branch, start = await begin_branch(repository, task, needed, others)
+        refs = await refs_of(repository)
         baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), start)
         await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline))
     outcome = await _ended(ctx, program, argv, folder, task_id, generation)
     report: dict[str, Any] = {"task_id": task_id, "summary": outcome.text[-_SHOWN:], "tokens_used": outcome.tokens}
+    if repository is not None and (moved := await restore_refs(repository, branch, refs)):
+        report["restored_refs"] = moved
     try:
         await storage_of(ctx).write(lambda rows: renew(rows, get_claimed(rows, task_id, generation)))
     except ToolFailure as failure:  # the folder may be that of another task by now: nothing is committed in it
@@ -182,11 +187,6 @@ async def _give_up(ctx: Context, task_id: str, generation: int, reason: str, tok
         return {**failed, "error_message": error}
     task = await storage_of(ctx).read(lambda rows: rows.get("tasks", task_id))
     return {"task_id": task_id, "status": task["status"], "error_message": error}
-
-
-def _note(rows: Rows, task: Row, type: str, content: str) -> None:
-    values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
-    rows.insert("contexts", {"project_id": task["project_id"], **values})
 
 
 def _setup(rows: Rows, task: Row) -> Setup:
@@ -259,6 +259,9 @@ async def _ended(
         return Outcome(text="", error=lost[0].message)
     done = ended[0]
     outcome = program.outcome(done.stdout.decode("utf-8", "replace"))
+    if ctx.cleaner is not None:  # its words go into notes and into the message of a commit
+        clean = ctx.cleaner.value
+        outcome = replace(outcome, text=clean(outcome.text), error=clean(outcome.error))
     if done.status == 0 and not outcome.error:
         return outcome
     refused = f"\nnot reachable: {'; '.join(done.refused)}" if done.refused else ""

@@ -29,6 +29,7 @@ __all__ = [
     "invalid",
     "needs_of",
     "new_task_id",
+    "note",
     "publish",
     "put_run",
     "release",
@@ -84,6 +85,12 @@ def date_of(seconds: float | None) -> str | None:
 def new_task_id() -> str:
     """Return an id that people can say: `brisk-heron-3f9a2c1b`."""
     return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}-{secrets.token_hex(4)}"
+
+
+def note(rows: Rows, task: Row, type: str, content: str) -> None:
+    """Add a note to a task: feedback, an answer, what a run did."""
+    values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
+    rows.insert("contexts", {"project_id": task["project_id"], **values})
 
 
 def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:

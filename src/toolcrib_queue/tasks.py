@@ -382,6 +382,7 @@ async def edit_task(ctx: Context, task_id: str, **given: Any) -> dict[str, Any]:
         _check_links(rows, task["project_id"], wanted)
         stored = {name: int(value) if isinstance(value, bool) else value for name, value in wanted.items()}
         changed = {name: value for name, value in stored.items() if value != task[name]}
+        _check_weaker(task, changed)
         fields = sorted([*changed, "project_id"] if is_moved else changed)
         if changed:
             task = rows.update("tasks", task_id, changed)
@@ -391,6 +392,20 @@ async def edit_task(ctx: Context, task_id: str, **given: Any) -> dict[str, Any]:
         return {"updated": task_id, "fields": fields, "status": task["status"], "title": task["title"]}
 
     return await storage_of(ctx).write(work)
+
+
+def _asks_person(task: Mapping[str, Any]) -> bool:
+    return bool(task["requires_approval"]) or task["verification_type"] == "human"
+
+
+def _check_weaker(task: Row, changed: Mapping[str, Any]) -> None:
+    """Raise `ToolFailure("conflict")` where an edit would take away that a person approves the result."""
+    if _asks_person(task) and not _asks_person({**task, **changed}):
+        raise ToolFailure(
+            "conflict",
+            f"a person approves the result of task {task['id']}: an edit does not take that away",
+            hint="approve_task and skip_task ask the person; or create_task without it",
+        )
 
 
 def _move(rows: Rows, task: Row, project_id: str) -> Row:

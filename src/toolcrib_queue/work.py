@@ -10,7 +10,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from .evidence import baseline_of, evidence_of
 from .operations import INTEGER, LONG, home_of, id_of, is_paused, limit_of, queue_tool, storage_of
 from .scheduler import assign, tick
-from .state import INPUT_SECONDS, PAUSE_SECONDS, date_of, fire, get_claimed, publish, renew, unmet_of
+from .state import INPUT_SECONDS, PAUSE_SECONDS, date_of, fire, get_claimed, invalid, publish, renew, unmet_of
 from .tasks import view
 
 __all__ = [
@@ -168,6 +168,8 @@ async def complete_task(ctx: Context, task_id: str, generation: int, summary: st
 
     def end(rows: Rows) -> dict[str, Any]:
         held = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
+        if held["branch_name"] and given.get("branch", held["branch_name"]) != held["branch_name"]:
+            raise invalid("branch", f"the branch of task {task_id} is {held['branch_name']}")
         _add_result(rows, held, "completed", {**given, "summary": summary, "evidence": evidence})
         places = {"branch_name": given.get("branch") or held["branch_name"], "pr_url": given.get("pr_url")}
         done = fire(rows, held, "AGENT_COMPLETED", **places)

@@ -145,7 +145,14 @@ async def plugin(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
         exposed.has.append(late)
         exposed.services.changed()
 
-    source = PluginSource(given(exposed), {}, functions=PythonSource, catalog=lambda: crib.catalog, data=folder)
+    source = PluginSource(
+        given(exposed),
+        {},
+        functions=PythonSource,
+        catalog=lambda: crib.catalog,
+        subscribe=lambda enrichment, priority: lambda: None,  # it enriches nothing
+        data=folder,
+    )
     yield Subject(source=source, late=come, broken="broken")
 
 

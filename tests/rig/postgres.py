@@ -18,9 +18,26 @@ from typing import Final
 import psycopg
 import pytest
 
-__all__ = ["outage", "postgres_database", "postgres_server", "postgres_url"]
+from toolcrib import Toolcrib
+from toolcrib.config import bare
+
+__all__ = ["on_both_stores", "open_on", "outage", "postgres_database", "postgres_server", "postgres_url"]
 
 _PREFIX: Final = "toolcrib-postgres-"
+
+
+def on_both_stores(metafunc: pytest.Metafunc, *modules: str) -> None:
+    """Run the tests of these modules that have a `crib` on PostgreSQL too; the fixture opens it with `open_on`."""
+    if "crib" in metafunc.fixturenames and Path(metafunc.definition.path).stem in modules:
+        stores = ["memory", pytest.param("postgres", marks=[pytest.mark.long, pytest.mark.process])]
+        metafunc.parametrize("crib", stores, indirect=True)
+
+
+def open_on(request: pytest.FixtureRequest, *builtins: str) -> Toolcrib:
+    """Return a crib to open with these built-in tools, on the store that the test's parameter names: else in memory."""
+    if getattr(request, "param", "memory") == "memory":
+        return Toolcrib(bare().with_values(builtins=builtins), memory=True)
+    return Toolcrib(bare().with_values(builtins=builtins, store={"url": request.getfixturevalue("postgres_url")}))
 
 
 @pytest.fixture(scope="session")

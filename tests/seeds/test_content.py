@@ -20,6 +20,7 @@ from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.config.sources import shipped_skills
 from toolcrib.core.context import Output
 from toolcrib.core.elicitation import Clarification
+from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.sources.skill_folder import violations
@@ -48,6 +49,11 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     (made / "data.csv").write_text(SALES)
     return made
+
+
+def sent(session: Session) -> int:
+    """Estimate the tokens of the definitions as an API is sent them."""
+    return sum(len(dumps([tool.name, tool.description, tool.input_schema])) // 4 for tool in session.tools)
 
 
 def of(crib: Toolcrib, folder: Path, **options: Any) -> Session:
@@ -105,6 +111,45 @@ async def test_the_skills_are_valid_and_there_under_their_groups(crib: Toolcrib,
 async def test_the_catalog_has_the_tools_skills_and_code_of_the_document(crib: Toolcrib) -> None:
     kinds = [tool.capability.type for tool in crib.catalog.tools.values()]
     assert (kinds.count("SKILL"), kinds.count("CODE"), len(kinds) >= 70) == (len(OFFERED), 1, True)
+
+
+async def test_groups_that_a_task_needs_are_expanded_to_their_skills_and_the_tools_with_their_capabilities(
+    crib: Toolcrib, folder: Path
+) -> None:
+    session = of(crib, folder, intent={"complexity": "medium", "relevant_skill_groups": ["data_analysis"]})
+
+    assert session.selection.reason
+    assert {tool.name for tool in session.selection.dynamic_tools} == {
+        "excel-analyzer",
+        "csv-processor",
+        "chart-generator",
+        "display_diagram",
+    }
+
+
+async def test_of_tools_that_match_those_of_higher_priority_come_first(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, folder, required_capabilities=["visualization", "data_processing"])
+    priorities = [tool.capability.priority for tool in session.selection.dynamic_tools]
+
+    assert (priorities, len(set(priorities))) == (sorted(priorities, reverse=True), 2)
+
+
+async def test_a_complex_task_gets_more_than_15_tools_in_about_3000_tokens_and_a_simple_one_saves_1500(
+    crib: Toolcrib, folder: Path
+) -> None:
+    groups = ["data_analysis", "document_creation", "ppt_generation"]
+    wanted = {"complexity": "complex", "relevant_skill_groups": groups}
+
+    async def answers(question: Any) -> Any:
+        raise AssertionError(question)
+
+    complex = of(crib, folder, intent=wanted, elicitor=answers)
+    plain = {"complexity": "simple"}
+    simple = crib.session(profile="selection", workspace=folder, key="simple", intent=plain, elicitor=answers)
+
+    assert len(complex.tools) >= 15
+    assert 2_200 <= sent(complex) <= 3_300
+    assert sent(complex) - sent(simple) >= 1_500
 
 
 def test_a_gateway_of_this_profile_has_them_and_others_have_none(tmp_path: Path) -> None:

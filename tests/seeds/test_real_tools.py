@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,17 @@ from seeds.test_gateway import OPS
 from toolcrib.core.events import CallFinished
 from toolcrib.core.json import dumps
 from toolcrib.core.permission import Answer, Question
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.plugin import Plugin
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
 from toolcrib.testing.models import ScriptedModel, calls
 from toolcrib_agent import Agent
 from toolcrib_agent.events import Selected
+
+_EMPTY: dict[str, Any] = {"entities": [], "relationships": []}
 
 
 @pytest.fixture(scope="module")
@@ -306,6 +311,28 @@ async def test_a_batch_mixes_help_and_exec_a_dry_run_changes_nothing_and_a_key_r
     assert [entry["ok"] for entry in batch["results"]] == [True, True]
     assert ("write", "write_file") in {(event.action, event.tool) for event in finished}
     assert "write_file" in {row.tool for row in await crib.store.calls.list(session=session.state.key)}
+
+
+async def test_events_of_operations_that_exec_runs_name_entity_and_action_and_an_unknown_op_is_on_record(
+    folder: Path,
+) -> None:
+    async with built_in(builtins=("onto", "cal", "work")) as crib:
+        session = of(crib, "gateway", folder, principal="ada")
+        project = {"name": "Shop", "type_key": "project.technical.shop"}
+        await told(session, "tool_exec", {"op": "onto.project.create", "args": {"project": project, **_EMPTY}})
+        times = {"start_at": "2026-12-01T10:00:00+01:00", "end_at": "2026-12-01T11:00:00+01:00"}
+        await told(session, "tool_exec", {"op": "cal.event.create", "args": {"title": "Talk", **times}})
+        unknown = await failed(session, "tool_exec", {"op": "onto.unicorn.create", "args": {}})
+        await crib.store.flush()
+        events = await crib.store.shared.events("ada", project_id="", types=(), limit=10)
+        newest, *_ = await crib.store.calls.list(limit=1)
+
+    assert [(one.type, one.payload["entity"], one.payload["action"]) for one in events] == [
+        ("cal.event.create", "event", "create"),
+        ("onto.project.create", "project", "create"),
+    ]
+    assert (unknown["error"]["code"], unknown["error"]["help_path"]) == ("NOT_FOUND", "root")
+    assert (newest.requested, newest.tool, newest.outcome) == ("tool_exec", "onto.unicorn.create", "not_found")
 
 
 # Seed 002
@@ -662,6 +689,45 @@ async def test_the_start_costs_at_most_2000_tokens_and_its_core_1200(crib: Toolc
     (schema,) = (await told(session, "get_tool_schemas", {"names": ["readFile"]}))["schemas"]
     brief = {tool.name: tool for tool in session.tools}["readFile"]
     assert len(schema["description"]) >= len(brief.description)
+
+
+@needs_sandbox
+@pytest.mark.process
+async def test_a_command_that_takes_long_goes_on_in_the_background_by_itself(folder: Path) -> None:
+    tools = {"background_after": {"run_command": 0.05}}
+    async with built_in(builtins=("shell",), tools=tools) as crib:
+        session = of(crib, "introspection", folder)
+        await told(session, "get_tool_schemas", {"names": ["run"]})
+        begun = await told(session, "run", {"command": "until [ -e go ]; do sleep .02; done; echo gone"})
+        (folder / "go").touch()
+        task = {"task_id": begun["task_id"]}
+        await told(session, "get_tool_schemas", {"names": ["getBackgroundTask"]})
+
+        async def is_over() -> bool:
+            return "gone" in (await session.call("getBackgroundTask", task)).text
+
+        await eventually(is_over)
+
+
+async def test_a_plugin_adds_to_the_results_of_other_tools_until_it_is_taken_back(folder: Path) -> None:
+    class Lines(Plugin):
+        name = "lines"
+
+        async def enrich(self, tool: Tool, arguments: Mapping[str, Any], result: ToolResult) -> ToolResult:
+            if tool.name != "write_file":
+                return result
+            return result.evolve(content=(*result.content, {"type": "text", "text": "It has 2 lines."}))
+
+    async with built_in(builtins=("files",)) as crib:
+        session = of(crib, "introspection", folder)
+        await told(session, "get_tool_schemas", {"names": ["writeNewFile", "readFile"]})
+        await crib.plugins.expose(Lines(), {})
+        enriched = await session.call("writeNewFile", {"path": "a.txt", "content": "1\n2\n"})
+        other = await session.call("readFile", {"path": "a.txt"})
+        await crib.plugins.unexpose("lines")
+        plain = await session.call("writeNewFile", {"path": "b.txt", "content": "1\n2\n"})
+
+    assert ["It has 2 lines." in one.text for one in (enriched, other, plain)] == [True, False, False]
 
 
 # Seed 004

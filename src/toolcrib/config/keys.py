@@ -55,6 +55,7 @@ __all__ = [
 TOOL_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "api": ("*",),
     "api.*": ("headers", "url"),
+    "background_after": ("*",),
     "calendar": ("accounts", "refresh_seconds", "timezone"),
     "calendar.accounts": ("*",),
     "calendar.accounts.*": ("auth", "password", "principal", "url", "user"),

@@ -176,7 +176,7 @@ def assemble(
             inventory.ranking.embedder,
         ),
         loader=Loader(settings, tools, calls),
-        plugins=Plugins(settings.sources.plugins, tools, storage.folders),
+        plugins=Plugins(settings.sources.plugins, tools, calls, storage.folders),
         custom=custom,
     )
 

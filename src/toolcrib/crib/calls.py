@@ -129,9 +129,9 @@ class CallRunner:
         """Call `callback` when a call goes on as a job and when the job ends; return what ends the subscription."""
         return self.jobs.add(callback)
 
-    def enrich(self, enricher: Enricher, *, priority: int = 0) -> None:
-        """Let `enricher` add to every success from now on; a higher priority comes earlier."""
-        self.enrichment.subscribe(enricher, priority=priority)
+    def enrich(self, enricher: Enricher, *, priority: int = 0) -> Callable[[], None]:
+        """Let `enricher` add to every success from now on; a higher priority comes earlier. Return what ends that."""
+        return self.enrichment.subscribe(enricher, priority=priority)
 
     def scene_of(self, context: Context) -> VisibleCatalog:
         """Return what the session of a call can see."""

@@ -8,20 +8,23 @@ same names, words for the category and for the server aside (`fetch` and `web_fe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from ..catalog.catalog import Catalog
 from ..catalog.ranking.terms import terms
+from ..core.call import Call
 from ..core.events import Problem
+from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import UsageError
 from ..plugin import Guest, load_entry_points
-from ..sources.plugins import FoundPlugin, Plugin, PluginSource, discover, given
+from ..sources.plugins import Enrichment, FoundPlugin, Plugin, PluginSource, discover, given
 from ..sources.python import PythonSource, Setting
 from ..sources.settings import PluginSettings
+from .calls import CallRunner
 from .storage import Folders
 from .tools import ToolRegistry
 
@@ -43,10 +46,11 @@ class PluginState:
 class Plugins:
     """All plugins of one crib. Used from its event loop."""
 
-    def __init__(self, settings: PluginSettings, tools: ToolRegistry, folders: Folders) -> None:
-        """Each plugin gets a folder of its own in `folders`."""
+    def __init__(self, settings: PluginSettings, tools: ToolRegistry, calls: CallRunner, folders: Folders) -> None:
+        """Each plugin gets a folder of its own in `folders`; results of `calls` are shown to those that enrich them."""
         self._settings = settings
         self._tools = tools
+        self._calls = calls
         self._folders = folders
         self._found: dict[str, FoundPlugin] = {}
         self._exposed: dict[str, PluginSource] = {}
@@ -111,11 +115,18 @@ class Plugins:
             values,
             functions=PythonSource,
             catalog=lambda: self._tools.catalog,
+            subscribe=self._subscribe,
             data=self._folders.plugins,
         )
         await self._tools.mount_source(source, prefix=True, trusted=True)
         self._exposed[name] = source
         return source
+
+    def _subscribe(self, enrichment: Enrichment, priority: int) -> Callable[[], None]:
+        async def enrich(call: Call, result: ToolResult) -> ToolResult:
+            return await enrichment(call.target, call.arguments, result)
+
+        return self._calls.enrich(enrich, priority=priority)
 
     async def _take_back(self, plugin: str | Plugin) -> str:
         if isinstance(plugin, Plugin):

@@ -210,7 +210,9 @@ class Limiter:
         if plan.is_too_long(text):
             cut = self._cut(text, plan, owner)
             if cut is not None:
-                kept = self._keep(text.encode("utf-8", "replace"), owner, _mime_type(text), plan)
+                kept = self._keep(
+                    text.encode("utf-8", "replace"), owner, _mime_type(text, result.structured_content), plan
+                )
                 content = _with_text(content, self._render(cut, kept, plan), kept)
                 meta |= _cut_meta(cut, kept, plan)
         error = result.error and _short_error(result.error)
@@ -260,7 +262,9 @@ class Limiter:
         size = room.measure(written.decode())
         if schema is None and room.measure(text) + size <= room.size:
             return structured, (), {}
-        is_repeated = _same(text, structured) or any(_same(_text_of(block) or "", structured) for block in content)
+        is_repeated = _same(text, structured, written) or any(
+            _same(_text_of(block) or "", structured, written) for block in content
+        )
         if schema is None and is_repeated and size <= room.size:
             return structured, (), {}
         # A seed that limits in characters (`selection`) shows such a result as a failure, with the ends of its text.
@@ -427,16 +431,18 @@ def _joined(content: tuple[Mapping[str, Any], ...]) -> str:
     return "\n".join([text for block in content if (text := _text_of(block)) is not None])
 
 
-def _same(text: str, value: Any) -> bool:
-    """Whether `text` is `value` in JSON, as tools repeat it for clients that read text only."""
+def _same(text: str, value: Any, written: bytes) -> bool:
+    """Whether `text` is `value` in JSON (`written` compactly), as tools repeat it for clients that read text only."""
     try:
-        return bool(read_json(text, limit=len(text)) == value)
-    except ValueError:
+        return text.encode() == written or bool(read_json(text, limit=len(text)) == value)
+    except ValueError:  # a lone surrogate, too
         return False
 
 
-def _mime_type(text: str) -> str:
-    """`application/json` for text that parses, up to a size where parsing is cheap."""
+def _mime_type(text: str, structured: Any) -> str:
+    """`application/json` for text that repeats the structured content, or parses, at a size where that is cheap."""
+    if structured is not None and text.encode("utf-8", "replace") == dumps(structured):
+        return "application/json"
     if text[:1] in ("{", "[") and len(text) <= _MEDIA_BYTES:
         try:
             read_json(text)

@@ -93,7 +93,8 @@ _EDGE: Final = 256
 
 _NESTED: Final = 200
 """Bytes of a value that is no secret and is looked through for a further name."""
-_NAME_BEFORE: Final = re.compile(rb"([A-Za-z]+ )?([\w.-]*)\Z")
+_NAME_BEFORE: Final = re.compile(rb"([\w.-]*)( [A-Za-z]+)?")
+"""Read backwards: an end cannot be sought, only a beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,8 +439,8 @@ def _closing_quote(raw: bytes, start: int, end: int) -> int:
 
 def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
     """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
-    found = _NAME_BEFORE.search(raw[max(0, begin - 40) : begin])
-    return (found.group(1) or b"", found.group(2)) if found else (b"", b"")
+    found = _NAME_BEFORE.match(raw[max(0, begin - 40) : begin][::-1])
+    return ((found[2] or b"")[::-1], found[1][::-1]) if found else (b"", b"")
 
 
 def _kind_of(name: bytes) -> str:

@@ -27,7 +27,17 @@ from ..errors import ToolFailure, UsageError
 from ..system.tasks import Background
 from .source import Listing, Publish
 
-__all__ = ["GROUP", "FoundPlugin", "Functions", "Plugin", "PluginSource", "Services", "discover", "given"]
+__all__ = [
+    "GROUP",
+    "Enrichment",
+    "FoundPlugin",
+    "Functions",
+    "Plugin",
+    "PluginSource",
+    "Services",
+    "discover",
+    "given",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +60,8 @@ class Plugin:
     """Its name in configurations, before its tools (`weather__forecast`): that of the entry point or the file."""
     instructions: str = ""
     """Advice for the model that is shown where its tools are."""
+    enrich_priority: ClassVar[int] = 0
+    """Place of its `enrich` among those of other plugins: the highest comes first."""
 
     def requirements(self, config: Mapping[str, Any]) -> Iterable[str]:
         """Return the missing requirements, in words for the person who installed it; with any, it is not exposed."""
@@ -62,6 +74,15 @@ class Plugin:
     def tools(self) -> Iterable[object]:
         """Return functions, or objects with `@tool` methods. By default: its own such methods."""
         return (self,)
+
+    def enrich(
+        self, tool: Tool, arguments: Mapping[str, Any], result: ToolResult
+    ) -> Awaitable[ToolResult] | ToolResult:
+        """Return the result of a call that succeeded, of any tool, with additions; may be `async`, for 10 s at most.
+
+        The result is redacted, limited and recorded afterwards. After an exception it stays as it was.
+        """
+        return result
 
     def shutdown(self) -> Awaitable[None] | None:
         """End; may be `async`. Comes once for every `initialize`, also after one that failed."""
@@ -168,6 +189,12 @@ def _plugin_of(thing: Any, where: str) -> Plugin:
 
 _SECONDS: Final = 30.0
 """Time limit of `initialize` and of `shutdown`."""
+_ENRICH_SECONDS: Final = 10.0
+
+Enrichment = Callable[[Tool, Mapping[str, Any], ToolResult], Awaitable[ToolResult]]
+"""Returns the result of a call, with additions."""
+Subscribe = Callable[[Enrichment, int], Callable[[], None]]
+"""Adds an enrichment with its priority, and returns what takes it away."""
 
 
 class Functions(Protocol):
@@ -204,13 +231,19 @@ class PluginSource:
         *,
         functions: Callable[[str], Functions],
         catalog: Callable[[], Catalog],
+        subscribe: Subscribe,
         data: Path,
     ) -> None:
-        """`functions` makes what runs functions, under the plugin's name; `data` is the folder of all plugins."""
+        """`functions` makes what runs functions, under the plugin's name; `data` is the folder of all plugins.
+
+        `subscribe` is called for a plugin with an `enrich` of its own.
+        """
         self.found = found
         self._config = config
         self._make = functions
         self._catalog = catalog
+        self._subscribe = subscribe
+        self._unsubscribe: Callable[[], None] | None = None
         self._data = data
         self._functions = functions(found.name)
         self._plugin: Plugin | None = None
@@ -300,7 +333,16 @@ class PluginSource:
         with anyio.fail_after(_SECONDS):
             await _maybe(plugin.initialize(self._config, services))
         self._state = "ready"
+        if type(plugin).enrich is not Plugin.enrich:
+            self._unsubscribe = self._subscribe(self._enriched, plugin.enrich_priority)
         await self._offer(plugin)
+
+    async def _enriched(self, tool: Tool, arguments: Mapping[str, Any], result: ToolResult) -> ToolResult:
+        if self._plugin is None:
+            return result
+        with anyio.fail_after(_ENRICH_SECONDS):
+            enriched = self._plugin.enrich(tool, arguments, result)
+            return await enriched if inspect.isawaitable(enriched) else enriched
 
     async def _offer(self, plugin: Plugin) -> None:
         for thing in plugin.tools():
@@ -334,6 +376,9 @@ class PluginSource:
 
     async def _end(self) -> None:
         plugin, self._plugin = self._plugin, None
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
         if plugin is None:
             return
         with anyio.move_on_after(_SECONDS, shield=True):

@@ -70,7 +70,8 @@ _RETURN_SECONDS: Final = 20.0
 
 _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
 _TYPE: Final = re.compile(
-    r"'(?:[^']|'')*'|--[^\n]*|\b(?:INTEGER|REAL|BLOB|TEXT)\b|\)\s*(WITHOUT\s+ROWID)\b", re.IGNORECASE
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\b(?:INTEGER|REAL|BLOB|TEXT)\b|\)\s*(WITHOUT\s+ROWID)\b",
+    re.IGNORECASE,
 )
 _TYPES: Final = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA", "TEXT": 'TEXT COLLATE "C"'}
 

@@ -439,7 +439,7 @@ def _migration(schema: Schema, statement: str) -> str:
 def _created(schema: Schema, table: Table) -> list[str]:
     name = _full(schema, table)
     columns = {**ROW_COLUMNS, **table.columns}
-    lines = ", ".join(f"{column} {_JSON.sub('TEXT', kind)}" for column, kind in columns.items())
+    lines = ", ".join(f'"{column}" {_JSON.sub("TEXT", kind)}' for column, kind in columns.items())  # `text` is a type
     statements = [f"CREATE TABLE {name} ({lines})"]
     for number, columns_of in enumerate((("project_id",), *table.indexes), 1):
         statements.append(f"CREATE INDEX {name}_by_{number} ON {name} ({', '.join(columns_of)})")

@@ -134,6 +134,8 @@ class Repository:
     folder: Path
     """Its `.git`: what the tree says, not what its configuration claims."""
     environment: Mapping[str, str] = field(repr=False)
+    target: str = ""
+    """Default branch that the caller names; it counts where the repository has it."""
 
     async def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> GitOutput:
         """Run `git <arguments>` and return the result, also of a failure."""
@@ -182,10 +184,10 @@ class Repository:
             raise ToolFailure("not_found", f"there is no {path!r}, and no commit has it")
 
     async def default_branch(self) -> str:
-        """Return the branch that work ends up in: what the remote says, else main or master."""
+        """Return the branch that work ends up in, the first there is of `target`, the remote's, main and master."""
         remote = await self.run("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
         named = remote.text.removeprefix("origin/") if remote.status == 0 else ""
-        for name in filter(None, (named, "main", "master")):
+        for name in filter(None, (self.target, named, "main", "master")):
             if await self.has(f"refs/heads/{name}"):
                 return name
         raise ToolFailure("tool_error", "the default branch is unknown", hint="name it")

@@ -331,7 +331,7 @@ async def promote_note(
     open_world=False,
     idempotent=True,
     serial=True,
-    tags=["project", "profile", "summary"],
+    tags=["project", "profile"],
     examples=[{}],
     policy={
         "edge_cases": [

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rig.postgres import on_both_stores, open_on
 from toolcrib import Toolcrib
-from toolcrib.config import bare
 from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover
 
@@ -47,9 +47,13 @@ class Person:
         return {"task_id": found["task"]["id"], "generation": found["generation"]}
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    on_both_stores(metafunc, "test_tools")
+
+
 @pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(bare().with_values(builtins=CATEGORIES), memory=True) as opened:
+async def crib(request: pytest.FixtureRequest) -> AsyncGenerator[Toolcrib]:
+    async with open_on(request, *CATEGORIES) as opened:
         yield opened
 
 

@@ -38,6 +38,13 @@ PROGRAM = """
     if "SWITCH" in prompt:
         Path(".git/HEAD").write_text("ref: refs/heads/own\\n")
         Path(".git/refs/heads/own").write_text(Path(".git/refs/heads/main").read_text())
+    if "MOVE" in prompt:
+        heads = Path(".git/refs/heads")
+        first = (heads / "main").read_text()
+        Path(".git/refs/tags/v1").write_text(first)
+        (heads / "trunk").unlink()
+        own = Path(".git/HEAD").read_text().split("/", 2)[2].strip()
+        (heads / own).write_text("ref: refs/heads/main\\n")
     if "half" in prompt:
         Path("half.txt").write_text("half")
     while "SLOW" in prompt:
@@ -221,7 +228,7 @@ async def test_what_an_interrupted_run_left_is_kept_on_its_branch(crib: Toolcrib
     assert git(shop, "status", "--porcelain") == ""
 
 
-async def test_a_task_begins_with_the_work_that_it_depends_on_though_a_person_has_not_merged_it(
+async def test_a_task_begins_with_the_work_that_it_depends_on_though_a_person_took_its_merge_back(
     ada: Person, shop: Path
 ) -> None:
     agent = await ada.agent()
@@ -229,11 +236,64 @@ async def test_a_task_begins_with_the_work_that_it_depends_on_though_a_person_ha
     second = await ada.task("LAZY", depends_on=[first])
     await ada.ok("work_task", agent_id=agent)
     await ada.ok("approve_task", task_id=first)
+    git(shop, "update-ref", "refs/heads/main", "main^1")
 
     ran = await ada.ok("work_task", agent_id=agent)
 
     assert (ran["task_id"], ran["status"]) == (second, "COMPLETED")
-    assert git(shop, "show", "main:answer.py") == "answer = 42\n"
+    assert git(shop, "show", f"task/{second}:answer.py") == "answer = 42\n"
+
+
+async def test_a_result_that_a_person_approves_is_merged_into_the_default_branch_of_the_project(
+    ada: Person, shop: Path
+) -> None:
+    git(shop, "branch", "trunk")
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    await ada.ok("add_workspace", project_id=project, source="link", path=".")
+    await ada.ok("set_default_branch", project_id=project, branch="trunk")
+    agent, task = await ada.agent(), await ada.task("Answer", project_id=project, requires_approval=True)
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    approved = await ada.ok("approve_task", task_id=task)
+
+    assert (ran["status"], approved["merged_into"]) == ("AWAITING_APPROVAL", "trunk")
+    assert (git(shop, "show", "trunk:answer.py"), git(shop, "show", "main:answer.py")) == (
+        "answer = 42\n",
+        "answer = 41\n",
+    )
+
+
+async def test_a_result_that_conflicts_by_now_is_not_approved_and_the_files_are_named(ada: Person, shop: Path) -> None:
+    agent, task = await ada.agent(), await ada.task("Answer", requires_approval=True)
+    await ada.ok("work_task", agent_id=agent)
+    git(shop, "checkout", "--quiet", "main")
+    (shop / "answer.py").write_text("answer = 43\n")
+    git(shop, "commit", "--quiet", "-am", "Another answer")
+
+    refused = await ada.refused("approve_task", task_id=task)
+
+    assert (refused.code, "answer.py" in refused.message) == ("conflict", True)
+    assert await ada.status(task) == "AWAITING_APPROVAL"
+
+
+async def test_branches_and_tags_that_a_program_moves_are_put_back(ada: Person, shop: Path) -> None:
+    git(shop, "branch", "trunk")
+    begun = git(shop, "rev-parse", "main").strip()
+    agent, task = await ada.agent(), await ada.task("MOVE", acceptance=SHOWN)
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], ran["restored_refs"]) == (
+        "COMPLETED",
+        [
+            f"refs/heads/task/{task} deleted → {begun}",
+            f"refs/heads/trunk deleted → {begun}",
+            f"refs/tags/v1 {begun} → removed",
+        ],
+    )
+    assert (git(shop, "rev-parse", "trunk").strip(), git(shop, "tag")) == (begun, "")
+    assert git(shop, "rev-parse", f"task/{task}").strip() == ran["commit"]
+    assert git(shop, "rev-parse", "main^1").strip() == begun
 
 
 async def test_work_that_conflicts_with_the_default_branch_is_not_completed(ada: Person, shop: Path) -> None:
@@ -306,7 +366,8 @@ async def test_work_on_a_branch_that_the_program_checked_out_is_committed_on_tha
 
     assert (ran["status"], ran["commit"]) == ("COMPLETED", git(shop, "rev-parse", f"task/{task}").strip())
     assert git(shop, "show", f"task/{task}:answer.py") == "answer = 42\n"
-    assert git(shop, "branch", "--list", "own", "--format=%(objectname)") == git(shop, "rev-parse", "main~1")
+    begun = git(shop, "rev-parse", "main~1").strip()
+    assert (ran["restored_refs"], git(shop, "branch", "--list", "own")) == ([f"refs/heads/own {begun} → removed"], "")
 
 
 async def test_evidence_with_a_path_that_begins_with_a_slash_is_measured_in_the_folder(ada: Person) -> None:

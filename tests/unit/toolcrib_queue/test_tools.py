@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Toolcrib
+from toolcrib.testing import RecordingApprover
 from unit.toolcrib_queue.conftest import Person
 
 NONE = "nowhere"
@@ -188,13 +189,28 @@ async def test_a_person_approves_and_edit_task_is_no_way_around(ada: Person) -> 
     task, agent = await ada.task(requires_approval=True), await ada.agent()
     claim = await ada.claimed(agent)
     around = await ada.refused("edit_task", task_id=task, status="COMPLETED")
+    weaker = await ada.refused("edit_task", task_id=task, requires_approval=False)
     done = await ada.ok("complete_task", **claim, summary="x")
     illegal = await ada.refused("edit_task", task_id=task, status="IN_PROGRESS")
     await ada.ok("approve_task", task_id=task)
 
-    assert (around.code, done["status"], await ada.status(task)) == ("conflict", "AWAITING_APPROVAL", "COMPLETED")
+    assert (around.code, weaker.code) == ("conflict", "conflict")
+    assert (done["status"], await ada.status(task)) == ("AWAITING_APPROVAL", "COMPLETED")
     assert illegal.details["legal_events"] == ["PR_MERGED", "PR_CLOSED", "ADMIN_RESTART"]
     assert (await ada.refused("approve_task", task_id=task)).code == "conflict"
+
+
+async def test_a_person_is_asked_before_a_task_that_failed_counts_as_completed(crib: Toolcrib, tmp_path: Path) -> None:
+    approver = RecordingApprover("no")
+    session = crib.session(profile="flat", mode="autonomous", principal="ada", workspace=tmp_path, approver=approver)
+    ada = Person(session)
+    task = await ada.task()
+    await ada.ok("fail_task", **await ada.claimed(await ada.agent()), error_message="x")
+
+    refused = await ada.refused("skip_task", task_id=task)
+
+    assert (refused.code, approver.questions[-1].tool.name) == ("denied", "skip_task")
+    assert await ada.status(task) == "FAILED"
 
 
 async def test_a_primer_keeps_within_its_tokens(ada: Person) -> None:

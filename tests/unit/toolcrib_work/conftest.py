@@ -6,15 +6,19 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
+from rig.postgres import on_both_stores, open_on
 from toolcrib import Toolcrib
-from toolcrib.config import bare
 from unit.toolcrib_work.caldav_server import CalendarServer, serve
 from unit.toolcrib_work.people import Person, person
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    on_both_stores(metafunc, "test_graph", "test_attacks")
+
+
 @pytest.fixture
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(bare().with_values(builtins=("onto", "work", "cal")), memory=True) as opened:
+async def crib(request: pytest.FixtureRequest) -> AsyncGenerator[Toolcrib]:
+    async with open_on(request, "onto", "work", "cal") as opened:
         yield opened
 
 

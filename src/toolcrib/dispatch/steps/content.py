@@ -42,10 +42,15 @@ class Enrich:
         """Start without subscribers."""
         self._enrichers: list[tuple[int, Enricher]] = []
 
-    def subscribe(self, enricher: Enricher, *, priority: int = 0) -> None:
-        """Call `enricher` with every success from now on; a higher priority comes earlier."""
-        self._enrichers.append((priority, enricher))
-        self._enrichers.sort(key=lambda entry: -entry[0])
+    def subscribe(self, enricher: Enricher, *, priority: int = 0) -> Callable[[], None]:
+        """Call `enricher` with every success from now on; a higher priority comes earlier. Return what ends that."""
+        entry = (priority, enricher)
+        self._enrichers = sorted((*self._enrichers, entry), key=lambda entry: -entry[0])
+
+        def end() -> None:
+            self._enrichers = [one for one in self._enrichers if one is not entry]
+
+        return end
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return `result` with the subscribers' additions; a replay has them already, and a dry run gets none."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from ...core.context import Context
@@ -284,6 +285,8 @@ def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
     if missing := _missing(found, setting):
         availability = replace(tool.availability, missing=missing)
         tool = replace(tool, description=f"needs: {missing}; {tool.description}", availability=availability)
+    if (seconds := _background_after(found, setting)) is not None:
+        tool = replace(tool, execution=replace(tool.execution, background_after=seconds))
     return _Entry(
         tool=tool,
         signature=signature,
@@ -292,6 +295,17 @@ def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
         run=run_of(found.function),
         check=found.declaration.options.get("check"),
     )
+
+
+def _background_after(found: FoundFunction, setting: Setting) -> float | None:
+    """Return the operator's `tools.background_after` of a tool. Raises `UsageError` for what is no time."""
+    given = setting("background_after")
+    seconds = cast("Mapping[str, Any]", given).get(found.name) if isinstance(given, Mapping) else None
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise UsageError(f"tools.background_after.{found.name}: seconds were expected, 0 or more")
+    return float(seconds)
 
 
 def _missing(found: FoundFunction, setting: Setting) -> str:
