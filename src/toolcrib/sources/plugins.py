@@ -35,6 +35,7 @@ __all__ = [
     "Plugin",
     "PluginSource",
     "Services",
+    "Subscribe",
     "discover",
     "given",
 ]
