@@ -190,7 +190,7 @@ class Redactor:
         return result.evolve(**changes) if changes else result
 
     def _is_clean_failure(self, result: ToolResult) -> bool:
-        """Whether a failure is texts alone in which no format occurs: one look at all, for its text repeats the rest."""
+        """Whether a failure is texts alone in which no format occurs: one look at all of them."""
         error = result.error
         is_more = result.meta or result.structured_content is not None or result.input_required is not None
         if error is None or is_more or result.spooled is not None:
