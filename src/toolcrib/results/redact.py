@@ -173,6 +173,8 @@ class Redactor:
 
         The spooled file itself stays raw: `stream` copies it clean.
         """
+        if self._is_clean_failure(result):
+            return result
         changes: dict[str, Any] = {}
         content = [self._block(block) for block in result.content]
         if any(map(is_not, content, result.content)):
@@ -186,6 +188,26 @@ class Redactor:
         if result.spooled is not None:
             changes["spooled"] = self._redact_spooled(result.spooled)
         return result.evolve(**changes) if changes else result
+
+    def _is_clean_failure(self, result: ToolResult) -> bool:
+        """Whether a failure is texts alone in which no format occurs: one look at all of them."""
+        error = result.error
+        is_more = result.meta or result.structured_content is not None or result.input_required is not None
+        if error is None or is_more or result.spooled is not None:
+            return False
+        texts = [error.message, error.hint]
+        for block in result.content:
+            text = block.get("text")
+            if len(block) != 2 or block.get("type") != "text" or not isinstance(text, str):
+                return False
+            texts.append(text)
+        raw = "\n".join(texts).encode("utf-8", "surrogatepass")
+        if error.details:
+            try:
+                raw += b"\n" + dumps(error.details)
+            except (TypeError, ValueError, RecursionError):
+                return False
+        return b"\\" not in raw and not self.match(raw)
 
     async def clean(self, result: ToolResult) -> ToolResult:
         """Return `result(result)`; a long one is scanned in a thread, so that the event loop continues."""

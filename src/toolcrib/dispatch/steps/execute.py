@@ -27,6 +27,7 @@ from ...core.context import Cleaner, Context, Peer, Signal
 from ...core.elicitation import Elicitor
 from ...core.host import Host
 from ...core.json import dumps
+from ...core.loop_guards import Deadlines, Lag
 from ...core.memory import MemoryBudget
 from ...core.permission import Effect
 from ...core.result import ToolResult
@@ -39,7 +40,7 @@ from ...sources.source import Source, still_starting
 from ...store.calls import Calls
 from ..plan import Execute as Run
 from ..plan import Subject
-from ..running_calls import Deadlines, Lag, Locks, allowed_time, lock_keys
+from ..running_calls import Locks, allowed_time, lock_keys
 
 __all__ = ["Execute", "InBackground", "RedactedPeers"]
 

@@ -40,15 +40,15 @@ class ToolCall:
 
     name: str
     arguments: Mapping[str, Any]
-    progress_token: str | int | None
     meta: Mapping[str, Any]
-    timeout: float | None
+    progress_token: str | int | None = None
+    timeout: float | None = None
     """Seconds, from `_meta` `io.toolcrib/timeout`."""
-    idempotency_key: str
-    dry_run: bool
-    version: str
+    idempotency_key: str = ""
+    dry_run: bool = False
+    version: str = ""
     """Of the tool, from `_meta` `io.toolcrib/version`."""
-    session_key: str
+    session_key: str = ""
     """`_meta` `io.toolcrib/session`: the conversation that a client of the stateless era names."""
     input_responses: Mapping[str, Any]
     request_state: str | None
@@ -90,23 +90,33 @@ def read_call(params: Mapping[str, Any], *, log_level: str = "", client: str | N
     state = params.get("requestState")
     if state is not None and not isinstance(state, str):
         raise _invalid('"requestState" must be a string')
-    handed_on = {key: meta[key] for key in _HANDED_ON if isinstance(meta.get(key), str)}
+    handed_on = {key: meta[key] for key in _HANDED_ON if isinstance(meta.get(key), str)} if meta else {}
     if log_level:
         handed_on[LOG_LEVEL_KEY] = log_level
+    fields: dict[str, Any] = _fields_of(meta) if meta else {}
+    if client is not None:
+        fields["client"] = client
     return ToolCall(
         name=name,
         arguments=cast("Mapping[str, Any]", arguments or {}),
-        progress_token=_progress_token(meta),
         meta=handed_on,
-        timeout=_timeout(meta),
-        idempotency_key=_short(meta, "idempotencyKey"),
-        dry_run=_flag(meta, "dryRun"),
-        version=_short(meta, "version"),
-        session_key=_short(meta, "session"),
         input_responses=_responses(params),
         request_state=state,
-        client=client_name(meta.get(CLIENT_INFO_KEY)) if client is None else client,
+        **fields,
     )
+
+
+def _fields_of(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that `_meta` sets. Raises `RpcError`."""
+    return {
+        "progress_token": _progress_token(meta),
+        "timeout": _timeout(meta),
+        "idempotency_key": _short(meta, "idempotencyKey"),
+        "dry_run": _flag(meta, "dryRun"),
+        "version": _short(meta, "version"),
+        "session_key": _short(meta, "session"),
+        "client": client_name(meta.get(CLIENT_INFO_KEY)),
+    }
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:

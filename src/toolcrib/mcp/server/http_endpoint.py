@@ -177,21 +177,21 @@ class HttpEndpoint:
         self._sessions = sessions
         self._arrival = arrival
         self._headers = arrival.headers
-        self._exchange = HttpExchange(anyio.CancelScope(), arrival.send, service.spawn)
+        self._exchange = HttpExchange(service.deadlines.scope(), arrival.send, service.spawn)
         self._is_legacy = True
         self._watching: anyio.CancelScope | None = None
 
     async def serve(self) -> None:
         """Answer any request. Raises `Refusal`."""
         _check(self._headers)
-        scope = self._exchange.scope
+        scope, deadlines = self._exchange.scope, self._service.deadlines
         body: bytes | None = None
         with scope:
-            timer = asyncio.get_running_loop().call_later(self._service.limits.patience, scope.cancel)
+            deadlines.watch(scope, time.monotonic() + self._service.limits.patience)
             try:
                 body = await self._body()
             finally:
-                timer.cancel()
+                deadlines.close(scope)
             await self._message(body)
         if scope.cancelled_caught:
             if body is None:

@@ -20,6 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ...core.context import Peer
+from ...core.loop_guards import Deadlines
 from ...core.result import ToolResult
 from ...core.session import LOCAL
 from ..headers import ParameterHeaders
@@ -140,6 +141,8 @@ class Service:
         self.limits = limits or ServiceLimits()
         self.admission = Admission(running=self.limits.running, queue=self.limits.queue)
         self.signer = StateSigner()
+        self.deadlines = Deadlines()
+        """Of requests whose body has not arrived yet."""
         self.info = server_info()
         self.suspended = SuspendedCalls(self.admission, limit=self.limits.suspended, stamp={SERVER_INFO_KEY: self.info})
         self.sessions = SessionCache(backend, limit=self.limits.sessions, idle=self.limits.idle)

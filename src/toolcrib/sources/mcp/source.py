@@ -19,6 +19,7 @@ import anyio.to_thread
 
 from ...core.context import Context
 from ...core.events import Problem, SourceState
+from ...core.loop_guards import Deadlines
 from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
@@ -99,6 +100,7 @@ class McpSource:
         self._limits = limits or McpLimits()
         self._cache = ListingCache(cache_dir, spec)
         self._background = Background()
+        self._deadlines = Deadlines()
         self._relay = Relay(
             spec, self._limits, self._background, self._note_change, lambda uri: self.features.updated(uri)
         )
@@ -176,8 +178,12 @@ class McpSource:
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run `tool`; raises `ToolFailure` by the deadline of `context` or the server's own time limit."""
         limit = min(context.remaining + _GRACE, self._spec.timeout or math.inf)
-        with anyio.move_on_after(None if limit == math.inf else limit):
-            return await self._call(tool, arguments, context)
+        scope = self._deadlines.open(time.monotonic() + limit)
+        try:
+            with scope:
+                return await self._call(tool, arguments, context)
+        finally:
+            self._deadlines.close(scope)
         if context.signal.is_starting:
             raise still_starting(self.name)
         raise ToolFailure(

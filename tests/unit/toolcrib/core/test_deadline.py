@@ -11,7 +11,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from toolcrib.core.context import Signal
-from toolcrib.dispatch.running_calls import Deadlines
+from toolcrib.core.loop_guards import Deadlines
 
 SOON = 0.02
 LATER = 1.0
