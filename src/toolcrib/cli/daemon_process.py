@@ -72,5 +72,6 @@ if __name__ == "__main__":
     from ..daemon import daemon
 
     gc.freeze()
+    gc.set_threshold(20_000, 20, 100)  # calls leave hardly any cycles
     gc.enable()
     daemon.main(run_command)

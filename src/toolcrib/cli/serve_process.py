@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Callable, Collection
@@ -32,6 +33,16 @@ from .token_count import count
 __all__ = ["http_options", "load_gateway", "over_http", "over_stdio", "snippet", "tell_what_is_served"]
 
 
+def _collect_seldom() -> None:
+    """Keep what is loaded out of later garbage collections, and collect seldom. For a process that only serves.
+
+    Calls leave hardly any cycles. `bench/gateway.py`: 4 to 9 % of the CPU of a read with 8 and 64 in flight.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
+
+
 def over_http(settings: Settings, log_level: str) -> None:
     """Serve until SIGTERM or an interrupt. Raises `UsageError` when the address cannot be had."""
     log_to(sys.stderr, log_level, Redactor(settings.secrets).text)
@@ -50,6 +61,7 @@ def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, de
 async def _over_http(settings: Settings) -> None:
     async with Toolcrib(settings.at_once()) as crib, anyio.create_task_group() as tasks:
         await crib.start_background_work()
+        _collect_seldom()
 
         def started(url: str) -> None:
             note(f"toolcrib serves MCP at {url}")
@@ -80,6 +92,7 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
         anyio.create_task_group() as tasks,
     ):
         await crib.start_background_work()
+        _collect_seldom()
         tasks.start_soon(_stop_on_signal, crib, service)
         await serve_stdio(service, source, sink)
         tasks.cancel_scope.cancel()

@@ -1,7 +1,8 @@
 """REST beside MCP: problem details (RFC 9457), JSON bodies, and the resources of guests.
 
 A resource is a table of routes, each a call of a tool through the one door: rules, roles and the record of calls hold
-as for a model. `/v1/NAME/…` is the resource that an installed package names NAME under `toolcrib.resources`.
+as for a model. `/v1/NAME/…` is the resource that an installed package names NAME under `toolcrib.resources`, and
+`/v1/NAME/openapi.json` describes it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..crib.contributions import SessionCaller, unattended_session
 from ..errors import CODES, ToolFailure, UsageError
 from ..mcp.server.http_messages import Headers, Pair, Receive, Refusal, Send, is_json, linger, send_json, send_status
 from ..plugin import Guest, load_entry_points
+from .openapi import PLACE, WITH_BODY, describe
 from .request_checks import Caller, RequestLimits, instance_of
 
 __all__ = ["Answer", "GuestResources", "Problem", "not_allowed", "read_object", "respond"]
@@ -39,7 +41,8 @@ _BODY_BYTES: Final = 4 << 20
 _RESERVED: Final = frozenset({"instances"})
 """Names below `/v1/` that are ours."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,40}")
-_PLACE: Final = re.compile(r"\{(\w+)\}")
+_DESCRIPTION: Final = "openapi.json"
+"""Path below a resource with its description."""
 
 
 class Problem(Exception):
@@ -201,6 +204,10 @@ class GuestResources:
         caller, headers = self._edge.admit(scope["headers"])
         path, method = scope["path"], scope["method"]
         name = path.split("/")[2]
+        if path == f"/v1/{name}/{_DESCRIPTION}":
+            if method != "GET":
+                raise not_allowed(["GET"])
+            return Answer(status=200, body=describe(name, [one for _, one in self._routes[name]], self._crib.catalog))
         found = [(match, route) for pattern, route in self._routes[name] if (match := pattern.fullmatch(path))]
         if not found:
             known = ", ".join(f"{route.method} /v1/{name}{route.path}" for _, route in self._routes[name])
@@ -232,7 +239,7 @@ class GuestResources:
     async def _call(
         self, route: RestRoute, caller: Caller, headers: Headers, arguments: dict[str, Any], receive: Receive
     ) -> Answer:
-        if route.method in ("POST", "PUT", "PATCH"):
+        if route.method in WITH_BODY:
             body = await read_object(headers, receive, self._patience, limit=_BODY_BYTES)
             if both := sorted(body.keys() & arguments.keys()):
                 errors = [{"path": name, "message": "it is given by the path or the query"} for name in both]
@@ -252,7 +259,7 @@ def _pattern(name: str, path: str) -> re.Pattern[str]:
     """Return the pattern of a path with places for arguments."""
     if path and not path.startswith("/"):
         raise UsageError(f"the path {path!r} of a route begins with /")
-    parts = _PLACE.split(path)
+    parts = PLACE.split(path)
     fixed = "".join(f"(?P<{part}>[^/]+)" if number % 2 else re.escape(part) for number, part in enumerate(parts))
     return re.compile(f"/v1/{name}{fixed}")
 

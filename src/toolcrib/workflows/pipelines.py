@@ -239,13 +239,7 @@ def _workflow(pipeline: PipelineDefinition, find: Callable[[str], Tool | None]) 
 
 def _in_words(message: str) -> str:
     """Return a message about a workflow with the keys of a pipeline."""
-    words = {
-        "workflows.pipeline.": "",
-        ".arguments": ".params",
-        ".after": ".depends_on",
-        ".timeout": ".timeout_seconds",
-    }
-    return reduce(lambda text, word: text.replace(word, words[word]), words, message)
+    return reduce(lambda text, word: text.replace(*word), _WORDS, message)
 
 
 def _step(step: PipelineStep, find: Callable[[str], Tool | None]) -> dict[str, Any]:

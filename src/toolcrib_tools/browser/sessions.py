@@ -150,6 +150,8 @@ async def browser(
     if not isinstance(session, BrowserSession) or session.kernel.is_over:
         if action != "navigate":
             raise ToolFailure("not_found", "no browser is open", hint='{"action": "navigate", "url": …} opens one')
+        if isinstance(session, BrowserSession):
+            await session.aclose()  # one that has ended by itself leaves its folder
         session = await _opened(ctx)
     if action == "close" and not tab_id:
         await session.aclose()
@@ -157,7 +159,7 @@ async def browser(
     wanted = {"action": action, "url": url.strip(), "ref": ref, "text": text, "clear": clear, "tab_id": tab_id}
     async with session.turn:
         answer = await session.ask(ctx, wanted)
-    return await _result(ctx, session, answer)
+    return await _result(ctx, session, answer, url.strip())
 
 
 def _check(action: str, url: str, ref: str, text: str) -> None:
@@ -213,13 +215,13 @@ async def _opened(ctx: Context) -> BrowserSession:
     return session
 
 
-async def _result(ctx: Context, session: BrowserSession, answer: Mapping[str, Any]) -> ToolResult:
+async def _result(ctx: Context, session: BrowserSession, answer: Mapping[str, Any], asked: str) -> ToolResult:
     refused = session.kernel.refused()
     session.refused += refused
     kept = [await _keep(ctx, session, one) for one in answer.get("downloads") or ()]
     if (failure := answer.get("failure")) is not None and not kept:
-        because = f"; refused: {'; '.join(refused)}" if refused else ""
-        raise ToolFailure("denied" if refused else "tool_error", f"{failure}{because}")
+        why = "; ".join(refused) or (_why_refused(asked, session.refused) if asked else "")
+        raise ToolFailure("denied" if why else "tool_error", f"{failure}; refused: {why}" if why else str(failure))
     shown = dict(cast("Mapping[str, Any]", answer.get("result") or {}))
     if shown.get("status") == _FORBIDDEN and (why := _why_refused(str(shown.get("url")), session.refused)):
         hint = "the operator can name it as HOST:PORT in tools.web.private_hosts"

@@ -12,6 +12,7 @@ from typing import Any, cast
 import anyio
 import httpx2
 import pytest
+from openapi_pydantic import OpenAPI
 from typer.testing import CliRunner
 
 from rig import PATIENCE
@@ -185,6 +186,20 @@ async def test_a_rest_resource_calls_tools_through_the_one_door(served: Any) -> 
     assert not route.serves("/v1/instances/x/tools")
     records = await crib.store.calls.list(limit=20)
     assert {one.origin for one in records} == {"rest"}
+
+
+async def test_a_rest_resource_describes_itself_in_openapi(served: Any) -> None:
+    _, _, client = served
+    described = (await client.get("/v1/weather/openapi.json")).json()
+    operation = described["paths"]["/v1/weather/{place}"]["get"]
+
+    assert set(OpenAPI.model_validate(described).paths or ()) == {"/v1/weather/{place}"}, "GET does not write"
+    assert set(described["paths"]["/v1/weather/{place}"]) == {"get", "put"}
+    assert [(one["name"], one["in"], one["required"]) for one in operation["parameters"]] == [
+        ("place", "path", True),
+        ("days", "query", False),
+    ]
+    assert set(operation["responses"]) == {"200", "default"}
 
 
 async def test_a_rest_resource_needs_the_token_of_the_server(guest: Any) -> None:

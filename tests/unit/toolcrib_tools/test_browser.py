@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
+import signal
+import subprocess
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,18 @@ SHOP = """<title>Loading</title>
 <button onclick="out.textContent = 'Hello ' + n.value">Greet</button><p id=out></p>
 <a href=/sales.csv>Sales</a> <a href=/other target=_blank>Other</a> <a href="file:///etc/passwd">Passwords</a>
 <script>document.title = 'Shop'</script>"""
+HOSTILE = {
+    "/keeps": "<title>Keeps</title><button>Touch</button><script>onbeforeunload = one => one.preventDefault()</script>",
+    "/crashes": "<title>Crashes</title><button onclick='for (let a = [];;) a.push(Array(1e7).fill(1.5))'>Go</button>",
+    "/busy": "<title>Busy</title><script>setTimeout(() => { while (1); }, 50)</script>",
+    "/asks": "<p id=out></p><button onclick=\"out.textContent = confirm('Delete all?')\">Delete</button>",
+    "/title": "<script>document.title = 'x'.repeat(20_000_000)</script>",
+    "/many": """<title>Many</title><button onclick="for (let i = 0; i < 8; i++) { const a = document.createElement('a');
+a.href = window.URL.createObjectURL(new Blob(['x'])); a.download = '../f' + i; a.click() }">Go</button>""",
+    "/form": """<title>Form</title><textarea aria-label=Text></textarea><select aria-label=Size><option value=s>One
+<option value=l>One<option disabled>Gone</select>""",
+}
+"""Pages that stand in the way, and some that are awkward only."""
 KEPT = "<title>new</title><script>document.title = document.cookie || 'new'; document.cookie = 'seen=yes'</script>"
 
 
@@ -42,6 +57,8 @@ async def pages(request: Request) -> Response:
             return RedirectResponse("http://169.254.169.254/latest/meta-data")
         case "/kept":
             return HTMLResponse(KEPT)
+        case path if path in HOSTILE:
+            return HTMLResponse(f"<!doctype html><body>{HOSTILE[path]}")
         case _:
             return HTMLResponse("<title>Other</title><p>Nothing here</p>")
 
@@ -169,6 +186,63 @@ async def test_addresses_of_this_machine_and_network_are_refused_by_the_proxy(
     assert (await refused(session, "navigate", url=url.replace("{origin}", server.origin)))[0] == "denied"
 
 
+async def test_the_reason_of_a_refusal_is_told_each_time(session: Session) -> None:
+    answers = [await refused(session, "navigate", url="https://10.0.0.8/") for _ in range(2)]
+    assert [(code, "may reach" in message) for code, message in answers] == [("denied", True)] * 2
+
+
+async def test_a_page_that_asks_to_stay_is_left(session: Session, server: Api) -> None:
+    await said(session, "navigate", url=f"{server.origin}/keeps")
+    await said(session, "click", ref=ref(await said(session, "snapshot"), 'button "Touch"'))
+    assert "title: Shop" in await said(session, "navigate", url=f"{server.origin}/")
+
+
+async def test_a_page_that_crashes_takes_no_other_with_it(session: Session, server: Api) -> None:
+    await said(session, "navigate", url=f"{server.origin}/crashes")
+    broken = await refused(session, "click", ref=ref(await said(session, "snapshot"), 'button "Go"'))
+    assert (broken[0], "closed, because the page crashed" in broken[1]) == ("tool_error", True)
+    assert "title: Shop" in await said(session, "navigate", url=f"{server.origin}/")
+
+
+async def test_a_page_that_is_busy_without_an_end_is_listed_and_closed(session: Session, server: Api) -> None:
+    tab = ref_of_tab(await said(session, "navigate", url=f"{server.origin}/busy"))
+    assert "/busy" in await said(session, "tabs")
+    await said(session, "close", tab_id=tab)
+    assert "title: Shop" in await said(session, "navigate", url=f"{server.origin}/")
+
+
+async def test_a_dialog_is_dismissed_and_its_text_told(session: Session, server: Api) -> None:
+    await said(session, "navigate", url=f"{server.origin}/asks")
+    clicked = await said(session, "click", ref=ref(await said(session, "snapshot"), 'button "Delete"'))
+    assert "dismissed_dialogs: ['confirm: Delete all?']" in clicked
+    assert "paragraph [ref=" in (after := await said(session, "snapshot"))
+    assert "false" in after
+
+
+async def test_a_title_is_as_long_as_is_of_use(session: Session, server: Api) -> None:
+    assert len(await said(session, "navigate", url=f"{server.origin}/title")) < 3_000
+
+
+async def test_each_action_may_download_many_files_under_plain_names(session: Session, server: Api) -> None:
+    names: list[str] = []
+    for _ in range(3):  # the limit of 20 is one of an action, not of the session
+        await said(session, "navigate", url=f"{server.origin}/many")
+        button = ref(await said(session, "snapshot"), 'button "Go"')
+        result = await session.call("browser", {"action": "click", "ref": button})
+        names += [block["name"] for block in result.content if block["type"] == "resource_link"]
+    assert (len(names), {name for name in names if "/" in name}) == (24, set())
+
+
+async def test_long_text_is_entered_and_an_option_selected_by_its_value(session: Session, server: Api) -> None:
+    await said(session, "navigate", url=f"{server.origin}/form")
+    seen = await said(session, "snapshot")
+    await said(session, "type", ref=ref(seen, 'textbox "Text"'), text="first\n" + "word " * 3_000 + "\nlast")
+    assert re.search(r'textbox "Text".*: first (word )+ ?last', await said(session, "snapshot"))
+    size = ref(seen, 'combobox "Size"')
+    assert "selected: ['l']" in await said(session, "select", ref=size, text="l")
+    assert await refused(session, "select", ref=size, text="Gone") == ("tool_error", "the option 'Gone' is disabled")
+
+
 async def test_each_session_has_a_profile_of_its_own_that_ends_with_it(crib: Toolcrib, server: Api) -> None:
     async with of(crib) as one:
         assert "title: new" in await said(one, "navigate", url=f"{server.origin}/kept")
@@ -178,6 +252,29 @@ async def test_each_session_has_a_profile_of_its_own_that_ends_with_it(crib: Too
             assert "title: new" in await said(other, "navigate", url=f"{server.origin}/kept")
     assert not Path(saved).exists()
     assert (await refused(one, "snapshot"))[0] == "not_found"
+
+
+async def test_a_browser_that_was_killed_is_followed_by_a_new_one(crib: Toolcrib, server: Api) -> None:
+    async with of(crib) as session:
+        await said(session, "navigate", url=f"{server.origin}/")
+        saved: Path = session.state.runtime["browser"].folder
+        os.kill(chromium_below(str(saved)), signal.SIGKILL)
+        code, message = await refused(session, "snapshot")
+        assert (code, "has ended" in message) == ("tool_error", True)
+        assert "title: Shop" in await said(session, "navigate", url=f"{server.origin}/")
+        assert not saved.exists()
+
+
+def chromium_below(folder: str) -> int:
+    """Return the id of the first Chromium of the sandbox that a folder belongs to."""
+    rows = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    table = [
+        (int(one), int(parent), words) for one, parent, words in (row.split(None, 2) for row in rows.splitlines()[1:])
+    ]
+    below = {pid for pid, _, words in table if folder in words}
+    while more := {pid for pid, parent, _ in table if parent in below} - below:
+        below |= more
+    return min(pid for pid, _, words in table if pid in below and "--headless" in words and "--type=" not in words)
 
 
 async def test_what_has_no_page_says_how_to_open_one(crib: Toolcrib) -> None:

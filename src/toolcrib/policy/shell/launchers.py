@@ -21,6 +21,11 @@ __all__ = ["Launcher", "Started", "launchers", "started_by"]
 
 _DATA: Final = Path(__file__).with_suffix(".toml")
 _VERSION: Final = re.compile(r"[-.\d]+$")
+_WITH_SUB_COMMANDS: Final = frozenset({"bun", "deno", "git"})
+_INPUT: Final = re.compile(r"^(?:-[a-zA-Z]*|--[\w-]+=)?(?:-|/dev/stdin|/dev/fd/\d+|/proc/\w+/fd/\d+)$")
+"""Standard input as the name of a file: `-f-`, `/dev/stdin`."""
+_MODULE: Final = re.compile(r"-[bBdEIOPqRsSuvx]*m(.*)", re.DOTALL)
+_ASSIGNMENT: Final = re.compile(r"[^\s=:+?!]+[:+?!]*=")
 _MAX_CODE: Final = 20_000
 """Characters of code that are searched."""
 
@@ -35,17 +40,20 @@ class Launcher:
     runs: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     opaque: tuple[str, ...] = ()
+    loads: str = ""
+    modules: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
     language: str = ""
     operand: Literal["", "first", "all"] = ""
-    input: Literal["", "alone", "always"] = ""
+    input: Literal["", "alone", "always", "named"] = ""
     pipes: bool = False
     plus: bool = False
     old_bundle: bool = False
     one_dash: bool = False
+    assigns: bool = False
 
     def kind(self, option: str) -> str:
         """Return the list in which an option stands: a letter, or a long name or its beginning; empty without one."""
@@ -53,8 +61,8 @@ class Launcher:
             return ""
         for kind, names in (
             ("runs", self.runs),
-            ("code", self.code),
             ("opaque", self.opaque),
+            ("code", self.code),
             ("settings", self.settings),
         ):
             if any(name == option or (len(option) > 1 and len(name) > 1 and name.startswith(option)) for name in names):
@@ -94,7 +102,8 @@ def launchers() -> Mapping[str, Launcher]:
             key: tuple(cast("list[str]", value)) if isinstance(value, list) else value for key, value in row.items()
         }
         launcher = Launcher(**values)
-        found.update(dict.fromkeys([names] if names.startswith("git ") else names.split(), launcher))
+        is_sub_command = names.partition(" ")[0] in _WITH_SUB_COMMANDS
+        found.update(dict.fromkeys([names] if is_sub_command else names.split(), launcher))
     return found
 
 
@@ -102,11 +111,11 @@ def started_by(name: str, rest: Sequence[Word], stdin: str = "") -> Started:
     """Return what the program `name` starts, given these words and, from a here-document, this input."""
     table = launchers()
     found = Started()
-    if name == "git":
+    if name in _WITH_SUB_COMMANDS:
         for place, word in enumerate(rest):
-            if launcher := table.get(f"git {word.text}"):
-                _read(f"git {word.text}", launcher, rest[place + 1 :], "", found)
-    elif launcher := table.get(name) or table.get(_VERSION.sub("", name)):
+            if launcher := table.get(f"{name} {word.text}"):
+                _read(f"{name} {word.text}", launcher, rest[place + 1 :], "", found)
+    if launcher := table.get(name) or table.get(_VERSION.sub("", name)):
         _read(name, launcher, rest, stdin, found)
     return found
 
@@ -120,14 +129,34 @@ def _read(name: str, launcher: Launcher, rest: Sequence[Word], stdin: str, found
         given = operands if launcher.operand == "all" else operands[:1]
         code += map(_filled, given)
         operands = operands[len(given) :]
-    if launcher.input and stdin:
+    is_named = any(_INPUT.search(word.text) for word in rest)
+    is_alone = not (words.has_code or operands or words.only_asks)
+    if launcher.input and stdin and not (launcher.input == "named" and is_named):
         code.append(stdin)
-    elif launcher.input == "always" or (launcher.input and not (words.has_code or operands or words.only_asks)):
+    elif launcher.input == "always" or (launcher.input and is_named) or (launcher.input == "alone" and is_alone):
         found.doubts.append(f"what {name} reads")
+    if launcher.modules and (module := _module(rest)) in launcher.modules:
+        found.doubts.append(f"what {name} -m {module} takes as code")
+    if launcher.assigns:
+        given = [word.text for word in operands if word.known and _ASSIGNMENT.match(word.text)]
+        code += given
+        found.texts += [text.partition("=")[2] for text in given]
     if launcher.pipes:
         found.texts += [_filled(word).strip("| ") for word in operands if "|" in (word.text[:1], word.text[-1:])]
+    for text in words.loaded:
+        _judge(name, launcher.language, text, found)
     for text in code:
         _judge(name, launcher.language, text, found)
+
+
+def _module(rest: Sequence[Word]) -> str:
+    """Return the module that `python -m` runs; empty without one."""
+    for place, word in enumerate(rest):
+        if found := _MODULE.fullmatch(word.text):
+            return found[1] or next((one.text for one in rest[place + 1 :]), "")
+        if not word.text.startswith("-"):
+            break
+    return ""
 
 
 def _judge(name: str, language: str, code: str, found: Started) -> None:
@@ -144,6 +173,8 @@ class _Words:
     def __init__(self, name: str, launcher: Launcher, rest: Sequence[Word], found: Started) -> None:
         self.code: list[Word] = []
         self.operands: list[Word] = []
+        self.loaded: list[str] = []
+        """Code besides: perl makes `use X` of `-MX`, and takes `-FX` into a `split`."""
         self.has_code = False
         """Whether an option gives the code, so that no operand does."""
         self.only_asks = bool(rest) and all(word.text.lower() in _ASKS for word in rest)
@@ -204,6 +235,9 @@ class _Words:
                 self._take(kind, literal(behind) if behind else self._next())
                 if not unclear:
                     return
+            elif letter in launcher.loads:
+                self.loaded.append(behind if letter == "F" else f"use {behind}")
+                return
             elif letter in launcher.valued and not unclear:
                 if not behind:
                     self._next()

@@ -40,6 +40,11 @@ _READERS: Final = re.compile(
 """Programs of those that run their standard input."""
 
 
+_COPIERS: Final = frozenset("cat cp dd gcp ginstall install link ln mv rsync scp tar tee".split())
+"""Programs that give a file another name, or copy it."""
+_LOCATORS: Final = frozenset("command readlink realpath type whereis which".split())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellPattern:
     """One pattern. `matches` answers as every matcher of arguments does."""
@@ -67,7 +72,8 @@ class ShellPattern:
             if answer:
                 return True
             unclear = unclear or answer is None
-        return None if unclear or any(script.every_doubt()) or self._may_be_fed(script) else False
+        unclear = unclear or any(script.every_doubt()) or self._may_be_fed(script) or self._may_be_copied(script)
+        return None if unclear else False
 
     def permits(self, command: ShellCommand) -> bool:
         """Whether exactly this command matches, independent of the values of its holes."""
@@ -100,6 +106,23 @@ class ShellPattern:
         """Whether the text contains both a program that runs its input and the name of a matched command."""
         commands = script.commands
         return any(_READERS.fullmatch(one.name) for one in commands) and any(map(self._stands_in, commands))
+
+    def _may_be_copied(self, script: Script) -> bool:
+        """Whether the text may give the matched program another name, by which it may be called afterwards."""
+        commands = tuple(script.every())
+        if not any(command.name in _COPIERS for command in commands):
+            return False
+        first = self.head.partition(" ")[0]
+        asked = (one.words[1:] for one in commands if one.name in _LOCATORS)
+        return any(map(self._is_program, script.words())) or any(
+            word.text == first for words in asked for word in words
+        )
+
+    def _is_program(self, word: Word) -> bool:
+        """Whether a word may be the path of the matched program."""
+        folder, _, name = word.loose.rpartition("/")
+        first = self.head.partition(" ")[0]
+        return folder.endswith("bin") and re.fullmatch(".*".join(map(re.escape, name.split(HOLE))), first) is not None
 
     def _stands_in(self, command: ShellCommand) -> bool:
         """Whether the arguments of a command, or its input, contain the name of a matched command."""

@@ -88,17 +88,19 @@ _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
 _LOOSE: Final = frozenset(
     "ash-run at batch bwrap catchsegv choom chroot chpst coproc daemonize dbus-run-session debconf docker doit"
     " dpkg-architecture entr eatmydata faketime fd ld.so logsave prove ssh-agent uclampset"
-    " fdfind firejail flock gdb hyperfine kubectl ltrace machinectl nerdctl npm npx nsenter numactl parallel"
+    " fdfind firejail flock gdb hyperfine kubectl ltrace machinectl nerdctl npm npx nsenter numactl"
     " perf pnpm podman prlimit proot rlwrap run-parts runuser runcon schroot script setarch setpriv sg softlimit ssh"
     " sshpass start-stop-daemon strace su systemd-inhibit systemd-run torsocks torify tsocks unbuffer unshare uvx"
     " valgrind watch wsl x11vnc xvfb-run yarn bunx expect linux32 linux64 i386 x86_64 nsjail capsh tmux screen"
-    " uv rdo sem env_parallel ts notty lldb cgexec aa-exec s6-setuidgid gosu su-exec tini dumb-init"
+    " uv rdo ts notty lldb cgexec aa-exec s6-setuidgid gosu su-exec tini dumb-init xterm uxterm rxvt urxvt konsole"
+    " gnome-terminal x-terminal-emulator alacritty kitty foot heaptrack rr wine fakechroot dbus-launch ip just bpftrace"
     " { case elif for function if select until while".split()
 )
 """Programs that run some of their words, and words at which the grammar sees a command: `! {`."""
 
+_TEMPLATES: Final = frozenset("env_parallel parallel sem".split())
 _SHELLS: Final = frozenset("ash bash csh dash fish ksh ksh93 mksh pwsh rbash sh tcsh yash zsh".split())
-_FOREIGN_SHELLS: Final = frozenset("csh fish pwsh tcsh".split())
+_FOREIGN_SHELLS: Final = frozenset("csh fish pwsh tcsh zsh".split())
 _OPAQUE: Final = frozenset("source . bind compgen complete enable fc hash mapfile readarray shopt".split())
 """Shell words that run or rename commands outside the text."""
 _ARITHMETIC: Final = frozenset(
@@ -108,10 +110,14 @@ _ARITHMETIC: Final = frozenset(
 _SPLITS: Final = re.compile(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
 _GIT_PROGRAMS: Final = re.compile(
     r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
-    r"|core\.(?:askpass|editor|fsmonitor|gitproxy|hookspath|pager|sshcommand)|sequence\.editor|.*\.(?:cmd|command|program)",
+    r"|core\.(?:fsmonitor|gitproxy|hookspath|attributesfile|worktree)|receive\.procreceiverefs|submodule\..*\.update"
+    r"|(?:url|sendemail|interactive|instaweb|web|browser|man|imap|svn-remote|hook|trailer|tar)\..*"
+    r"|remote\..*\.(?:uploadpack|receivepack|vcs|proxy)"
+    r"|.*(?:hook|cmd|command|program|editor|driver|helper|pager|textconv|askpass)",
     re.IGNORECASE,
 )
 """Settings of git that name programs."""
+_CONFIG_OPTION: Final = re.compile(r"^(?:-[a-zA-Z]*c|--c(?:o(?:n(?:f(?:i(?:g(?:-env)?)?)?)?)?)?=)")
 
 
 def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
@@ -132,7 +138,9 @@ def _carried(name: str, rest: tuple[Word, ...], stdin: str) -> Carried:
         return _SPECIAL[name](rest)
     if name in _WRAPPERS:
         return _wrapped(name, rest)
-    if name in _LOOSE or name.startswith("ld-linux"):
+    if name in _TEMPLATES:
+        return _template(name, rest)
+    if name in _LOOSE or name.startswith(("ld-linux", "qemu-")):
         return _loose(rest)
     if name in _OPAQUE:
         return Carried(doubts=(f"{name}, which may run commands outside the text",))
@@ -200,8 +208,10 @@ def _git(rest: Sequence[Word]) -> Carried:
             texts += [_filled(inner).lstrip("!") for inner in rest[place + 1 :]]
         elif word.text.startswith(("--exec-path=", "--template")):
             configured = True
-        elif word.text.startswith("ext::"):
-            texts.append(_filled(word).removeprefix("ext::"))
+        elif "ext::" in word.text:
+            texts.append(_filled(word).partition("ext::")[2])
+        elif word.text == "remote-ext":
+            texts += [_filled(inner) for inner in rest[place + 1 :]]
         elif word.text in ("run", "foreach"):
             behind = rest[place + 1 :]
             commands += _rests(behind)
@@ -215,7 +225,7 @@ def _git(rest: Sequence[Word]) -> Carried:
 
 def _configures(word: Word) -> bool:
     """Whether the word is git's `section.key=value`."""
-    key, equals, _ = word.text.removeprefix("-c").removeprefix("--config-env=").partition("=")
+    key, equals, _ = _CONFIG_OPTION.sub("", word.text).partition("=")
     return bool(equals) and "." in key and "/" not in key and not key.startswith("-")
 
 
@@ -312,8 +322,26 @@ def _with_hole(words: Sequence[Word], mark: str) -> tuple[Word, ...]:
 def _loose(rest: Sequence[Word]) -> Carried:
     """Every rest of the words may be a command, every word with blanks a text; together they may be one as well."""
     texts = tuple(_filled(word) for word in rest if word.splits())
+    values = tuple(value for word in rest[:_MAX_RESTS] for value in _values(_filled(word)))
     joined = (" ".join(_filled(word) for word in rest),) if texts else ()
-    return Carried(commands=tuple(_rests(rest)), texts=(*texts, *joined), doubts=_many(rest))
+    return Carried(commands=tuple(_rests(rest)), texts=(*texts, *joined, *values), doubts=_many(rest))
+
+
+def _values(text: str) -> Iterator[str]:
+    """Yield what stands behind the first signs of equality: `--property=ExecStartPre=COMMAND`."""
+    for _ in range(2):
+        text = text.partition("=")[2]
+        if text:
+            yield text
+
+
+def _template(name: str, rest: Sequence[Word]) -> Carried:
+    """GNU parallel puts its input into a command; without one, its input is the commands."""
+    found = _loose(rest)
+    begins = next((word.text for word in rest if not word.text.startswith("-")), ":::")
+    if "{" in begins or begins.startswith(":::") or any(word.text.startswith(("-a", "--arg-")) for word in rest):
+        return replace(found, doubts=(*found.doubts, f"what {name} makes of its input"))
+    return found
 
 
 def _many(words: Sequence[Word]) -> tuple[str, ...]:

@@ -45,6 +45,18 @@ def effect(text: str) -> str:
 def spellings(launcher: Launcher) -> Iterator[tuple[list[str], bool]]:
     """Every spelling of each option that starts a program, and whether it names the program itself."""
     code = STARTS.get(launcher.language, "x")
+    for letter in launcher.loads:
+        yield [f"-{letter}{code}"], False
+        yield [f"-{launcher.flags[0]}{letter}{code}"], False
+    for module in launcher.modules:
+        yield ["-m", module], False
+        yield [f"-m{module}", code], False
+        yield [f"-{launcher.flags[0]}m", module], False
+    if launcher.assigns:
+        yield [f"a={code}"], False
+    if launcher.input:
+        yield ["-f-"], False
+        yield ["/dev/stdin"], False
     for options, value, names in (
         (launcher.runs, "rm x", True),
         (launcher.code, code, False),
@@ -100,6 +112,28 @@ def test_every_spelling_of_an_option_that_starts_a_program_is_seen(name: str) ->
 
 
 ORDINARY = r"""
+cargo build --release
+cat a.txt > b.txt
+cp -r /usr/share/doc/x y
+cp bin/tool bin/other
+git config --get remote.origin.url
+git config user.email a@b.c
+go vet ./...
+ls -l /bin/rm
+make CFLAGS='-O2 -Wall' all
+make install DESTDIR=$PWD/out
+make -f Makefile.ci test
+node -e 'console.log(process.argv[1], [1, 2].map(x => x * 2))'
+parallel gzip ::: a b
+perl -F: -lane 'print $F[0]' f
+perl -MList::Util=sum -e 'print sum(1, 2)'
+python3 -c 'from mine import config, test; print(config.x)'
+python3 -c 'import sys; print(sys.version_info[:2])'
+python3 -m cProfile -s time x.py
+python3 -m pip install -e .
+sqlite3 db <<< 'select 1;'
+sort -u /etc/hosts
+systemd-run --user --unit=x ls
 awk '/a|b/ {n++} END {print n}' f
 awk -F: '{print $1}' /etc/passwd
 awk -v n=3 'NR==n' f
