@@ -129,7 +129,7 @@ def test_an_installed_program_is_what_an_entry_names(installed: Path, tmp_path: 
     file.parent.mkdir()
     file.write_text("{}")
 
-    ran([installed / "bin" / "toolcrib", "connect", "cursor"], tmp_path, newcomer(tmp_path))
+    ran([installed / "bin" / "toolcrib", "connect", "cursor", "--no-start"], tmp_path, newcomer(tmp_path))
 
     assert json.loads(file.read_text())["mcpServers"]["toolcrib"]["command"] == str(installed / "bin" / "toolcrib")
 
@@ -138,7 +138,7 @@ def test_an_entry_from_a_clone_starts_a_copy_that_has_nothing_of_the_clone(tmp_p
     file = tmp_path / ".cursor" / "mcp.json"
     file.parent.mkdir()
     file.write_text("{}")
-    typed = [Path(sys.executable).with_name("toolcrib"), "connect", "cursor"]
+    typed = [Path(sys.executable).with_name("toolcrib"), "connect", "cursor", "--no-start"]
 
     ran(typed, tmp_path, newcomer(tmp_path))
     again = ran(typed, tmp_path, newcomer(tmp_path))

@@ -26,8 +26,9 @@ from ..disclosure.profiles import load as load_profile
 from ..errors import UsageError
 from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .client_changes import LIST_SECONDS, ClientChange, Program, Way, change_client
+from .client_changes import LIST_SECONDS, ClientChange, Program, Way, change_client, command_line
 from .clients import CLAUDE, InProject, Names, candidates, chosen_files, client_file, for_each, identity, is_shared
+from .daemon_start import start_daemons
 from .disconnect import put_back
 from .last_seen import remember
 from .open_crib import opened
@@ -73,6 +74,10 @@ def connect(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Also where the client's first request gets longer by it.")
     ] = False,
+    start: Annotated[
+        bool,
+        typer.Option("--start/--no-start", help="Start the local daemon now, for the first start of the client."),
+    ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be changed, change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -126,6 +131,17 @@ def connect(
     if approvals and not dry_run:
         path = program.path
         _connect_desk(path, places, project=project, unanswered=unanswered, tell=note if as_json else out)
+    if start and not dry_run:
+        start_daemons(_entries(changes, program), places.project, places.environ)
+
+
+def _entries(changes: Sequence[ClientChange], program: Program) -> Iterable[Sequence[str]]:
+    """Return one command line for each daemon of the new entries; one that all share names no path of this machine."""
+    ways = [change.way for change in changes if change.is_new and not change.way.shared]
+    by_daemon = {(way.guard, way.desk): way for way in ways}  # clients choose profile and mode when they join
+    for way in by_daemon.values():
+        command, arguments = command_line(program.path, way.profile, guard=way.guard, desk=way.desk)
+        yield [command, *arguments]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

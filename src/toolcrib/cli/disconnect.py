@@ -26,6 +26,7 @@ from ..config.connections import ClientConnection, Outcome, connection_of, conne
 from ..config.connections import disconnect as undo
 from ..config.directories import Trust, config_files, here
 from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each
+from .daemon_start import end_unused_daemons
 from .output import out
 
 __all__ = ["disconnect", "put_back", "settings_elsewhere"]
@@ -38,7 +39,8 @@ def disconnect(
 ) -> None:
     """Put a client's configuration back as it was, byte for byte.
 
-    Of a file that changed since, Toolcrib's entry is taken out, the servers are put back, and the changes stay.
+    Of a file that changed since, Toolcrib's entry is taken out, the servers are put back, and the changes stay. With
+    the last connected client, local daemons end that no client uses.
     """
     places = here()
     state = places.directories.state
@@ -64,6 +66,8 @@ def disconnect(
                 if connection_of(state, file) is not None or (client.name == CLAUDE and has_hook(file))
             ]
     for_each(chosen, one)
+    if not any(connections(state)):
+        end_unused_daemons(places.directories)
 
 
 def put_back(client: Client, file: Path, places: Places) -> Outcome:

@@ -155,10 +155,8 @@ class LocalServer:
 
     async def _alternate(self, listening: Callable[[], None]) -> None:
         """Serve and rest in turn, to the end of both."""
-        self._wanted = True
         while not self.stopping.is_set():
             async with self._opened():
-                self._wanted = False
                 self._awake.set()
                 listening()
                 listening = _nothing
@@ -169,7 +167,7 @@ class LocalServer:
                     while self._connections:
                         await self._change()
                     return
-                self._awake = anyio.Event()
+                self._awake, self._wanted = anyio.Event(), False
             gc.collect()  # of what was served with, which refers to itself
             await self._until_wanted()
 
@@ -484,7 +482,8 @@ def _program() -> int:
 def _is_current(order: Order, program: int) -> bool:
     """Whether a client of this configuration and program would come to this daemon."""
     try:
-        return _program() == program and _read(order)[1].key == order.key
+        settings, meeting = _read(order)
+        return (_program(), meeting.key, settings.directories.home.is_dir()) == (program, order.key, True)
     except (ToolcribError, OSError):
         return False
 

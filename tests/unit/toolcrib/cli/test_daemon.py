@@ -1,9 +1,13 @@
 """`toolcrib daemon` where no daemon runs, and its logs; running daemons are in `server/test_serve.py`."""
 
+import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from rig import PATIENCE
 from toolcrib.cli.daemon import follow
 
 from .conftest import User
@@ -25,6 +29,35 @@ def test_what_is_not_there_is_a_clear_error(user: User, words: tuple[str, ...], 
     result = user.types("daemon", *words)
 
     assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.process
+def test_a_daemon_starts_with_the_first_connection_serves_the_entry_and_ends_with_the_last(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {}})
+    user.has(".gemini/settings.json", {"mcpServers": {}})
+    connected = user.types("connect", "cursor", "gemini", "--start")
+    (before,) = user.reads("daemon")
+    entry = json.loads((user.home / ".cursor/mcp.json").read_text())["mcpServers"]["toolcrib"]
+    session = [entry["command"], *entry["args"]]
+    environ = os.environ | {"HOME": str(user.home), "XDG_RUNTIME_DIR": str(user.home / "run")}
+    subprocess.run(session, env=environ, cwd=user.project, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
+    (after,) = user.reads("daemon")
+
+    first, last = user.types("disconnect", "cursor"), user.types("disconnect", "gemini")
+
+    assert (connected.exit_code, before["rests"], before["rest_seconds"]) == (0, False, 28800.0), connected.output
+    assert after["pid"] == before["pid"]
+    assert [str(before["pid"]) in result.stdout for result in (first, last)] == [False, True]
+    assert user.reads("daemon") == []
+
+
+@pytest.mark.process
+def test_a_daemon_that_cannot_be_started_is_one_line_and_the_client_is_connected(user: User) -> None:
+    file = user.has(".cursor/mcp.json", {"mcpServers": {}})
+    connected = user.types("connect", "cursor", "--start", "--command", "false")
+
+    assert (connected.exit_code, "toolcrib" in json.loads(file.read_text())["mcpServers"]) == (0, True)
+    assert "the local daemon has not started" in connected.stderr
 
 
 def test_the_end_of_the_newest_log_is_printed_without_control_characters(user: User) -> None:

@@ -522,6 +522,8 @@ async def test_a_resting_daemon_opens_again_for_the_next_client_and_rests_after_
         assert daemon.echo.server.is_resting
         daemon.closed = anyio.Event()
         link, welcome = await greet(meeting)
+        second, _ = await greet(meeting)  # while it is awake
+        second.socket.close()
         async with link:
             await link.send(b"hello")
             answer = await link.receive()
