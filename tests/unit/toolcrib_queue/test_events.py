@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.plugin import Rows
@@ -12,7 +13,8 @@ from toolcrib_queue.model import SCHEMA
 from toolcrib_queue.state import publish
 from unit.toolcrib_queue.conftest import Person
 
-SMALL, FULL = 40, 10_000
+SMALL, FULL = 40, 5000
+"""Events; two hooks handle each."""
 _EVERY = 7
 """One of so many looks at the queue is interrupted."""
 
@@ -29,6 +31,7 @@ def crash(rows: Rows) -> None:
         rows.update("hook_runs", row["id"], {"started_at": 0.0})
 
 
+@pytest.mark.timeout(1800)
 async def test_each_event_is_handled_once_though_it_comes_twice_and_handlers_are_interrupted(
     ada: Person, crib: Toolcrib, full_size: bool
 ) -> None:
