@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from docs.documents import EXAMPLES, SERVERS, blocks, commands, newcomer
 from peers import LEDGER
 from rig import ROOT
+from rig.sandbox import needs_sandbox
 from toolcrib.cli.main import app
 
 __all__: list[str] = []
@@ -125,6 +126,7 @@ OUTPUTS = {
         "[\"tea is in a note\"] {'grep_notes': True}\n"
         "{\"error\":\"grep_notes is switched off for this session\"} {'read_note': True, 'grep_notes': False}\n"
     ),
+    "task_queue.py": None,
     "jobs.py": "report, completed, the report of May\n",
     "records.py": (
         '2 bok - not_found {"room":"Red"}\n'
@@ -206,6 +208,9 @@ OUTPUTS = {
 IN_A_PROCESS = {"jobs.py"}
 """Examples whose engine is one for a process: they get one of their own. The others run in this one."""
 
+IN_THE_SANDBOX = {"task_queue.py": (needs_sandbox, pytest.mark.process, pytest.mark.long)}
+"""Examples that start programs of agents."""
+
 IN_CI = {
     "make run": "run ONCE=1",
     "make test": "test",
@@ -226,7 +231,7 @@ def test_every_python_block_is_a_file_and_every_file_is_in_a_document() -> None:
     assert sorted(map(str, shown.values())) == sorted(files.values()) == sorted(OUTPUTS)
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=IN_THE_SANDBOX.get(one, ())) for one in OUTPUTS])
 def test_an_example_prints_what_it_should(
     name: str,
     tmp_path: Path,
