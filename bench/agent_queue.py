@@ -48,7 +48,7 @@ def fill(rows: Rows, project: str, tasks: int, statuses: tuple[str, ...] = ("REA
             "error_message": "",
             "status": statuses[number % len(statuses)],
         }
-        rest = {"priority": number % 7, "max_retries": 3, "baseline": dict[str, Any]()}
+        rest = {"priority": number % 7, "max_retries": 3, "baseline": dict[str, Any](), "llm_config": dict[str, Any]()}
         rows.insert("tasks", {"project_id": project, **empty, **zero, **texts, **rest}, id=f"{project}-{number}")
 
 

@@ -48,6 +48,7 @@ from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schem
 from .core.workspace import FileEntry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
+from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
 from .workspace.git import harmless as harmless_git
@@ -107,6 +108,7 @@ __all__ = [
     "Workspace",
     "Written",
     "compile_schema",
+    "fenced_text",
     "guides_programs",
     "harmless_git",
     "load_entry_points",

@@ -68,6 +68,7 @@ from .projects import (
 from .runs import work_task
 from .status import orchestrator_control, queue_events, queue_status, queue_usage
 from .tasks import create_task, edit_task, get_task, list_tasks
+from .vetoes import override_veto
 from .work import (
     answer_question,
     ask_question,
@@ -135,6 +136,7 @@ __all__ = [
     "list_tasks",
     "list_workspaces",
     "orchestrator_control",
+    "override_veto",
     "pause_agent",
     "pause_project",
     "prime",

@@ -11,6 +11,8 @@ from toolcrib.plugin import Context, Row, ToolFailure
 from toolcrib_tools.git.commits import merge
 from toolcrib_tools.git.repository import Repository, checked_name, repository_at
 
+from .state import BRANCHES, branch_of
+
 __all__ = [
     "begin_branch",
     "check_merge",
@@ -22,7 +24,6 @@ __all__ = [
     "task_repository",
 ]
 
-_PREFIX: Final = "task/"
 _NAME, _EMAIL = "toolcrib queue", "queue@toolcrib.invalid"
 _COMMITTER: Final = {
     "GIT_AUTHOR_NAME": _NAME,
@@ -100,12 +101,12 @@ async def begin_branch(
     is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of another author, and for
     branches that cannot be merged.
     """
-    branch = checked_name(task["branch_name"] or f"{_PREFIX}{task['id']}")
+    branch = checked_name(branch_of(task))
     current = await repository.branch()
     is_new = not await _fetched(repository, branch, others)
     if current != branch:
         if await repository.ask("status", "--porcelain"):
-            if not current.startswith(_PREFIX):
+            if not current.startswith(BRANCHES):
                 message = "the workspace has changes that are not committed"
                 raise ToolFailure("conflict", message, hint="commit them, or git_stash")
             await _save(repository, "Keep what an interrupted run left")

@@ -6,16 +6,17 @@ that records it, so that neither is there without the other, and each hook runs 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .operations import INTEGER, LONG, NAME, changes_of, id_of, is_paused, limit_of, queue_tool, storage_of
 from .scheduler import tick
 from .state import date_of, invalid, put_run
+from .steps import CONTEXT_STEPS, check_steps, fill, make_steps
 from .tasks import insert_task
+from .vetoes import VETOED
 
 __all__ = ["create_hook", "delete_hook", "edit_hook", "fire_hook", "list_hook_runs", "list_hooks", "run_queue"]
 
@@ -24,79 +25,32 @@ _AT_ONCE: Final = 2
 """Runs of hooks of one project at the same time."""
 _STALE: Final = 900.0
 """Seconds after which a run whose process ended is made again: its steps may run twice, its task is created once."""
-_LARGE: Final = 50_000
 _TICK_SECONDS: Final = 10
 _BATCH: Final = 20
 """Due runs that one call handles."""
-_STEPS: Final[Mapping[str, str]] = {
-    "shell": "command",
-    "read_file": "path",
-    "http": "url",
-    "db_query": "query",
-    "git_diff": "workspace",
-}
-"""Type of a step → the key that it needs."""
-_QUERIES: Final[Mapping[str, str]] = {
-    "recent_task_results": (
-        "SELECT task_id, agent_id, result, summary, error_message, tokens_used FROM {results} AS r"
-        " WHERE project_id = ? ORDER BY created_at DESC LIMIT 20"
-    ),
-    "task_detail": (
-        "SELECT id, title, description, status, error_message FROM {tasks} AS t WHERE project_id = ? AND id = ?"
-    ),
-    "hook_runs": (
-        "SELECT hook_id, trigger_reason, status, skipped_reason FROM {hook_runs} AS h"
-        " WHERE project_id = ? ORDER BY created_at DESC LIMIT 20"
-    ),
-}
-"""Queries that a step may name; `recent_events` reads the log."""
-_SKIPS: Final = ("skip_llm_if_exit_zero", "skip_llm_if_empty", "skip_llm_if_status_ok")
-_FIELD: Final = re.compile(r"\{\{\s*(\w+)(?:\.(\w+))?\s*\}\}")
-_EMPTY_FILE: Final = "[the file is empty]"
-"""What `read_file` returns for one."""
-_EXIT: Final = re.compile(r"^\[(?:exit status (\d+)|ended by )", re.MULTILINE)
-
 _TRIGGER: Final = {
     "type": "object",
     "properties": {
-        "type": {"type": "string", "enum": ["periodic", "cron", "event"]},
+        "type": {"type": "string", "enum": ["periodic", "cron", "event", "veto"]},
         "interval_seconds": {"type": "number", "minimum": 1},
         "expr": {"type": "string", "maxLength": 200, "description": "Five fields of cron"},
-        "event_type": {"type": "string", "maxLength": 200, "description": "Such as task.failed; * is every one"},
+        "event_type": {
+            "type": "string",
+            "maxLength": 200,
+            "description": "Such as task.failed; * is every one. veto: task.started or task.completed",
+        },
     },
     "required": ["type"],
     "additionalProperties": False,
 }
-_CONTEXT_STEPS: Final = {
-    "type": "array",
-    "maxItems": 20,
-    "items": {
-        "type": "object",
-        "properties": {
-            "type": {"type": "string", "enum": [*_STEPS]},
-            "command": {"type": "string", "maxLength": 4000},
-            "timeout": {"type": "number", "minimum": 1, "maximum": 300},
-            "path": {"type": "string", "maxLength": 1000},
-            "max_lines": {"type": "integer", "minimum": 1, "maximum": 2000},
-            "url": {"type": "string", "maxLength": 2000},
-            "query": {"type": "string", "enum": [*_QUERIES, "recent_events"]},
-            "params": {"type": "object"},
-            "workspace": {"type": "string", "maxLength": 1000},
-            "base_branch": {"type": "string", "maxLength": 200},
-            **{name: {"type": "boolean"} for name in _SKIPS},
-        },
-        "required": ["type"],
-        "additionalProperties": False,
-    },
-}
 _FIELDS: Final[Mapping[str, Any]] = {
     "name": NAME,
     "trigger": _TRIGGER,
-    "context_steps": _CONTEXT_STEPS,
+    "context_steps": CONTEXT_STEPS,
     "prompt_template": {
         **LONG,
         "minLength": 1,
-        "description": "{{step_0}}, {{step_0.field}}, {{event.field}} are filled",
+        "description": "{{step_0}}, {{step_0.field}}, {{event.field}} are filled. With veto: advice",
     },
     "cooldown_seconds": INTEGER,
     "llm_config": {
@@ -122,7 +76,12 @@ _FIELDS: Final[Mapping[str, Any]] = {
             "prompt_template": "Find out why {{event.title}} failed.",
         }
     ],
-    policy={"edge_cases": ["When a hook has run, its prompt is a task of the project; fire_hook tries it at once."]},
+    policy={
+        "edge_cases": [
+            "When a hook has run, its prompt is a task of the project; fire_hook tries it at once.",
+            "One of type veto runs before the event, at most 30 s: a step that fails refuses it.",
+        ]
+    },
 )
 async def create_hook(ctx: Context, project_id: str, name: str, **given: Any) -> dict[str, Any]:
     """Create a hook: at times or at an event it gathers context and creates a task with the filled prompt."""
@@ -153,20 +112,22 @@ async def create_hook(ctx: Context, project_id: str, name: str, **given: Any) ->
 
 
 def _check(trigger: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
-    needed = {"periodic": "interval_seconds", "cron": "expr", "event": "event_type"}[trigger["type"]]
+    needed = {"periodic": "interval_seconds", "cron": "expr"}.get(trigger["type"], "event_type")
     if not trigger.get(needed):
         raise invalid(f"trigger.{needed}", f"a trigger of type {trigger['type']} needs it", keyword="required")
-    for number, step in enumerate(steps):
-        key = _STEPS[step["type"]]
-        if not step.get(key):
-            raise invalid(
-                f"context_steps[{number}].{key}", f"a step of type {step['type']} needs it", keyword="required"
-            )
+    if trigger["type"] == "veto":
+        if trigger["event_type"] not in VETOED:
+            raise invalid("trigger.event_type", f"a hook can refuse {' and '.join(VETOED)}", keyword="enum")
+        if not steps:
+            raise invalid("context_steps", "a trigger of type veto needs them", keyword="required")
+    check_steps(steps)
 
 
 async def _schedule(ctx: Context, hook: Row) -> None:
     """Let the scheduler call `run_queue`: for this hook at its times, or for due events of all hooks."""
     trigger = hook["trigger_config"]
+    if trigger["type"] == "veto":
+        return
     arguments: dict[str, Any] = {"hook_id": hook["id"]}
     if trigger["type"] == "cron":
         kind, config = "cron", {"cron": trigger["expr"]}
@@ -243,7 +204,7 @@ async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
     """Change a hook, or switch it on or off."""
     changes = changes_of(given)
     before = await storage_of(ctx).read(lambda rows: rows.get("hooks", hook_id))
-    _check(changes.get("trigger") or before["trigger_config"], changes.get("context_steps") or [])
+    _check(changes.get("trigger") or before["trigger_config"], changes.get("context_steps", before["context_steps"]))
     fields = sorted(changes)
     if "trigger" in changes:
         changes["trigger_config"] = changes.pop("trigger")
@@ -291,6 +252,8 @@ async def fire_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
 
     def work(rows: Rows) -> Row:
         hook = rows.get("hooks", hook_id, "editor")
+        if hook["trigger_config"]["type"] == "veto":
+            raise invalid("hook_id", f"hook {hook_id} runs before {hook['trigger_config']['event_type']} only")
         return put_run(rows, hook, "manual", ctx.call_id, {})
 
     run = await storage_of(ctx).write(work)
@@ -352,8 +315,8 @@ async def _run(ctx: Context, run_id: str) -> Row:
     run, hook = await storage_of(ctx).write(begin)
     if hook is None:
         return run
-    results, skipped, failed = await _context(ctx, hook)
-    prompt = _fill(hook["prompt_template"], results, run["event_data"])
+    results, skipped, failed = await make_steps(ctx, hook)
+    prompt = fill(hook["prompt_template"], results, run["event_data"])
 
     def end(rows: Rows) -> Row:
         held = rows.get("hook_runs", run_id, "editor")
@@ -376,19 +339,6 @@ async def _run(ctx: Context, run_id: str) -> Row:
     return await storage_of(ctx).write(end)
 
 
-async def _context(ctx: Context, hook: Row) -> tuple[list[dict[str, Any]], str, str]:
-    """Make the steps of a hook in their order; return their results, and why it was skipped or failed."""
-    results: list[dict[str, Any]] = []
-    for number, step in enumerate(hook["context_steps"]):
-        try:
-            results.append(await _step(ctx, hook, step))
-        except ToolFailure as failure:
-            return results, "", f"step {number}: {failure.message}"
-        if skipped := _skip_reason(step, results[-1]):
-            return results, skipped, ""
-    return results, "", ""
-
-
 _WAIT: Final = "wait"
 
 
@@ -404,69 +354,3 @@ def _refusal(rows: Rows, hook: Row, run: Row) -> str:
         return _WAIT
     is_cool = hook["last_run"] is None or hook["last_run"] + hook["cooldown_seconds"] <= rows.now
     return "" if is_cool or run["trigger_reason"] == "manual" else f"cooldown of {hook['cooldown_seconds']} s"
-
-
-async def _step(ctx: Context, hook: Row, step: Mapping[str, Any]) -> dict[str, Any]:
-    """Make one step as a call of this session; return its fields."""
-    kind = step["type"]
-    if kind == "db_query":
-        return await _query(ctx, hook, step)
-    name, arguments = {
-        "shell": ("run_command", {"command": step.get("command"), "timeout": step.get("timeout", 60)}),
-        "read_file": ("read_file", {"path": step.get("path"), "limit": step.get("max_lines", 500)}),
-        "http": ("web_fetch", {"url": step.get("url")}),
-        "git_diff": ("git_diff", {"repo": step.get("workspace"), "ref1": step.get("base_branch") or ""}),
-    }[kind]
-    result = await ctx.call(name, arguments)
-    text = "" if kind == "read_file" and result.text == _EMPTY_FILE else result.text[:_LARGE]
-    if kind == "http":
-        return {"body": text, "status_code": 200 if not result.is_error else 0}
-    if result.error is not None:
-        raise ToolFailure(result.error.code, f"{name}: {result.error.message}", hint=result.error.hint)
-    if kind == "shell":
-        out, _, err = text.partition("\n[stderr]\n")
-        found = _EXIT.search(text)
-        return {"stdout": out, "stderr": err[:10_000], "exit_code": int(found[1] or 128) if found else 0}
-    return {"content" if kind == "read_file" else "diff": text}
-
-
-async def _query(ctx: Context, hook: Row, step: Mapping[str, Any]) -> dict[str, Any]:
-    query = step["query"]
-    params: Mapping[str, Any] = step.get("params") or {}
-    if query == "recent_events":
-        events = await ctx.lent.events.recent(ctx.principal, project_id=hook["project_id"], limit=20)
-        found = [{"type": one.type, "payload": dict(one.payload), "time": date_of(one.time)} for one in events]
-    else:
-        given = (hook["project_id"], *([str(params.get("task_id", ""))] if query == "task_detail" else []))
-        found = await storage_of(ctx).read(lambda rows: rows.select(_QUERIES[query], given))
-    return {"rows": found, "count": len(found)}
-
-
-def _skip_reason(step: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Return why no prompt is needed after this step; empty where it goes on."""
-    if step.get("skip_llm_if_exit_zero") and result.get("exit_code") == 0:
-        return "skip_llm_if_exit_zero"
-    if step.get("skip_llm_if_status_ok") and result.get("status_code") == 200:
-        return "skip_llm_if_status_ok"
-    content = next((result[name] for name in ("stdout", "content", "body", "rows", "diff") if name in result), "")
-    is_empty = not content.strip() if isinstance(content, str) else not content
-    return "skip_llm_if_empty" if step.get("skip_llm_if_empty") and is_empty else ""
-
-
-def _fill(template: str, results: Sequence[Mapping[str, Any]], event: Mapping[str, Any]) -> str:
-    """Return a prompt with its places filled; a place without a value stays empty."""
-    known: dict[str, Any] = {f"step_{number}": result for number, result in enumerate(results)}
-    known["event"] = event
-
-    def known_fields(found: Any) -> Mapping[str, Any]:
-        return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
-
-    def value(match: re.Match[str]) -> str:
-        found: Any = known.get(match[1], "")
-        if match[2]:
-            found = known_fields(found).get(match[2], "")
-        elif match[1] != "event":
-            found = next(iter(known_fields(found).values()), "")
-        return str(found)
-
-    return _FIELD.sub(value, template)[:_LARGE]

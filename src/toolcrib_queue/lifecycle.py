@@ -645,9 +645,9 @@ def plan_steps(text: str) -> list[dict[str, str]]:
     return [{**step, "description": step["description"].strip()} for step in steps[:_STEPS]]
 
 
-@queue_tool("x.plan.approve", "tasks", "write", _TASK, ["task_id"], idempotent=False)
+@queue_tool("x.plan.approve", "tasks", "write", _TASK, ["task_id"], idempotent=False, approval="always")
 async def approve_plan(ctx: Context, task_id: str) -> dict[str, Any]:
-    """Approve the plan of a task: each step becomes a subtask that waits for the one before."""
+    """Approve the plan of a task: each step becomes a subtask that waits for the one before. A person is asked."""
 
     def work(rows: Rows) -> dict[str, Any]:
         task = rows.get("tasks", task_id, "editor")

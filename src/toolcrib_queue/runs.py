@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -22,8 +22,9 @@ from .branches import begin_branch, check_merge, commit_work, merge_branch, refs
 from .evidence import baseline_at
 from .operations import id_of, queue_tool, storage_of
 from .programs import AgentProgram, Outcome, Setup, program_of
-from .state import LEASE_SECONDS, fire, get_claimed, needs_of, note, renew
-from .work import ask_question, claim_task, complete_task, fail_task, folder_of, places_of, profile_of
+from .publication import completion_of, publish_branch
+from .state import LEASE_SECONDS, fire, folder_of, get_claimed, needs_of, note, renew
+from .work import ask_question, check_done, claim_task, end_task, fail_task, places_of, profile_of
 
 __all__ = ["work_task"]
 
@@ -61,6 +62,7 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
     """Let the program of an agent do its next task: in the sandbox, in the task's workspace and on its branch."""
     agent = await storage_of(ctx).read(lambda rows: rows.get("agents", agent_id, "editor"))
     program = program_of(agent["agent_type"], ctx.lent.setting("queue"))
+    completion = completion_of(ctx.lent.setting("queue"))
     if ctx.sandbox is None or ctx.sandbox.kind == "none":
         hint = "`toolcrib doctor` says why; without one an agent takes tasks by claim_task"
         raise ToolFailure("unavailable", "agents run in the sandbox, and there is none", hint=hint)
@@ -72,7 +74,7 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
         held = claimed["task"]["id"], claimed["generation"]
     task_id, generation = held
     try:
-        return await _run(ctx, agent, program, task_id, generation)
+        return await _run(ctx, agent, program, completion, task_id, generation)
     except ToolFailure as failure:
         await _give_up(ctx, task_id, generation, failure.message, 0)
         raise
@@ -93,7 +95,9 @@ def _answered(rows: Rows, agent: Row) -> tuple[str, int] | None:
     return renew(rows, taken)["id"], taken["generation"]
 
 
-async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, generation: int) -> dict[str, Any]:
+async def _run(
+    ctx: Context, agent: Row, program: AgentProgram, completion: str, task_id: str, generation: int
+) -> dict[str, Any]:
     own = str(workspace_of(ctx).local("."))
 
     def begin(rows: Rows) -> tuple[Row, str, Setup, list[str], list[str], str] | str:
@@ -134,8 +138,9 @@ async def _run(ctx: Context, agent: Row, program: AgentProgram, task_id: str, ge
         return {**report, **await _give_up(ctx, task_id, generation, reason, outcome.tokens)}
     commit = await commit_work(repository, branch, task, agent, outcome.text) if repository is not None else ""
     report |= {"branch": branch, "commit": commit}
-    ended = await _end(ctx, task_id, generation, outcome, repository, branch)
-    if repository is not None and ended["status"] == "COMPLETED":
+    ways = _Ways(repository, branch, folder, default, completion)
+    ended = await _end(ctx, task, generation, outcome, ways)
+    if repository is not None and ended["status"] == "COMPLETED" and completion == "merge":
         report["merged_into"] = await merge_branch(repository, task, branch)
     return {**report, **ended}
 
@@ -144,20 +149,36 @@ def _keep_baseline(task_id: str, generation: int, baseline: Mapping[str, Any], r
     rows.update("tasks", get_claimed(rows, task_id, generation)["id"], {"baseline": baseline})
 
 
-async def _end(
-    ctx: Context, task_id: str, generation: int, outcome: Outcome, repository: Repository | None, branch: str
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """Where a run left its result, and how that leaves it."""
+
+    repository: Repository | None
+    branch: str
+    folder: str
+    default: str
+    completion: str
+
+
+async def _end(ctx: Context, task: Row, generation: int, outcome: Outcome, ways: _Ways) -> dict[str, Any]:
     """End a claim with what the program ended with: a failure, a question, or a result whose evidence is checked."""
-    claim: dict[str, Any] = {"task_id": task_id, "generation": generation}
+    task_id: str = task["id"]
     if outcome.error:
         return await _give_up(ctx, task_id, generation, outcome.error, outcome.tokens)
     if question := _question_of(outcome.text):
-        return dict(await ask_question(ctx, **claim, question=question, tokens_used=outcome.tokens))
-    done = {"summary": outcome.text[-_SHOWN:] or "Done.", "tokens_used": outcome.tokens}
+        return dict(await ask_question(ctx, task_id, generation, question=question, tokens_used=outcome.tokens))
+    summary = outcome.text[-_SHOWN:] or "Done."
+    done: dict[str, Any] = {"tokens_used": outcome.tokens}
     try:
-        if repository is not None:
-            await check_merge(repository, branch)
-        return dict(await complete_task(ctx, **claim, **done, **({"branch": branch} if branch else {})))
+        if ways.repository is not None:
+            await check_merge(ways.repository, ways.branch)
+            done["branch"] = ways.branch
+        evidence = await check_done(ctx, task_id, generation)
+        if ways.repository is not None and ways.completion != "merge":
+            known = {**task, "branch_name": ways.branch}
+            url = await publish_branch(ctx, ways.completion, known, ways.folder, ways.default, summary)
+            done |= {"pr_url": url} if url else {}
+        return await end_task(ctx, task_id, generation, summary, evidence, done)
     except ToolFailure as failure:
         return await _give_up(ctx, task_id, generation, failure.message, outcome.tokens)
 

@@ -10,7 +10,7 @@ from typing import Final
 from toolcrib.plugin import Row, Rows
 
 from .model import CLAIMED
-from .state import claim, fire, settle
+from .state import LEASE_SECONDS, claim, fire, settle
 
 __all__ = ["Assignment", "ProjectState", "ReadyTask", "Snapshot", "assign", "schedule", "snapshot_of", "tick"]
 
@@ -193,10 +193,17 @@ def _projects(rows: Rows, most: int, project_id: str) -> Iterator[ProjectState]:
         )
 
 
-def assign(rows: Rows, agents: Sequence[str], *, project_id: str = "", is_paused: bool = False) -> list[Row]:
-    """Claim what the scheduler assigns to these idle agents; return the tasks."""
+def assign(
+    rows: Rows,
+    agents: Sequence[str],
+    *,
+    project_id: str = "",
+    is_paused: bool = False,
+    lease: float = LEASE_SECONDS,
+) -> list[Row]:
+    """Claim what the scheduler assigns to these idle agents, for a lease in seconds; return the tasks."""
     planned = schedule(snapshot_of(rows, agents, project_id=project_id, is_paused=is_paused))
-    return [claim(rows, rows.get("tasks", one.task_id), one.agent_id, one.workspace_id) for one in planned]
+    return [claim(rows, rows.get("tasks", one.task_id), one.agent_id, one.workspace_id, lease=lease) for one in planned]
 
 
 def tick(rows: Rows) -> dict[str, int]:

@@ -17,14 +17,17 @@ from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
 from .model import BLOCKING, CLAIMED, TRANSITIONS, Event, Status, legal_events
 
 __all__ = [
+    "BRANCHES",
     "INPUT_SECONDS",
     "LEASE_SECONDS",
     "PAUSE_SECONDS",
     "add_dependency",
+    "branch_of",
     "claim",
     "date_of",
     "dependents_of",
     "fire",
+    "folder_of",
     "get_claimed",
     "invalid",
     "needs_of",
@@ -38,10 +41,12 @@ __all__ = [
     "unmet_of",
 ]
 
+BRANCHES: Final = "task/"
+"""Folder of the branches of tasks."""
 LEASE_SECONDS: Final = 300.0
 """Time within which a worker renews its claim."""
 INPUT_SECONDS: Final = 86_400.0
-"""Time after which a question without an answer pauses its task (`question_ttl`)."""
+"""Time after which a question without an answer pauses its task, unless the operator sets `question_ttl`."""
 PAUSE_SECONDS: Final = 300.0
 """Pause of a task without another time to resume."""
 
@@ -87,6 +92,17 @@ def new_task_id() -> str:
     return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}-{secrets.token_hex(4)}"
 
 
+def branch_of(task: Row) -> str:
+    """Return the branch of a task: the one with its work, else the name that it gets."""
+    return str(task["branch_name"] or f"{BRANCHES}{task['id']}")
+
+
+def folder_of(rows: Rows, task: Row) -> str:
+    """Return the workspace of a claimed task, else the folder of the session."""
+    workspace = rows.find("workspaces", task["workspace_id"] or "")
+    return workspace["workspace_path"] if workspace else "."
+
+
 def note(rows: Rows, task: Row, type: str, content: str) -> None:
     """Add a note to a task: feedback, an answer, what a run did."""
     values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
@@ -100,8 +116,9 @@ def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:
     key = f"{type} {task['id']} {task['revision']}"
     sql = "SELECT * FROM {hooks} AS h WHERE project_id = ? AND enabled = 1"
     for hook in rows.select(sql, (task["project_id"],)):
-        wanted = hook["trigger_config"].get("event_type")
-        if wanted in (type, "*") and hook["id"] != more.get("hook_id"):
+        trigger = hook["trigger_config"]
+        is_wanted = trigger["type"] == "event" and trigger["event_type"] in (type, "*")
+        if is_wanted and hook["id"] != more.get("hook_id"):
             put_run(rows, hook, f"event:{type}", key, {"type": type, **payload})
 
 

@@ -35,6 +35,7 @@ from .state import (
     settle,
     unmet_of,
 )
+from .vetoes import veto_of
 
 __all__ = ["brief", "create_task", "edit_task", "get_task", "insert_task", "list_tasks", "page_of", "view"]
 
@@ -80,6 +81,10 @@ _EDITS: Final[Mapping[tuple[Status, Status], Sequence[Event]]] = {
     ("COMPLETED", "IN_PROGRESS"): ("ADMIN_RESTART", "ASSIGNED", "AGENT_STARTED"),
 }
 """Status that a person sees and the one that he sets → the events between them; READY is a restart from any other."""
+
+
+_REFUSABLE: Final[Mapping[str, str]] = {"IN_PROGRESS": "task.started", "COMPLETED": "task.completed"}
+"""Status of an edit → event that a hook can refuse."""
 
 
 @queue_tool(
@@ -373,6 +378,8 @@ async def edit_task(ctx: Context, task_id: str, **given: Any) -> dict[str, Any]:
     """Change fields of a task, or its status where the table of transitions has a way."""
     wanted = changes_of(given, "result")
     status, project_id = wanted.pop("status", None), wanted.pop("project_id", None)
+    if status in _REFUSABLE and (refusal := await veto_of(ctx, task_id, _REFUSABLE[status])):
+        raise refusal
 
     def work(rows: Rows) -> dict[str, Any]:
         task = rows.get("tasks", task_id, "editor")

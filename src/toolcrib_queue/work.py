@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
 from .evidence import baseline_of, evidence_of
+from .model import Event
 from .operations import INTEGER, LONG, home_of, id_of, is_paused, limit_of, queue_tool, storage_of
 from .scheduler import assign, tick
-from .state import INPUT_SECONDS, PAUSE_SECONDS, date_of, fire, get_claimed, invalid, publish, renew, unmet_of
+from .state import (
+    INPUT_SECONDS,
+    PAUSE_SECONDS,
+    branch_of,
+    date_of,
+    fire,
+    folder_of,
+    get_claimed,
+    invalid,
+    publish,
+    renew,
+    unmet_of,
+)
 from .tasks import view
+from .vetoes import veto_of
 
 __all__ = [
     "answer_question",
     "ask_question",
+    "check_done",
     "claim_task",
     "complete_task",
+    "end_task",
     "fail_task",
-    "folder_of",
     "heartbeat_task",
     "places_of",
     "prime",
@@ -28,18 +43,14 @@ __all__ = [
 ]
 
 _BYTES_A_TOKEN: Final = 4
+_SHORTEST, _LONGEST = 60, 31_536_000
+"""Bounds of `question_ttl`, in seconds."""
 _NEXT: Final = 5
 """Ready tasks, and results, that `prime` shows."""
 _CLAIM: Final[Mapping[str, Any]] = {
     "task_id": id_of("task"),
     "generation": {"type": "integer", "minimum": 0, "description": "Of the claim, as claim_task returned it"},
 }
-
-
-def folder_of(rows: Rows, task: Row) -> str:
-    """Return the workspace of a claimed task, else the folder of the session."""
-    workspace = rows.find("workspaces", task["workspace_id"] or "")
-    return workspace["workspace_path"] if workspace else "."
 
 
 def places_of(rows: Rows, task: Row) -> list[str]:
@@ -89,10 +100,14 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
         return {"task": None, "message": message}
     task, folder, profile = taken
     try:
+        refusal = await veto_of(ctx, task["id"], "task.started")
         baseline = await baseline_of(ctx, task, folder)
     except BaseException:
         await storage_of(ctx).write(lambda rows: _give_back(rows, task))
         raise
+    if refusal is not None:
+        await storage_of(ctx).write(lambda rows: _block(rows, task, refusal.message))
+        return dict(await claim_task(ctx, agent_id, project_id))
 
     def begin(rows: Rows) -> dict[str, Any]:
         held = get_claimed(rows, task["id"], task["generation"])
@@ -103,6 +118,7 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
             "generation": started["generation"],
             "lease_until": date_of(started["lease_until"]),
             "workspace_path": folder,
+            "branch": branch_of(started),
             "instructions": profile["system_prompt_suffix"] if profile else "",
             "message": "Work on it; heartbeat_task keeps the claim, complete_task ends it.",
         }
@@ -110,10 +126,15 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
     return await storage_of(ctx).write(begin)
 
 
-def _give_back(rows: Rows, task: Row) -> None:
+def _give_back(rows: Rows, task: Row, event: Event = "EXECUTION_ERROR", **changes: Any) -> None:
     held = rows.find("tasks", task["id"])
     if held is not None and held["generation"] == task["generation"] and held["status"] == "ASSIGNED":
-        fire(rows, held, "EXECUTION_ERROR")
+        fire(rows, held, event, **changes)
+
+
+def _block(rows: Rows, task: Row, reason: str) -> None:
+    """Set a task aside that a hook refused, for a person to look at."""
+    _give_back(rows, task, "TIMEOUT", error_message=reason)
 
 
 @queue_tool("x.queue.heartbeat", "queue", "write", _CLAIM, ["task_id", "generation"], idempotent=True)
@@ -138,7 +159,7 @@ async def heartbeat_task(ctx: Context, task_id: str, generation: int) -> dict[st
         "summary": {**LONG, "minLength": 1, "description": "What was done"},
         "files_changed": {"type": "array", "items": {"type": "string"}, "maxItems": 1000},
         "tokens_used": {**INTEGER, "default": 0},
-        "branch": id_of("branch with the result"),
+        "branch": id_of("branch with the result: that of the claim, where the work is committed there"),
         "pr_url": {"type": "string", "maxLength": 1000},
     },
     ["task_id", "generation", "summary"],
@@ -148,6 +169,15 @@ async def heartbeat_task(ctx: Context, task_id: str, generation: int) -> dict[st
 )
 async def complete_task(ctx: Context, task_id: str, generation: int, summary: str, **given: Any) -> dict[str, Any]:
     """End a claimed task: its declared evidence is checked, then it is verified or waits for a person."""
+    evidence = await check_done(ctx, task_id, generation)
+    return await end_task(ctx, task_id, generation, summary, evidence, given)
+
+
+async def check_done(ctx: Context, task_id: str, generation: int) -> list[dict[str, Any]]:
+    """Return the evidence of a claimed task.
+
+    Raises `ToolFailure("conflict")` where a part of it is missing, or a hook refuses the result.
+    """
 
     def look(rows: Rows) -> tuple[Row, str]:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
@@ -166,20 +196,35 @@ async def complete_task(ctx: Context, task_id: str, generation: int, summary: st
             details={"evidence": evidence},
         )
 
+    if refusal := await veto_of(ctx, task_id, "task.completed"):
+        raise refusal
+    return evidence
+
+
+async def end_task(
+    ctx: Context,
+    task_id: str,
+    generation: int,
+    summary: str,
+    evidence: Sequence[Mapping[str, Any]],
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    """End a claimed task whose evidence was found; one with a pull request or an approver waits for that."""
+
     def end(rows: Rows) -> dict[str, Any]:
         held = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
-        if held["branch_name"] and given.get("branch", held["branch_name"]) != held["branch_name"]:
-            raise invalid("branch", f"the branch of task {task_id} is {held['branch_name']}")
-        _add_result(rows, held, "completed", {**given, "summary": summary, "evidence": evidence})
+        if given.get("branch", branch_of(held)) != branch_of(held):  # approve_task merges it
+            raise invalid("branch", f"the branch of task {task_id} is {branch_of(held)}")
+        _add_result(rows, held, "completed", {**given, "summary": summary, "evidence": [*evidence]})
         places = {"branch_name": given.get("branch") or held["branch_name"], "pr_url": given.get("pr_url")}
         done = fire(rows, held, "AGENT_COMPLETED", **places)
-        if done["requires_approval"] or done["verification_type"] == "human":
+        if done["requires_approval"] or done["verification_type"] == "human" or given.get("pr_url"):
             done = fire(rows, done, "PR_CREATED")
             if done["pr_url"]:
                 publish(rows, "pr.created", done, pr_url=done["pr_url"])
         elif done["verification_type"] != "qa_agent":
             done = fire(rows, done, "VERIFY_PASSED")
-        return {"task_id": task_id, "status": done["status"], "evidence": evidence}
+        return {"task_id": task_id, "status": done["status"], "evidence": [*evidence]}
 
     return await storage_of(ctx).write(end)
 
@@ -252,18 +297,30 @@ def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) ->
     {**_CLAIM, "question": {**LONG, "minLength": 1}, "tokens_used": {**INTEGER, "default": 0}},
     ["task_id", "generation", "question"],
     idempotent=False,
-    policy={"edge_cases": ["Without an answer within a day the task is PAUSED, then READY again."]},
+    policy={"edge_cases": ["Without an answer by `expires` (a day) the task is PAUSED, then READY again."]},
 )
 async def ask_question(ctx: Context, task_id: str, generation: int, question: str, tokens_used: int) -> dict[str, Any]:
     """Ask a person about a claimed task. The claim stays; heartbeat_task tells when the answer has come."""
+    seconds = _question_ttl(ctx.lent.setting("queue"))
 
     def work(rows: Rows) -> dict[str, Any]:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
         _add_result(rows, task, "waiting_input", {"summary": question, "tokens_used": tokens_used})
-        asked = fire(rows, task, "AGENT_QUESTION", question=question, lease_until=rows.now + INPUT_SECONDS)
+        asked = fire(rows, task, "AGENT_QUESTION", question=question, lease_until=rows.now + seconds)
         return {"task_id": task_id, "status": asked["status"], "expires": date_of(asked["lease_until"])}
 
     return await storage_of(ctx).write(work)
+
+
+def _question_ttl(settings: Any) -> float:
+    """Return the seconds that a question waits: `tools: {queue: {question_ttl: …}}`, else a day."""
+    given: Any = cast("Mapping[str, Any]", settings).get("question_ttl") if isinstance(settings, Mapping) else None
+    if given is None:
+        return INPUT_SECONDS
+    if isinstance(given, bool) or not isinstance(given, int | float) or not _SHORTEST <= given <= _LONGEST:
+        message = f"tools: {{queue: {{question_ttl: {given!r}}}}} is not a number of seconds"
+        raise ToolFailure("unavailable", message, hint=f"it is between {_SHORTEST} and {_LONGEST}")
+    return float(given)
 
 
 @queue_tool(

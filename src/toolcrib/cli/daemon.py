@@ -46,7 +46,8 @@ _FOLLOW_SECONDS: Final = 0.2
 
 daemon = action_group(
     "Show the local daemons that stdio clients share, end them, or print their logs.\n\n"
-    "A client of `toolcrib serve` starts the daemon of its configuration; it ends two minutes after its last client.",
+    "A client of `toolcrib serve` starts the daemon of its configuration. Its servers end two minutes after its last "
+    "client; the daemon itself stays loaded for `daemon.idle`, 8 hours.",
     default="status",
 )
 
@@ -173,7 +174,9 @@ def _print(status: DaemonStatus) -> None:
         "key": status.key,
         "log": status.log,
         "idle end": f"{status.idle_seconds:g} s after its last client"
-        + (", once its jobs and schedules have ended" if status.works else ""),
+        + (", once its jobs and schedules have ended" if status.works else "")
+        + (f"; stays loaded without servers for {status.rest_seconds:g} s more" if status.rest_seconds else "")
+        + ("; rests now" if status.rests else ""),
     }
     for name, value in facts.items():
         if value:

@@ -88,8 +88,7 @@ def serve(
         files = [str(file) for file in config or ()]
         from .serve_stdio import join  # only for clients of the local daemon
 
-        manners = {} if daemon_idle is None else {"idle_seconds": daemon_idle}
-        status = join(files, overrides, log_level=log_level, desk=desk, **manners)
+        status = join(files, overrides, idle_seconds=daemon_idle, log_level=log_level, desk=desk)
         sys.stderr.flush()
         # The relay's other thread still waits for the client, and nothing here is worth waiting for it.
         os._exit(status)

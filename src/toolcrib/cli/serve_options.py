@@ -11,10 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import UsageError
 
-__all__ = ["IDLE_SECONDS", "LOG_LEVELS", "Options", "desk_overrides", "http_token", "read_options"]
-
-IDLE_SECONDS: Final = 120.0
-"""How long a daemon outlives its last client: one that restarts, or makes one call each time, finds servers running."""
+__all__ = ["LOG_LEVELS", "Options", "desk_overrides", "http_token", "read_options"]
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -42,7 +39,8 @@ class Options(NamedTuple):
     """Options that change what is served, by their names in the configuration file."""
     http: bool = False
     log_level: str = "info"
-    idle_seconds: float = IDLE_SECONDS
+    idle_seconds: float | None = None
+    """See `daemon.rendezvous.Order`."""
     desk: bool = False
 
 
@@ -69,15 +67,15 @@ def read_options(arguments: Sequence[str]) -> Options | None:
 
 def _options(files: tuple[str, ...], values: dict[str, Any]) -> Options | None:
     http, log_level = values.pop("http", False), values.pop("log_level", "info")
-    idle = values.pop("idle", str(IDLE_SECONDS))
+    idle = values.pop("idle", None)
     desk = values.pop("desk", False)
     port = values.get("port", "0")
-    is_number = port.isdecimal() and int(port) <= 65535 and idle.replace(".", "", 1).isdecimal()
+    is_number = port.isdecimal() and int(port) <= 65535 and (idle is None or idle.replace(".", "", 1).isdecimal())
     if log_level not in LOG_LEVELS or not is_number or (desk and http) or (not http and _ONLY_HTTP & values.keys()):
         return None
     if "port" in values:
         values["port"] = int(port)
-    return Options(files, values, http, log_level, float(idle), desk)
+    return Options(files, values, http, log_level, None if idle is None else float(idle), desk)
 
 
 _TOKEN: Final = "TOOLCRIB_TOKEN"

@@ -20,7 +20,7 @@ from ..daemon.shim import Shim, start_unread
 from ..errors import UsageError
 from ..server.pipes import take_stdio
 from .answered import find_place
-from .serve_options import IDLE_SECONDS, desk_overrides
+from .serve_options import desk_overrides
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -37,7 +37,8 @@ _AT_TERMINAL: Final = (
 class Manners(NamedTuple):
     """How a daemon is joined, and how one that has to be started behaves."""
 
-    idle_seconds: float = IDLE_SECONDS
+    idle_seconds: float | None = None
+    """See `daemon.rendezvous.Order`."""
     log_level: str = "info"
     way: str = "mcp"
     """See `daemon.rendezvous.Hello`."""
@@ -49,7 +50,7 @@ def join(
     files: Sequence[str],
     overrides: Mapping[str, Any],
     *,
-    idle_seconds: float = IDLE_SECONDS,
+    idle_seconds: float | None = None,
     log_level: str = "info",
     desk: bool = False,
 ) -> int:
@@ -63,7 +64,8 @@ def join(
     overrides = desk_overrides(overrides) if desk else overrides
     manners = Manners(idle_seconds, log_level, "desk" if desk else "mcp")
     is_served = is_any_running(here().directories.runtime)
-    shim = (_joined_shim if is_served else _started_shim)(files, overrides, manners)
+    shim = _joined_shim(files, overrides, manners) if is_served else None
+    shim = shim or _started_shim(files, overrides, manners)  # those that run may be of another version
     if shim is None:
         from ..config.loader import load_gateway  # where a daemon can, it alone reads the configuration
 

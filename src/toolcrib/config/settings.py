@@ -40,6 +40,7 @@ from ..core.settings import (
     Section,
     Text,
     Texts,
+    Wait,
     a_list_of,
     expected,
     identity_of,
@@ -63,6 +64,7 @@ __all__ = [
     "FILE_KEYS",
     "GROUPS",
     "ChatSettings",
+    "DaemonSettings",
     "FileKey",
     "HttpSettings",
     "RegistrationSettings",
@@ -304,6 +306,13 @@ class RegistrationSettings(Section):
     """`host:port` of this network that registered tools may reach."""
 
 
+class DaemonSettings(Section):
+    """The key `daemon`."""
+
+    idle: Wait = 8 * 3600.0
+    """Time that a local daemon stays loaded after its servers have ended for want of clients; 0 ends it with them."""
+
+
 class HttpSettings(Section):
     """The keys of a file that decide who reaches this program over HTTP."""
 
@@ -369,6 +378,8 @@ class Settings:
         default_factory=Keeping.model_construct, metadata=_key(why="it holds several values: name one of them")
     )
     """How much of long results is kept, and for how long."""
+    daemon: DaemonSettings = field(default_factory=DaemonSettings.model_construct, metadata=_key(why=LIMITING))
+    """The process that stdio clients share."""
     memory: MemorySettings = field(default_factory=MemorySettings.model_construct, metadata=_key(why=LIMITING))
     store: StoreSpec = field(default_factory=StoreSpec.model_construct, metadata=_key(secret=True))
     records: Retention = field(default_factory=Retention.model_construct, metadata=_key(why=RECORDING))

@@ -300,9 +300,12 @@ class Call:
                 raise TypeError(f"a call has no field {name!r}")
         for group, values in parts.items():
             before = own.get(group) or self.__dict__[group]
-            if any(before.__dict__[name] is not value for name, value in values.items()):
-                own[group] = copied = object.__new__(before.__class__)
-                object.__setattr__(copied, "__dict__", before.__dict__ | values)
+            fields = before.__dict__
+            for name, value in values.items():
+                if fields[name] is not value:
+                    own[group] = copied = object.__new__(before.__class__)
+                    object.__setattr__(copied, "__dict__", fields | values)
+                    break
         return own
 
 

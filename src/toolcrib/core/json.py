@@ -139,8 +139,9 @@ def read_json(text: bytes | str, *, limit: int = MESSAGE_BYTES, strict: bool = F
     if strict:
         raw = text.encode() if isinstance(text, str) else text
         # An unchanged rewriting proves that there is no duplicate key and no rounded number; only other text is read
-        # twice.
-        if (orjson.dumps(value) if written is None else written) != raw.strip():
+        # twice: neither compact nor as Python's `json` writes it, the two usual forms.
+        raw = raw.strip()
+        if (orjson.dumps(value) if written is None else written) != raw and json.dumps(value).encode() != raw:
             _check_strict(text, value)
     return value
 

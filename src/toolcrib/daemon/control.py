@@ -84,6 +84,11 @@ class DaemonStatus:
     project: str
     log: str
     idle_seconds: float
+    """Seconds without a client after which its servers end."""
+    rest_seconds: float
+    """Seconds after that in which it stays loaded without servers; 0 where it ends with them."""
+    rests: bool
+    """Whether its servers have ended."""
     works: bool
     """Whether background jobs keep it alive without a client."""
     clients: tuple[DaemonClient, ...]

@@ -1,26 +1,31 @@
 """The local daemon: one set of servers for all stdio clients of a user who have the same configuration.
 
-Started by a shim (`daemon.shim`), never by hand: its process reads its `Order` from standard input. It ends two
-minutes after its last client, once its jobs have ended and no schedule is active, or on SIGTERM after letting running
-calls finish for a moment; and with it every server that it started. Its log is its standard error. POSIX only.
+Started by a shim (`daemon.shim`), never by hand: its process reads its `Order` from standard input. Two minutes after
+its last client, once its jobs have ended and no schedule is active, it ends every server that it started and rests: the
+program stays loaded, so that the next client does not wait for it. It ends after `daemon.idle` of rest, during a rest
+when its configuration, program or socket changes, or on SIGTERM after letting running calls finish for a moment. Its
+log is its standard error. POSIX only.
 
-Listener of the local daemon: admits clients of the same user, counts them, and ends when idle. POSIX only.
+Listener of the local daemon: admits clients of the same user, counts them, and rests or ends when idle. POSIX only.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import anyio
 import anyio.to_thread
@@ -60,6 +65,11 @@ GREETING_SECONDS: Final = 5.0
 
 _BACKLOG: Final = 128
 
+_SERVERS_SECONDS: Final = 120.0
+"""How long servers outlive the last client: one that restarts, or makes one call each time, finds them running."""
+_LOOK_SECONDS: Final = 30.0
+"""Seconds between two looks of a resting daemon at what would end it."""
+
 _REQUEST_BYTES: Final = 4 * 1024 * 1024
 _COMMANDS: Final = 2
 """Commands that run at once; the others wait."""
@@ -76,8 +86,8 @@ _listener_log = logging.getLogger(__name__)
 class LocalServer:
     """Listener at a rendezvous: passes every client to `serve`, until it has been idle for long enough.
 
-    Used once: `run` returns when the last client has left and the idle time is over, or after `stop` when the present
-    clients have ended.
+    Used once: `run` returns when the last client has left and the idle time is over, and the time to rest behind it, or
+    after `stop` when the present clients have ended.
     """
 
     def __init__(
@@ -91,11 +101,19 @@ class LocalServer:
         works: Callable[[], bool] = lambda: False,
         control: Callable[[Way, int], DaemonStatus] | None = None,
         run_command: RunCommand | None = None,
+        opened: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
+        rest_seconds: float = 0.0,
+        look_seconds: float = _LOOK_SECONDS,
+        is_current: Callable[[], bool] = lambda: True,
     ) -> None:
         """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
 
         `works` returns whether work continues for clients that have left. `control` answers a request for the status or
         the end, with the id of the process that asks, `run_command` one for a whole command.
+
+        What clients are served with is `opened` while they come, and closed in the `rest_seconds` that follow
+        `idle_seconds` without one; the next client opens it again. Every `look_seconds` of such a rest `is_current`, in
+        a thread, says whether clients would still find this server.
         """
         self.stopping = anyio.Event()
         """Set once the server takes no more clients: every connection finishes its running calls and ends."""
@@ -112,6 +130,13 @@ class LocalServer:
         self._clients: dict[object, DaemonClient] = {}
         self._idle_since = 0.0
         self._changed = anyio.Event()
+        self._opened = opened
+        self._rest_seconds = rest_seconds
+        self._look_seconds = look_seconds
+        self._is_current = is_current
+        self._awake = anyio.Event()
+        self._wanted = False
+        self._socket_file = 0
 
     async def run(self, listening: Callable[[], None]) -> None:
         """Serve; `listening` is called once clients can connect. The caller holds the meeting's lock."""
@@ -120,13 +145,38 @@ class LocalServer:
             try:
                 async with anyio.create_task_group() as clients:
                     accepting = await clients.start(self._accept, listener, clients)
-                    listening()
-                    await self._until_idle()
-                    self.stop()
-                    accepting.cancel()
-                    self._meeting.socket.unlink(missing_ok=True)
+                    try:
+                        await self._alternate(listening)
+                    finally:
+                        accepting.cancel()
+                        self._leave()
             finally:
-                self._meeting.socket.unlink(missing_ok=True)
+                self._leave()
+
+    async def _alternate(self, listening: Callable[[], None]) -> None:
+        """Serve and rest in turn, to the end of both."""
+        self._wanted = True
+        while not self.stopping.is_set():
+            async with self._opened():
+                self._wanted = False
+                self._awake.set()
+                listening()
+                listening = _nothing
+                await self._until_idle()
+                if self.stopping.is_set() or not self._rest_seconds:
+                    self.stop()
+                    self._leave()
+                    while self._connections:
+                        await self._change()
+                    return
+                self._awake = anyio.Event()
+            gc.collect()  # of what was served with, which refers to itself
+            await self._until_wanted()
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether what clients are served with is closed."""
+        return not self._awake.is_set()
 
     @property
     def clients(self) -> Sequence[DaemonClient]:
@@ -136,7 +186,20 @@ class LocalServer:
     def stop(self) -> None:
         """Take no more clients and let those there are end."""
         self.stopping.set()
+        self._awake.set()
         self._note()
+
+    def _leave(self) -> None:
+        """Remove the socket, unless it is another daemon's by now."""
+        if self._is_there():
+            self._meeting.socket.unlink(missing_ok=True)
+
+    def _is_there(self) -> bool:
+        """Whether the socket is still the one that was made here."""
+        try:
+            return self._meeting.socket.stat().st_ino == self._socket_file
+        except OSError:
+            return False
 
     def _listen(self, listener: socket.socket) -> None:
         """Bind over the socket of a killed daemon; the directory keeps others out until the mode is set."""
@@ -145,6 +208,7 @@ class LocalServer:
         with self._meeting.address() as address:
             listener.bind(address)
         self._meeting.socket.chmod(0o600)
+        self._socket_file = self._meeting.socket.stat().st_ino
         listener.listen(_BACKLOG)
 
     async def _accept(
@@ -200,6 +264,10 @@ class LocalServer:
             _listener_log.info("process %d asks for a command", hello.pid)
             await self._answer_command(link, rest)
             return
+        if (hello.key, hello.version) == (self._meeting.key, self._version):
+            await self._wake()
+        if self.stopping.is_set():
+            return
         welcome = self._answer(hello)
         await link.send(welcome.encode())
         if not welcome.error:
@@ -232,6 +300,12 @@ class LocalServer:
             del self._clients[token]
             self._idle_since = time.monotonic()
 
+    async def _wake(self) -> None:
+        """Wait until clients can be served."""
+        self._wanted = True
+        self._note()
+        await self._awake.wait()
+
     def _answer(self, hello: Hello) -> Welcome:
         if (hello.key, hello.version) != (self._meeting.key, self._version):
             return Welcome(pid=os.getpid(), error="it was started for another configuration or version")
@@ -251,13 +325,36 @@ class LocalServer:
             rest = self._idle_since + self._idle_seconds - time.monotonic()
             with anyio.move_on_after(float("inf") if self._connections else max(rest, 0.0)) as waiting:
                 await self._changed.wait()
-            if waiting.cancelled_caught:
+            if waiting.cancelled_caught and not self._connections:
                 if not self._works():
                     return
                 self._idle_since = time.monotonic()
 
+    async def _until_wanted(self) -> None:
+        """Return when a client greets; stop at the end of the rest, and when no client would come here any more."""
+        end = time.monotonic() + self._rest_seconds
+        while not (self._wanted or self.stopping.is_set()):
+            if time.monotonic() >= end or not await anyio.to_thread.run_sync(self._is_found):
+                if not self._wanted:
+                    self.stop()
+                return
+            with anyio.move_on_after(min(self._look_seconds, max(end - time.monotonic(), 0.0))):
+                while not (self._wanted or self.stopping.is_set()):
+                    await self._change()
+
+    def _is_found(self) -> bool:
+        return self._is_there() and self._is_current()
+
+    async def _change(self) -> None:
+        self._changed = anyio.Event()
+        await self._changed.wait()
+
     def _note(self) -> None:
         self._changed.set()
+
+
+def _nothing() -> None:
+    """Tell nothing: the starter of the daemon has heard that it listens."""
 
 
 async def _first_line(link: Link, received: bytes = b"", limit: int = GREETING_BYTES) -> tuple[bytes, bytes]:
@@ -289,59 +386,107 @@ def summary(crib: Toolcrib) -> str:
     return "; ".join(parts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    """What clients are served with, from the first client to the rest."""
+
+    crib: Toolcrib
+    service: Service
+    desk: Service
+
+
 async def _serve(
     order: Order, settings: Settings, listening: Callable[[], None], run_command: RunCommand | None
 ) -> None:
     meeting, since = Meeting(directory=Path(order.directory), key=order.key), time.time()
     profile, mode, limits = settings.disclosure.profile, settings.policy.mode, limits_of(settings)
-    async with (
-        Toolcrib(settings.at_once()) as crib,
-        Service(CribBackend(crib), profile=profile, mode=mode, limits=limits) as service,
-        Service(WithApprove(crib), profile=profile, mode=mode, limits=limits) as desk,
-        anyio.create_task_group() as tasks,
-    ):
+    served: list[_Served] = []  # none while the daemon rests
 
-        async def serve(hello: Hello, link: Link, received: bytes) -> None:
-            _log.info("process %d joined from %s", hello.pid, hello.cwd)
-            if hello.way == "hook":
-                await serve_hook(gate_of(crib), link, received)
-                return
-            serving = desk if hello.way == "desk" else service
-            with asked_from(hello.cwd):
-                await converse(serving, link, received=received, profile=hello.profile, mode=hello.mode)
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[None]:
+        async with (
+            Toolcrib(settings.at_once()) as crib,
+            Service(CribBackend(crib), profile=profile, mode=mode, limits=limits) as service,
+            Service(WithApprove(crib), profile=profile, mode=mode, limits=limits) as desk,
+        ):
+            await crib.start_background_work()
+            served.append(_Served(crib=crib, service=service, desk=desk))
+            try:
+                yield
+            finally:
+                served.clear()
+        _log.info("closed %d servers", len(settings.sources.servers))
 
-        def serves(hello: Hello) -> str:
-            crib.session(profile=hello.profile, mode=hello.mode)
-            clients = len(server.clients)
-            return summary(crib) + (f"; {clients} other client{'s' if clients > 1 else ''}" if clients else "")
+    async def serve(hello: Hello, link: Link, received: bytes) -> None:
+        _log.info("process %d joined from %s", hello.pid, hello.cwd)
+        (with_,) = served
+        if hello.way == "hook":
+            await serve_hook(gate_of(with_.crib), link, received)
+            return
+        serving = with_.desk if hello.way == "desk" else with_.service
+        with asked_from(hello.cwd):
+            await converse(serving, link, received=received, profile=hello.profile, mode=hello.mode)
 
-        def stop(reason: str) -> None:
-            names = ", ".join(state.source for state in crib.tools.sources) or "none"
-            _log.info("stopped by %s: %d clients; servers: %s", reason, len(server.clients), names)
-            for each in (service, desk):
-                each.stop()
-            server.stop()
+    def serves(hello: Hello) -> str:
+        crib, clients = served[0].crib, len(server.clients)
+        crib.session(profile=hello.profile, mode=hello.mode)
+        return summary(crib) + (f"; {clients} other client{'s' if clients > 1 else ''}" if clients else "")
 
-        def control(way: Way, pid: int) -> DaemonStatus:
-            status = _status(order, crib, server, since)
-            if way == "stop":
-                stop(f"process {pid} (toolcrib daemon stop)")
-            return status
+    def stop(reason: str) -> None:
+        names = ", ".join(state.source for one in served for state in one.crib.tools.sources) or "none"
+        _log.info("stopped by %s: %d clients; servers: %s", reason, len(server.clients), names)
+        for one in served:
+            one.service.stop()
+            one.desk.stop()
+        server.stop()
 
-        server = LocalServer(
-            meeting,
-            serve=serve,
-            serves=serves,
-            version=version("toolcrib"),
-            idle_seconds=order.idle_seconds,
-            works=lambda: _works(crib),
-            control=control,
-            run_command=run_command,
-        )
-        await crib.start_background_work()
+    def control(way: Way, pid: int) -> DaemonStatus:
+        status = _status(order, settings, served[0].crib if served else None, server, since)
+        if way == "stop":
+            stop(f"process {pid} (toolcrib daemon stop)")
+        return status
+
+    server = LocalServer(
+        meeting,
+        serve=serve,
+        serves=serves,
+        version=version("toolcrib"),
+        idle_seconds=_idle_seconds(order),
+        works=lambda: any(_works(one.crib) for one in served),
+        control=control,
+        run_command=run_command,
+        opened=opened,
+        rest_seconds=_rest_seconds(order, settings),
+        is_current=partial(_is_current, order, _program()),
+    )
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signal, stop)
         await server.run(listening)
         tasks.cancel_scope.cancel()
+
+
+def _idle_seconds(order: Order) -> float:
+    return _SERVERS_SECONDS if order.idle_seconds is None else order.idle_seconds
+
+
+def _rest_seconds(order: Order, settings: Settings) -> float:
+    return settings.daemon.idle if order.idle_seconds is None else 0.0
+
+
+def _program() -> int:
+    """Return what an upgrade of the program changes; 0 when it is gone."""
+    try:
+        return Path(__file__).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _is_current(order: Order, program: int) -> bool:
+    """Whether a client of this configuration and program would come to this daemon."""
+    try:
+        return _program() == program and _read(order)[1].key == order.key
+    except (ToolcribError, OSError):
+        return False
 
 
 def _works(crib: Toolcrib) -> bool:
@@ -349,8 +494,8 @@ def _works(crib: Toolcrib) -> bool:
     return crib.jobs.works or crib.schedules.works
 
 
-def _status(order: Order, crib: Toolcrib, server: LocalServer, since: float) -> DaemonStatus:
-    found = order.files or config_files(crib.settings.directories, Path(order.project))
+def _status(order: Order, settings: Settings, crib: Toolcrib | None, server: LocalServer, since: float) -> DaemonStatus:
+    found = order.files or config_files(settings.directories, Path(order.project))
     return DaemonStatus(
         pid=os.getpid(),
         since=since,
@@ -360,12 +505,14 @@ def _status(order: Order, crib: Toolcrib, server: LocalServer, since: float) -> 
         options=order.overrides,
         project=order.project,
         log=order.log,
-        idle_seconds=order.idle_seconds,
-        works=_works(crib),
+        idle_seconds=_idle_seconds(order),
+        rest_seconds=_rest_seconds(order, settings),
+        rests=crib is None,
+        works=crib is not None and _works(crib),
         clients=tuple(server.clients),
         servers=tuple(
             DaemonServer(name=one.source, kind=one.kind, state=one.state, tools=one.tools, detail=one.detail)
-            for one in crib.tools.sources
+            for one in (crib.tools.sources if crib else ())
         ),
     )
 
@@ -377,8 +524,8 @@ async def _stop_on_signal(stop: Callable[[str], None]) -> None:
 
 
 def _run(order: Order, say: Callable[[bytes], None], run_command: RunCommand | None) -> None:
-    settings = load_gateway(order.files, order.overrides, cwd=order.project)
-    meeting, ready = Meeting.of(settings), b"ready"
+    settings, meeting = _read(order)
+    ready = b"ready"
     if not order.key:
         order, ready = _found(order, settings, meeting)
         if order.lock < 0:  # another daemon lives, or starts
@@ -395,6 +542,11 @@ def _run(order: Order, say: Callable[[bytes], None], run_command: RunCommand | N
     finally:
         meeting.release(order.lock)
     _log.info("ended")
+
+
+def _read(order: Order) -> tuple[Settings, Meeting]:
+    settings = load_gateway(order.files, order.overrides, cwd=order.project)
+    return settings, Meeting.of(settings)
 
 
 def _found(order: Order, settings: Settings, meeting: Meeting) -> tuple[Order, bytes]:
@@ -431,14 +583,21 @@ def main(run_command: RunCommand | None = None) -> None:
 
     try:
         _run(order, say, run_command)
-    except ToolcribError as error:
-        _log.error("cannot serve: %s", error)
-        say(str(error).encode() if order.key else b"")
-        sys.exit(2)
-    except Exception as error:  # noqa: BLE001 - the outermost edge: no caller will see it
+    except Exception as raised:  # noqa: BLE001 - the outermost edge: no caller will see it
+        error = _innermost(raised)
+        if isinstance(error, ToolcribError):
+            _log.error("cannot serve: %s", error)
+            say(str(error).encode() if order.key else b"")
+            sys.exit(2)
         _log.exception("the daemon failed")
         say(f"{type(error).__name__}: {error}; look into {order.log}".encode() if order.key else b"")
         sys.exit(CODES["internal"].exit)
+
+
+def _innermost(error: Exception) -> Exception:
+    """Return what was raised inside task groups, which wrap it, if it is one error."""
+    inside = cast("tuple[Exception, ...]", getattr(error, "exceptions", ()))
+    return _innermost(inside[0]) if len(inside) == 1 else error
 
 
 if __name__ == "__main__":

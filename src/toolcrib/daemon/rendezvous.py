@@ -120,7 +120,8 @@ class Order:
     """JSON: the command-line options that change the served tools."""
     project: str
     """The directory that project files and relative paths start from."""
-    idle_seconds: float
+    idle_seconds: float | None
+    """Seconds without a client after which the daemon ends; None: it then rests for `daemon.idle` of the settings."""
     log: str
     """The file that the daemon writes its log to; its directory exists."""
     log_level: str

@@ -19,7 +19,7 @@ operator trusts the server or wrote the hint.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -92,11 +92,13 @@ def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Ori
     """Return the class of one result, given that of its tool."""
     if origin.name != "elsewhere" or result.spooled is not None:
         return origin
-    text, structured, error = result.text, result.structured_content, result.error
-    if any(block.get("type") != "text" or len(block) > 2 for block in result.content) or (
-        error is not None and error.details
-    ):
-        return origin
+    text, structured, error = result.only_text, result.structured_content, result.error
+    if text is None:  # more than one text: look at every part
+        text = result.text
+        if any(block.get("type") != "text" or len(block) > 2 for block in result.content) or (
+            error is not None and error.details
+        ):
+            return origin
     if error is None and structured is not None and tool.output_schema is not None:
         is_shown_alone = not text or _is_json_of(text, structured)
         if is_shown_alone and _is_plain(tool.output_schema, structured):
@@ -107,10 +109,11 @@ def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Ori
         if wrapped.keys() != {"result"}:
             return origin
         shown.append(wrapped["result"])  # of a tool that returns text, as servers wrap it
-    given = tuple(leaf for leaf in _leaves(arguments) if isinstance(leaf, str))
-    if all(_is_quoted(one, given) for one in shown):
-        return CLASSES["quoted"]
-    return origin
+    given = _texts(arguments)
+    for one in shown:
+        if not _is_quoted(one, given):
+            return origin
+    return CLASSES["quoted"]
 
 
 def is_closed_world(tool: Tool, trust: Trust) -> bool:
@@ -125,17 +128,19 @@ def _is_quoted(shown: Any, given: Sequence[str]) -> bool:
     return isinstance(shown, str) and (not shown or any(shown in one for one in given))
 
 
-def _leaves(value: Any, depth: int = 0) -> Iterator[Any]:
-    if depth > _DEPTH:
-        return
+def _texts(value: Any, depth: int = 0) -> list[str]:
+    """Return the texts inside of mappings and lists, as deep as `_DEPTH`."""
+    if isinstance(value, str):
+        return [value]
     if isinstance(value, Mapping):
-        for inner in cast("Mapping[str, Any]", value).values():
-            yield from _leaves(inner, depth + 1)
-    elif isinstance(value, list | tuple):
-        for inner in cast("Sequence[Any]", value):
-            yield from _leaves(inner, depth + 1)
-    else:
-        yield value
+        value = cast("Mapping[str, Any]", value).values()
+    elif not isinstance(value, list | tuple):
+        return []
+    found: list[str] = []
+    if depth < _DEPTH:
+        for inner in cast("Iterable[Any]", value):
+            found += _texts(inner, depth + 1)
+    return found
 
 
 def _is_json_of(text: str, structured: Any) -> bool:

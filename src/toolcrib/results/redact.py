@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import is_not
@@ -153,12 +152,16 @@ class Redactor:
         Values that are not JSON (arguments before validation) are walked all the same.
         """
         only_assignments = False
-        with suppress(TypeError, ValueError, RecursionError):
+        try:
             raw = dumps(value)
+        except (TypeError, ValueError, RecursionError):
+            pass
+        else:
+            hits = self.match(raw)
             texts = [raw]
             if b"\\" in raw:
                 texts.append(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"'))
-            hits = {hit for text in texts for hit in self.match(text)}
+                hits = {*hits, *self.match(texts[1])}
             if not hits:
                 return value
             only_assignments = b"\\" not in texts[-1] and not _has_format(hits, texts)

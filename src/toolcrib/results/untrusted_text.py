@@ -15,7 +15,16 @@ from ..core.result import ToolResult
 from ..core.sanitize import is_hidden
 from .redact import Scanner
 
-__all__ = ["TAG", "defused", "fenced", "hidden_characters", "suspicions", "visible_json", "visible_text"]
+__all__ = [
+    "TAG",
+    "defused",
+    "fenced",
+    "fenced_text",
+    "hidden_characters",
+    "suspicions",
+    "visible_json",
+    "visible_text",
+]
 
 TAG: Final = "tool_output"
 _LOOKS_LIKE: Final = re.compile(
@@ -61,12 +70,7 @@ def fenced(
     places = [place for place, block in enumerate(result.content) if _text(block) is not None]
     if not places:
         return result
-    kinds = ", ".join(suspicious)
-    warning = _SUSPICIOUS.format(kinds=kinds) if kinds else _WARNING
-    if removed:
-        characters = ", ".join(f"{count} × {name}" for name, count in removed.items())
-        warning = f"{warning} Removed hidden characters: {characters}."
-    opening = f'<{TAG} tool="{_NAME.sub("_", tool)}" trust="untrusted">\n{warning}\n'
+    opening = _opening(tool, suspicious, removed)
     content: list[Mapping[str, Any]] = []
     for place, block in enumerate(result.content):
         text = _text(block)
@@ -76,6 +80,25 @@ def fenced(
             block = _with_text(block, f"{text}\n</{TAG}>" if place == places[-1] else text)
         content.append(block)
     return replace(result, content=tuple(content))
+
+
+def fenced_text(text: str, origin: str) -> str:
+    """Return a text of others in a fence that names its `origin`, as `fenced` does with a result.
+
+    Invisible characters are removed. For tools that put a result into a prompt of their own.
+    """
+    seen, hidden = visible_text(text)
+    removed = hidden_characters(text, seen) if hidden else None
+    return f"{_opening(origin, suspicions(text), removed)}{defused(seen)}\n</{TAG}>"
+
+
+def _opening(origin: str, suspicious: Iterable[str], removed: Mapping[str, int] | None = None) -> str:
+    kinds = ", ".join(suspicious)
+    warning = _SUSPICIOUS.format(kinds=kinds) if kinds else _WARNING
+    if removed:
+        characters = ", ".join(f"{count} × {name}" for name, count in removed.items())
+        warning = f"{warning} Removed hidden characters: {characters}."
+    return f'<{TAG} tool="{_NAME.sub("_", origin)}" trust="untrusted">\n{warning}\n'
 
 
 def _text(block: Mapping[str, Any]) -> str | None:

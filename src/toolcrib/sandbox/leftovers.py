@@ -19,10 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ..core.strange_files import read_strange
+
 __all__ = [
     "Contents",
     "Kept",
     "Stamp",
+    "clean_folder",
     "clean_repository",
     "contents_of",
     "harmless_config",
@@ -35,21 +38,32 @@ __all__ = [
 ]
 
 _NAMES: Final = frozenset(
-    ".envrc .mcp.json .exrc .nvimrc .nvim.lua"
-    " AGENTS.md AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md"
-    " .cursorrules .windsurfrules .clinerules .goosehints copilot-instructions.md"
-    " .gitlab-ci.yml .travis.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml .drone.yml"
-    " .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml".split()
+    ".envrc .mcp.json .exrc _exrc .vimrc _vimrc .gvimrc .nvimrc .nvim.lua .autoenv .autoenv.zsh"
+    " .devcontainer.json .Rprofile .octaverc .irbrc .pryrc .ghci .iex.exs .gitpod.yml .replit AGENTS.md"
+    " AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md WARP.md .rules .roorules"
+    " .roomodes .continuerules .augment-guidelines .aider.conf.yml crush.json .crush.json opencode.json"
+    " opencode.jsonc .cursorrules .windsurfrules .clinerules .goosehints copilot-instructions.md .gitlab-ci.yml"
+    " .gitlab-ci.yaml .travis.yml Jenkinsfile azure-pipelines.yml azure-pipelines.yaml .build.yml bitbucket-"
+    " pipelines.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml .cirrus.yml".split()
 )
-"""Files that a shell, an editor, an agent or a forge takes up by their name."""
+"""Files that a shell, an interpreter, an editor, an agent or a forge takes up by their name."""
 _FOLDERS: Final = frozenset(
-    ".vscode .idea .zed .fleet .husky .toolcrib .claude .codex .cursor .gemini .qwen"
-    " .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker".split()
+    ".vscode .idea .zed .fleet .helix .nova .devcontainer .shadowenv.d .idx .husky .toolcrib .claude .codex"
+    " .cursor .gemini .qwen .windsurf .clinerules .roo .opencode .goose .circleci .woodpecker .agents .agent"
+    " .continue .amazonq .kiro .augment .junie .trae .kilocode .factory .openhands .aiassistant .cline .crush"
+    " .copilot .pi .qoder .codebuddy .buildkite .tekton .semaphore .builds".split()
 )
 """Folders of which they take up every file."""
 _FORGES: Final = frozenset({".github", ".gitea", ".forgejo"})
-_OF_FORGE: Final = frozenset({"workflows", "instructions", "prompts", "chatmodes"})
+_OF_FORGE: Final = frozenset(
+    {"workflows", "actions", "instructions", "prompts", "chatmodes", "agents", "skills", "hooks"}
+)
 """Such folders below those of a forge."""
+_ENDS: Final = (
+    *("/.hg/hgrc", "/.hg/hgrc-not-shared", "/.hg/sharedpath"),
+    *("/.jj/repo/config.toml", "/_darcs/prefs/defaults"),
+)
+"""Ends of the paths of configurations of Mercurial, Jujutsu and Darcs, which may name programs."""
 _MAX_CONTENT: Final = 256 * 1024
 """Bytes of a file whose content is kept, to be given back."""
 _MAX_KEPT: Final = 16 * 1024 * 1024
@@ -60,6 +74,11 @@ _RISKY: Final = re.compile(
     re.IGNORECASE,
 )
 """Words in the keys of an editor's settings that may name a program, or speak to an agent."""
+_PLAIN_LINES: Final[Mapping[str, re.Pattern[str]]] = {
+    "hgrc": re.compile(r"\s*(?:[#;].*|\[paths\]|default(?:-push)?\s*=\s*(?!ssh:|\S*\s)[\w./:@~+-]*)?\s*"),
+    ".Rprofile": re.compile(r"""\s*(?:#.*|source\(["']renv/activate\.R["']\))?\s*"""),
+}
+"""Lines of files that start nothing: what `hg clone` and `renv` write."""
 _KEY: Final = re.compile(r'"([^"\\]*)"\s*:')
 
 Stamp = tuple[int, int, int]
@@ -70,12 +89,19 @@ def is_taken_up(parts: tuple[str, ...], name: str) -> bool:
     """Whether a file of this name, in a folder with these steps below its root, is taken up by another program."""
     if name in _NAMES or name in _FOLDERS or not _FOLDERS.isdisjoint(parts):
         return True
+    if parts and f"/{'/'.join(parts[-2:])}/{name}".endswith(_ENDS):
+        return True
     return any(forge in _FORGES and folder in _OF_FORGE for forge, folder in itertools.pairwise(parts))
 
 
 def is_harmless(path: Path) -> bool:
     """Whether the content of a file that an editor takes up starts nothing and speaks to no agent."""
-    if path.parent.name != ".vscode" or path.is_symlink():
+    if path.is_symlink():
+        return False
+    if allowed := _PLAIN_LINES.get(path.name):
+        text = _text(path)
+        return bool(text) and all(map(allowed.fullmatch, text.splitlines()))
+    if path.parent.name != ".vscode":
         return False
     if path.name in _PLAIN or path.name.endswith(".code-snippets"):
         return True
@@ -120,7 +146,7 @@ class Kept:
             if (known is None or known[0] != stamp) and stamp[2] <= _MAX_CONTENT and self._size < _MAX_KEPT:
                 with contextlib.suppress(OSError):
                     if stat.S_ISREG(os.lstat(path).st_mode):
-                        self._contents[path] = stamp, Path(path).read_bytes()
+                        self._contents[path] = stamp, read_strange(path, _MAX_CONTENT)
                         self._size += stamp[2]
 
     def give_back(self, path: Path, stamp: Stamp) -> None:
@@ -133,7 +159,7 @@ class Kept:
 
 def _digest(path: Path) -> bytes:
     try:
-        content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        content = os.fsencode(os.readlink(path)) if path.is_symlink() else read_strange(path, _MAX_KEPT)
     except OSError:
         content = b""
     return hashlib.sha256(content).digest()
@@ -206,7 +232,7 @@ def contents_of(repository: Path) -> Contents:
             if place.is_symlink():
                 found[place] = os.fsencode(os.readlink(place)), 0
             elif place.is_file():
-                found[place] = place.read_bytes(), place.stat().st_mode
+                found[place] = read_strange(place, _MAX_KEPT), place.stat().st_mode
     return found
 
 
@@ -218,7 +244,7 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
     known = {_part_of(place) for place in before}
     fresh = [one for one in _parts_of(repository) if one != repository and one not in known]
     for folder in fresh:
-        yield from _clean(folder)
+        yield from clean_folder(folder)
     for place, (content, mode) in contents_of(repository).items():
         if _part_of(place) in fresh:
             continue
@@ -268,29 +294,34 @@ def _parts_of(repository: Path) -> Iterator[Path]:
                 folders[:] = [name for name in folders if name == "modules"]
 
 
-def clean_repository(repository: Path, roots: Collection[Path], own: Collection[Path]) -> Iterator[str]:
+def clean_repository(
+    repository: Path, roots: Collection[Path], own: Collection[Path], worktrees: Collection[Path]
+) -> Iterator[str]:
     """Put aside what starts programs in a new repository; yield the new names.
 
     Its configuration keeps the keys that start none, so that it works as before. A `.git` file may name a folder
-    outside of `roots`, or of a repository in `own`: that one stays as it is.
+    outside of `roots`, one of the repositories in `own`, of their `worktrees` or submodules: those stay as they are.
     """
     if repository.is_symlink():
         yield from _moved(repository)
     elif repository.is_file():
         target = _named_in(repository)
-        is_own = target is None or any(target == one or one in target.parents for one in own)
-        if target is not None and not is_own and any(root in target.parents for root in roots) and target.is_dir():
-            yield from _clean(target)
+        if target is None or target in own or target in worktrees:
+            return
+        is_submodule = any(one / "modules" in target.parents for one in own)
+        if not is_submodule and any(root in target.parents for root in roots) and target.is_dir():
+            yield from clean_folder(target)
     else:
-        yield from _clean(repository)
+        yield from clean_folder(repository)
         for kind in ("worktrees", "modules"):
             for place, folders, files in os.walk(repository / kind):
                 if "HEAD" in files:
-                    yield from _clean(Path(place))
+                    yield from clean_folder(Path(place))
                     folders.clear()
 
 
-def _clean(folder: Path) -> Iterator[str]:
+def clean_folder(folder: Path) -> Iterator[str]:
+    """Put aside what starts programs in a folder of git: a repository, or that of a worktree; yield the new names."""
     for name in ("config", "config.worktree"):
         yield from _clean_config(folder / name)
     shared = folder / "commondir"
@@ -358,7 +389,8 @@ def _moved(path: Path) -> Iterator[str]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        content = read_strange(file, _MAX_CONTENT + 1)
+        return content.decode() if len(content) <= _MAX_CONTENT else ""
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from ..core.strange_files import read_strange
 from .leftovers import (
     Contents,
     Kept,
     Stamp,
+    clean_folder,
     clean_repository,
     contents_of,
     is_taken_up,
@@ -28,8 +30,10 @@ from .leftovers import (
 
 __all__ = ["Found", "Guarded", "Left", "Repositories", "guarded_in", "left_in", "put_aside", "put_back"]
 
-_SKIPPED: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__"})
-"""Folders of package managers, with more entries than all others; repositories in them are not the user's."""
+_SKIPPED: Final = frozenset({"node_modules", ".venv", "venv"})
+"""Folders of package managers, with more entries than all others; repositories in them are not the user's. One of
+Python has a `pyvenv.cfg`.
+"""
 _MOST: Final = 20_000
 """Folders that are compared, those nearest to the root first: some 40 ms when nothing has changed.
 
@@ -132,16 +136,17 @@ class Repositories:
                 names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
             return None
-        if place != root and (names.keys() >= _BARE or names.keys() >= _SHARED):
-            return _Seen(settled, (), ".")
         parts = tuple(place.removeprefix(root).split("/")[1:])
         repository = ".git" if ".git" in names else ""
-        if parts and parts[-1] in _SKIPPED:  # of a package manager: only its own repository and programs
-            programs = tuple(name for name in _PROGRAMS if names.get(name))
+        if not repository and (names.keys() >= _BARE or names.keys() >= _SHARED):
+            repository = "."  # its folders are looked at as all others: the names alone prove nothing
+        name = parts[-1] if parts else ""
+        programs = tuple(one for one in _PROGRAMS if names.get(one)) if name in _SKIPPED else ()
+        if name == "node_modules" or (name in _SKIPPED and "pyvenv.cfg" in names):
             return _Seen(settled, (), repository, programs=programs)
-        folders = tuple(name for name, is_folder in names.items() if is_folder and name != ".git")
-        taken_up = (name for name, is_folder in names.items() if not is_folder and is_taken_up(parts, name))
-        return _Seen(settled, folders, repository, tuple(taken_up))
+        folders = tuple(one for one, is_folder in names.items() if is_folder and one != ".git")
+        taken_up = (one for one, is_folder in names.items() if not is_folder and is_taken_up(parts, one))
+        return _Seen(settled, folders, repository, tuple(taken_up), programs)
 
 
 def _stamped(places: Iterable[str]) -> dict[str, Stamp]:
@@ -198,6 +203,8 @@ class Guarded:
     """Files that other programs take up."""
     programs: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
     """Folders of programs that run only when they are called."""
+    worktrees: frozenset[Path] = frozenset()
+    """What these repositories have for their worktrees."""
     open: Mapping[Path, Contents] = field(default_factory=dict[Path, Contents])
     """Repositories that nothing but the comparison guards, with the files that start programs."""
 
@@ -236,6 +243,7 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
         placed={folder: number for folder in (*nested, *others) if (number := _number(folder))},
         roots=tuple(roots),
         mounted={folder: _commits(folder) for folder in repositories if os.path.lexists(folder)},
+        worktrees=frozenset(one for folder in repositories for one in _folders_in(folder / "worktrees")),
         loose={folder: stamps_of(folder) for folder in every if folder not in nested},
         taken_up=taken_up,
         programs={path: stamp for found in below for path, stamp in found.programs.items()},
@@ -269,6 +277,10 @@ def left_in(guarded: Guarded, known: Repositories) -> Left:
     for folder, before in guarded.open.items():
         aside += restore_repository(folder, before)
     moved = frozenset(guarded.placed.values())
+    for folder in guarded.mounted if not guarded.open else ():
+        for worktree in _folders_in(folder / "worktrees"):
+            if worktree not in guarded.worktrees and _number(worktree) not in moved:
+                aside += clean_folder(worktree)
     for root in guarded.roots:
         found = known.below(root)
         unseen += [] if found.is_whole else [str(root)]
@@ -277,7 +289,7 @@ def left_in(guarded: Guarded, known: Repositories) -> Left:
             if folder in guarded.mounted or _number(folder) in moved:
                 continue
             if guarded.loose.get(folder) != stamps_of(folder):
-                aside += clean_repository(folder, guarded.roots, guarded.mounted)
+                aside += clean_repository(folder, guarded.roots, guarded.mounted, guarded.worktrees)
         files += [Path(path) for path, stamp in found.taken_up.items() if guarded.taken_up.get(path) != stamp]
         programs += [path for path, stamp in found.programs.items() if guarded.programs.get(path) != stamp]
     return Left(files=tuple(files), programs=tuple(programs), aside=tuple(aside), unseen=tuple(unseen))
@@ -306,7 +318,7 @@ def _commits(repository: Path) -> tuple[str, ...]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="ascii", errors="replace")[:_REFERENCED]
+        return read_strange(file, _REFERENCED).decode("ascii", "replace")
     except OSError:
         return ""
 
@@ -385,7 +397,7 @@ def _of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -
 def _named_in(file: Path, before: str = "") -> Path | None:
     """Return the path that is the content of a file, behind a word."""
     try:
-        text = file.read_text(encoding="utf-8").strip()
+        text = read_strange(file, _REFERENCED).decode().strip()
     except (OSError, UnicodeDecodeError):
         return None
     return (file.parent / text.removeprefix(before)).resolve() if text.startswith(before) else None

@@ -19,6 +19,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
+from ..core.strange_files import read_strange
 from ..errors import ToolFailure
 
 __all__ = ["Git", "harmless", "is_from_commit", "repository_of"]
@@ -153,6 +154,8 @@ class Git:
 _SLACK: Final = 20_000_000
 """Nanoseconds by which the clock of a file system may be behind."""
 _COMMITS: Final = 50
+_LARGEST: Final = 16 << 20
+"""Bytes of a file that are read: one that is larger has another hash."""
 
 
 async def is_from_commit(
@@ -239,7 +242,7 @@ async def _has(git: Git, blob: str, place: str, commits: Sequence[str], began: i
 
 
 def _content(file: Path) -> bytes:
-    return os.fsencode(os.readlink(file)) if file.is_symlink() else file.read_bytes()
+    return os.fsencode(os.readlink(file)) if file.is_symlink() else read_strange(file, _LARGEST)
 
 
 def _is_older(objects: Path, name: str, began: int) -> bool:

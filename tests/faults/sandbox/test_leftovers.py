@@ -101,6 +101,18 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "link": ("echo x > y; ln -s y CLAUDE.md", ("CLAUDE.md",)),
     "hook of an agent": ("mkdir -p d/.claude && echo {} > d/.claude/settings.json", ("d/.claude/settings.json",)),
     "folder of an agent as a link": ("mkdir x && echo {} > x/settings.json && ln -s x .claude", (".claude",)),
+    "other repositories": (
+        "mkdir -p d/.hg .jj/repo _darcs/prefs; echo x | tee d/.hg/hgrc .jj/repo/config.toml > _darcs/prefs/defaults",
+        (".jj/repo/config.toml", "_darcs/prefs/defaults", "d/.hg/hgrc"),
+    ),
+    "other editors and agents": (
+        "mkdir -p .helix .agents .nova e; echo x | tee .helix/x .agents/x .nova/x e/{opencode.json,.vimrc,.Rprofile}",
+        (".agents/x", ".helix/x", ".nova/x", "e/.Rprofile", "e/.vimrc", "e/opencode.json"),
+    ),
+    "parts of a forge": (
+        "mkdir -p .github/actions/a .github/agents; echo x | tee .github/actions/a/action.yml > .github/agents/a.md",
+        (".github/actions/a/action.yml", ".github/agents/a.md"),
+    ),
     "workflow": ("mkdir -p .github/workflows && echo x > .github/workflows/x.yml", (".github/workflows/x.yml",)),
     "rules": ("mkdir -p d/.cursor/rules && echo x > d/.cursor/rules/a.mdc", ("d/.cursor/rules/a.mdc",)),
     "configuration": (f"git init -q d && git -C d config core.fsmonitor 'touch {CANARY}'", ("d/.git/config",)),
@@ -116,6 +128,29 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "committed before, brought later": (
         "echo x > AGENTS.md; git add .; git commit -qm x\ngit checkout -q AGENTS.md",
         ("AGENTS.md", "AGENTS.md"),
+    ),
+    "pipes": (
+        "git init -q d; rm d/.git/config; mkdir -p e/.vscode f; mkfifo d/.git/config AGENTS.md e/.vscode/settings.json",
+        ("AGENTS.md", "d/.git/config", "e/.vscode/settings.json"),
+    ),
+    "a file with holes": ("truncate -s 1T AGENTS.md", ("AGENTS.md",)),
+    "behind names of a bare repository": (
+        (
+            "mkdir -p d/objects d/refs d/e; cp .git/HEAD d; echo x > d/e/.envrc;"
+            " git init -q d/x; git -C d/x config core.pager x"
+        ),
+        ("d/e/.envrc", "d/x/.git/config"),
+    ),
+    "in a folder with a name of Python's": (
+        "git init -q venv/x; git -C venv/x config core.pager x; mkdir __pycache__; echo x > __pycache__/AGENTS.md",
+        ("__pycache__/AGENTS.md", "venv/x/.git/config"),
+    ),
+    "in the own repository": (
+        (
+            "mkdir d; git init -q --bare .git/refs/x; git -C .git/refs/x config core.pager x;"
+            " echo gitdir: ../.git/refs/x > d/.git"
+        ),
+        (".git/refs/x/config",),
     ),
     "in a folder of packages": (
         "git init -q node_modules && git -C node_modules config core.pager x",
@@ -136,6 +171,36 @@ async def test_what_another_program_takes_up_is_put_aside(
     for folder in {(work / file).parent for file in files}:
         git(folder, "status")
         assert not list(work.rglob(CANARY))
+
+
+async def test_a_root_without_a_repository_does_not_become_one_that_starts_programs(tmp_path: Path) -> None:
+    text = f"git init -q --bare .; git config core.fsmonitor 'touch {CANARY}'; git config core.bare false"
+
+    outcome = await run(tmp_path, f"{text}; git config core.worktree .")
+
+    assert outcome.aside == (f"{tmp_path}/config.aside",)
+    git(tmp_path, "status")
+    assert not list(tmp_path.rglob(CANARY))
+
+
+HIDDEN = f"mkdir -p d/objects d/refs; cp .git/config d/; git config -f d/config core.fsmonitor 'touch {CANARY}'"
+"""A folder that is a repository only where another one's `commondir` names it."""
+BY_HAND = (
+    "mkdir -p tree .git/worktrees/tree; cp .git/HEAD .git/worktrees/tree/;"
+    " echo $PWD/tree/.git > .git/worktrees/tree/gitdir; echo gitdir: $PWD/.git/worktrees/tree > tree/.git"
+)
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["sandboxed", "unsandboxed"])
+@pytest.mark.parametrize("text", ["git worktree add -q tree", BY_HAND], ids=["by git", "by hand"])
+async def test_a_new_worktree_of_the_own_repository_reads_no_other_configuration(
+    work: Path, text: str, alone: bool
+) -> None:
+    outcome = await run(work, f"{HIDDEN}; {text}; echo $PWD/d > .git/worktrees/tree/commondir", alone=alone)
+
+    assert outcome.aside == (f"{work}/.git/worktrees/tree/commondir.aside",)
+    git(work / "tree", "status")
+    assert not list(work.rglob(CANARY))
 
 
 OWN: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -280,6 +345,8 @@ ORDINARY = (
     "mkdir -p target/debug && echo '[package]' > Cargo.toml && echo x > Cargo.lock",
     "echo 'repos: []' > .pre-commit-config.yaml && git add -A && git commit -qm x",
     "mkdir .vscode && echo '{\"recommendations\": []}' > .vscode/extensions.json",
+    "mkdir -p d/.hg && printf '[paths]\\ndefault = https://example.org/d\\n' > d/.hg/hgrc && cat d/.hg/hgrc",
+    "echo 'source(\"renv/activate.R\")' > .Rprofile && cat .Rprofile",
     "mkdir .vscode && echo '{\"editor.formatOnSave\": true}' > .vscode/settings.json",
     "mkdir -p .github && echo x > .github/dependabot.yml && echo x > README.md && echo '* text=auto' > .gitattributes",
     "git tag v1 && git gc -q && git checkout -q topic",

@@ -425,16 +425,16 @@ async def test_without_a_sandbox_no_program_of_an_agent_runs(tmp_path: Path, sho
         assert (refused.code, await ada.status(task)) == ("unavailable", "READY")
 
 
-async def test_a_branch_that_git_would_take_for_an_option_is_refused(ada: Person, shop: Path) -> None:
+@pytest.mark.parametrize("branch", ["--orphan=x", "main", "task/of-another"])
+async def test_a_result_is_on_the_branch_of_its_task_only(ada: Person, shop: Path, branch: str) -> None:
     agent = await ada.agent()
-    task = await ada.task("Answer", requires_approval=True, max_retries=0)
+    task = await ada.task("Answer", requires_approval=True)
     claim = await ada.claimed(agent)
-    await ada.ok("complete_task", **claim, summary="x", branch="--orphan=x")
-    await ada.ok("reopen_with_feedback", task_id=task, feedback="again")
 
-    refused = await ada.refused("work_task", agent_id=agent)
+    refused = await ada.refused("complete_task", **claim, summary="x", branch=branch)
+    ended = await ada.ok("complete_task", **claim, summary="x", branch=f"task/{task}")
 
-    assert (refused.code, await ada.status(task)) == ("invalid_arguments", "FAILED")
+    assert (refused.details["field_errors"][0]["path"], ended["status"]) == ("branch", "AWAITING_APPROVAL")
 
 
 async def test_a_task_begins_with_work_that_another_workspace_holds(crib: Toolcrib, shop: Path) -> None:
@@ -453,3 +453,41 @@ async def test_a_task_begins_with_work_that_another_workspace_holds(crib: Toolcr
     ran = await ada.ok("work_task", agent_id=agent)
 
     assert (ran["status"], git(shop.parent / "second", "show", "main:answer.py")) == ("COMPLETED", "answer = 42\n")
+
+
+@pytest.mark.parametrize(("completion", "status"), [("push", "COMPLETED"), ("pull_request", "FAILED")])
+async def test_a_result_is_pushed_where_the_operator_wants_that_and_not_merged(
+    tmp_path: Path, shop: Path, completion: str, status: str
+) -> None:
+    program = tmp_path / "agent.py"
+    program.write_text(dedent(PROGRAM))
+    git(tmp_path, "clone", "--quiet", "--bare", "shop", "origin.git")
+    git(shop, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    queue = {"agents": {"claude": {"program": [sys.executable, str(program)]}}, "completion": completion}
+    async with Toolcrib(bare().with_values(builtins=CATEGORIES, tools={"queue": queue}), memory=True) as crib:
+        ada = person(crib, "ada", tmp_path)
+        project = (await ada.ok("create_project", name="Shop"))["created"]
+        await ada.ok("add_workspace", project_id=project, source="link", path="shop")
+        agent, task = await ada.agent(), await ada.task("Answer", project_id=project, acceptance=SHOWN)
+
+        ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], "merged_into" in ran) == (status, False)
+    assert git(tmp_path / "origin.git", "rev-parse", f"task/{task}").strip() == ran["commit"]
+    assert git(shop, "show", "main:answer.py") == "answer = 41\n"
+    assert ("git_create_pr" in ran.get("error_message", "")) == (completion == "pull_request")
+
+
+async def test_a_way_to_end_results_that_there_is_not_is_named(tmp_path: Path, shop: Path) -> None:
+    queue = {"agents": {"claude": {"program": sys.executable}}, "completion": "fax"}
+    async with Toolcrib(bare().with_values(builtins=CATEGORIES, tools={"queue": queue}), memory=True) as crib:
+        ada = person(crib, "ada", shop)
+        agent, task = await ada.agent(), await ada.task("Answer")
+
+        refused = await ada.refused("work_task", agent_id=agent)
+
+        assert (refused.code, refused.hint, await ada.status(task)) == (
+            "unavailable",
+            "it is merge, push, pull_request",
+            "READY",
+        )

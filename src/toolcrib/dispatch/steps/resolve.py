@@ -227,6 +227,8 @@ class _Names:
         self._tools: dict[str, Tool] = {}
         self._routes: dict[tuple[str, str], tuple[Options, Route]] = {}
         """Options and route of a plain call by a meta-tool and the name of a tool."""
+        self._aliases: dict[str, Route] = {}
+        """Route of a plain call by a name that is not the tool's own."""
 
     def resolve(self, call: Call) -> Call | Awaitable[Call]:
         asked = call.name
@@ -235,7 +237,12 @@ class _Names:
         if tool is not None and call.tool is None and is_plain and self._is_on(call, tool):
             if asked == tool.name:
                 return call.evolve(tool=tool)
-            return call.evolve(tool=tool, name=tool.name, requested=call.route.requested or asked)
+            if call.route is not DIRECT:
+                return call.evolve(tool=tool, name=tool.name, requested=call.route.requested or asked)
+            route = self._aliases.get(asked)
+            if route is None:
+                route = self._aliases[asked] = Route(requested=asked)
+            return call.evolve(tool=tool, name=tool.name, route=route)
         if self._verbs is None:  # the surroundings themselves would keep the session alive
             self._verbs = self._surroundings(call.session).verbs
         verb = self._verbs.get(asked)
@@ -277,6 +284,7 @@ class _Names:
             if len(self._tools) >= _NAMES:
                 self._tools.clear()
                 self._routes.clear()
+                self._aliases.clear()
             self._tools[name] = outcome.tool
         return outcome
 

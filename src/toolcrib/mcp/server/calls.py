@@ -75,10 +75,11 @@ def _invalid(message: str) -> RpcError:
     return RpcError(INVALID_PARAMS, f"Invalid params: {message}")
 
 
-def read_call(params: Mapping[str, Any], *, log_level: str = "") -> ToolCall:
+def read_call(params: Mapping[str, Any], *, log_level: str = "", client: str | None = None) -> ToolCall:
     """Check the parameters of a `tools/call`. Raises `RpcError` with INVALID_PARAMS, naming the field.
 
     `log_level` is the session's: a server of the stateless era logs only for a request that says at which level.
+    `client` is the session's too; None reads it from the request, where the stateless era has it.
     """
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
@@ -104,7 +105,7 @@ def read_call(params: Mapping[str, Any], *, log_level: str = "") -> ToolCall:
         session_key=_short(meta, "session"),
         input_responses=_responses(params),
         request_state=state,
-        client=client_name(meta.get(CLIENT_INFO_KEY)),
+        client=client_name(meta.get(CLIENT_INFO_KEY)) if client is None else client,
     )
 
 

@@ -281,7 +281,7 @@ class LegacyClient(Client):
         session = self._session
         is_tool = request.method == "tools/call"
         read = partial(read_call, request.params) if is_tool else partial(read_resource_call, request)
-        call = replace(read(log_level=session.log_level), client=session.client)
+        call = read(log_level=session.log_level, client=session.client)
         if is_tool and session.version == TASKS_VERSION and wants_task(request.params):
             call = replace(call, takes_task=True, background=True)
         try:

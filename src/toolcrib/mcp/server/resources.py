@@ -64,15 +64,15 @@ _SKILL_SCHEME: Final = "skill://"
 _FOLDER: Final = "inode/directory"
 
 
-def read_resource_call(request: Request, *, log_level: str = "") -> ToolCall:
-    """Check the parameters of a `resources/read` or `prompts/get`. Raises `RpcError` with INVALID_PARAMS."""
+def read_resource_call(request: Request, *, log_level: str = "", client: str | None = None) -> ToolCall:
+    """Check the parameters of a `resources/read` or `prompts/get`, as `read_call` does those of a call."""
     params = request.params
     if request.method == "resources/read":
         arguments: dict[str, Any] = {"uri": _text(params, "uri")}
     else:
         arguments = {"name": _text(params, "name"), "arguments": _texts(params, "arguments", "arguments")}
     # No tool has a name with a slash: a sealed state of one is never taken for a state of the other.
-    call = read_call({**params, "name": request.method, "arguments": arguments}, log_level=log_level)
+    call = read_call({**params, "name": request.method, "arguments": arguments}, log_level=log_level, client=client)
     return replace(call, method=request.method)
 
 

@@ -96,6 +96,7 @@ EVERYTHING: Mapping[str, Any] = {
     "store": {"url": "postgresql://u@h/d", "key": KEY},
     "records": {"keep": "90d"},
     "results": {"keep": "7d"},
+    "daemon": {"idle": "1h"},
     "memory": {"budget": "256MiB"},
     "untrusted": {"trusted": ["t"]},
 }

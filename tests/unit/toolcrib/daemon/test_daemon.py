@@ -54,7 +54,8 @@ class Echo:
             self.server.stop()
         return DaemonStatus(
             pid=os.getpid(), since=1.0, version="1", key=KEY, configuration=("a.yaml",), options={"guard": "off"},
-            project="/", log="log", idle_seconds=self.idle_seconds, works=False, clients=tuple(self.server.clients),
+            project="/", log="log", idle_seconds=self.idle_seconds, rest_seconds=0.0, rests=False, works=False,
+            clients=tuple(self.server.clients),
             servers=(DaemonServer(name="echo", kind="python", state="ready", tools=1, detail=""),),
         )  # fmt: skip
 
@@ -197,7 +198,7 @@ async def test_the_status_of_a_daemon_names_its_clients_and_servers_whatever_its
     assert (client.pid, client.cwd, client.profile, client.mode, client.way) == (1, "/", "flat", "cautious", "mcp")
     assert replace(status, clients=()) == DaemonStatus(
         pid=os.getpid(), since=1.0, version="1", key=KEY, configuration=("a.yaml",), options={"guard": "off"},
-        project="/", log="log", idle_seconds=60.0, works=False, clients=(),
+        project="/", log="log", idle_seconds=60.0, rest_seconds=0.0, rests=False, works=False, clients=(),
         servers=(DaemonServer(name="echo", kind="python", state="ready", tools=1, detail=""),),
     )  # fmt: skip
     assert echo.met == [HELLO]
@@ -469,6 +470,113 @@ async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_l
         await echo.server.run(lambda: None)
 
     assert looks == [True, True, True, False]
+
+
+@dataclass
+class Resting:
+    """A daemon that rests as soon as it has no client; it remembers each opening and each close."""
+
+    meeting: Meeting
+    rest_seconds: float = 60.0
+    is_current: bool = True
+    told: list[str] = field(default_factory=list[str])
+    closed: anyio.Event = field(default_factory=anyio.Event)
+    echo: Echo = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.echo = Echo(self.meeting)
+        self.echo.server = LocalServer(
+            self.meeting, serve=self.echo.serve, serves=lambda hello: "1 echo", version="1", idle_seconds=0.01,
+            opened=self._opened, rest_seconds=self.rest_seconds, look_seconds=0.01, is_current=lambda: self.is_current,
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[None]:
+        self.told.append("opened")
+        try:
+            yield
+        finally:
+            self.told.append("closed")
+            self.closed.set()
+
+    async def run(self, ended: anyio.Event) -> None:
+        await self.echo.server.run(lambda: self.told.append("listens"))
+        ended.set()
+
+
+@asynccontextmanager
+async def resting(daemon: Resting) -> AsyncGenerator[anyio.Event]:
+    """Run it until it rests; the event says that it has ended."""
+    ended = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(daemon.run, ended)
+        with anyio.fail_after(PATIENCE):
+            await daemon.closed.wait()
+        yield ended
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_resting_daemon_opens_again_for_the_next_client_and_rests_after_it(meeting: Meeting) -> None:
+    daemon = Resting(meeting)
+    async with resting(daemon):
+        assert daemon.echo.server.is_resting
+        daemon.closed = anyio.Event()
+        link, welcome = await greet(meeting)
+        async with link:
+            await link.send(b"hello")
+            answer = await link.receive()
+        with anyio.fail_after(PATIENCE):
+            await daemon.closed.wait()
+
+    assert (welcome.serves, answer) == ("1 echo", b"hello")
+    assert daemon.told == ["opened", "listens", "closed", "opened", "closed"]
+
+
+async def test_a_client_of_another_version_does_not_wake_a_resting_daemon(meeting: Meeting) -> None:
+    daemon = Resting(meeting)
+    async with resting(daemon):
+        link, welcome = await greet(meeting, replace(HELLO, version="2"))
+        link.socket.close()
+
+    assert (bool(welcome.error), daemon.told) == (True, ["opened", "listens", "closed"])
+
+
+async def test_a_resting_daemon_ends_when_its_time_is_over(meeting: Meeting) -> None:
+    with anyio.fail_after(PATIENCE):
+        await Resting(meeting, rest_seconds=0.05).echo.server.run(lambda: None)
+
+    assert not meeting.socket.exists()
+
+
+async def test_a_resting_daemon_ends_when_it_is_stopped(meeting: Meeting) -> None:
+    daemon = Resting(meeting)
+    async with resting(daemon) as ended:
+        daemon.echo.server.stop()
+        with anyio.fail_after(PATIENCE):
+            await ended.wait()
+
+    assert not meeting.socket.exists()
+
+
+async def test_a_resting_daemon_ends_once_its_configuration_or_program_has_changed(meeting: Meeting) -> None:
+    daemon = Resting(meeting)
+    async with resting(daemon) as ended:
+        daemon.is_current = False
+        with anyio.fail_after(PATIENCE):
+            await ended.wait()
+
+    assert not meeting.socket.exists()
+
+
+async def test_a_resting_daemon_ends_without_its_socket_and_leaves_that_of_its_successor(meeting: Meeting) -> None:
+    daemon = Resting(meeting)
+    async with resting(daemon) as ended:
+        kept = meeting.socket.rename(meeting.directory / "kept")  # so that the inode is not used again
+        meeting.socket.touch()
+        with anyio.fail_after(PATIENCE):
+            await ended.wait()
+
+    assert (kept.exists(), meeting.socket.exists()) == (True, True)
 
 
 async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_served(meeting: Meeting) -> None:
