@@ -371,7 +371,7 @@ def _schema(entry: ConfiguredEntry, uri: str, name: str) -> Any:
         if not urlsplit(uri).scheme or urldefrag(uri).fragment:
             raise ConfigError(f"{uri!r} is not the URI of a schema: it is absolute and has no fragment")
         schema = read_json(decode(read(path), str(path)), limit=_SCHEMA_BYTES, strict=True)
-        if not isinstance(schema, bool | dict):
+        if type(schema) not in (bool, dict):
             raise ValueError("a schema is an object, true or false")
     except ConfigError as error:
         raise entry.error(str(error), "schemas") from error
