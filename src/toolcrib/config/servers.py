@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
+from urllib.parse import urldefrag, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from ..core.document_tree import Member, Node
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
+from ..core.json import read_json
 from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, conflicts, expected, setting
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
@@ -151,6 +153,8 @@ class ServerEntry(Section):
     """Whether its results count as written by the user."""
     relist_after: Wait = 30.0
     """Age of the list of tools above which a call with side effects lists the server again before it; 0 never."""
+    schemas: _Named = setting({})
+    """Files of JSON Schemas by the URI that schemas of its tools refer to; nothing is fetched."""
     background_after: Annotated[
         Mapping[str, Annotated[float, BeforeValidator(_seconds)]], BeforeValidator(_background)
     ] = setting({})
@@ -196,8 +200,8 @@ class ServerEntry(Section):
     def _sends_own(self) -> bool:
         return any(name.lower() == "authorization" for name in self.headers)
 
-    def spec(self, name: str, base: str, env: Mapping[str, str]) -> ServerSpec:
-        """Return the specification; relative paths count from `base`, `env` is that of its `env_file`."""
+    def spec(self, name: str, base: str, env: Mapping[str, str], schemas: Mapping[str, Any]) -> ServerSpec:
+        """Return the specification; relative paths count from `base`, `env` and `schemas` are those of its files."""
         runs = self.transport == "stdio"
         login = None if runs or self._sends_own else self.auth or OAuthSpec()
         return ServerSpec(
@@ -216,6 +220,7 @@ class ServerEntry(Section):
             tools_deny=self.disabled_tools,
             relay=self.relay,
             annotations=cast("Mapping[str, Mapping[str, bool]]", self.annotations),
+            schemas=schemas,
             trusted=self.trusted,
             relist_after=self.relist_after,
             background_after=self.background_after,
@@ -307,14 +312,16 @@ def server_spec(entry: ConfiguredEntry, environ: Mapping[str, str]) -> ServerSpe
         errors.append(entry.error(f"a server's name is 1 to {_MAX_NAME} printable characters"))
     read: ServerEntry | None = None
     variables: Mapping[str, str] = {}
+    schemas: Mapping[str, Any] = {}
     try:
         read = cast("ServerEntry", read_setting(ServerEntry, _without_nulls(entry.value), entry.place(environ)))
         variables = _env_file(entry, read.env_file)
+        schemas = {uri: _schema(entry, uri, name) for uri, name in read.schemas.items()}
     except ConfigError as error:
         errors.append(error)
     if errors or read is None:
         raise ConfigErrors.of(errors)
-    return read.spec(entry.name, entry.base, variables)
+    return read.spec(entry.name, entry.base, variables, schemas)
 
 
 def read_entries(
@@ -351,6 +358,26 @@ def _without_nulls(value: object) -> object:
             members = cast("Mapping[str, Any]", named).items()
             given[key] = {name: "" if item is None else item for name, item in members}
     return given
+
+
+_SCHEMA_BYTES: Final = 1 << 20
+"""Limit of one file of `schemas`: that of a schema."""
+
+
+def _schema(entry: ConfiguredEntry, uri: str, name: str) -> Any:
+    """Return the JSON Schema in the file `name`, for the URI `uri`."""
+    path = Path(entry.base, os.path.expanduser(name))
+    try:
+        if not urlsplit(uri).scheme or urldefrag(uri).fragment:
+            raise ConfigError(f"{uri!r} is not the URI of a schema: it is absolute and has no fragment")
+        schema = read_json(decode(read(path), str(path)), limit=_SCHEMA_BYTES, strict=True)
+        if type(schema) not in (bool, dict):
+            raise ValueError("a schema is an object, true or false")
+    except ConfigError as error:
+        raise entry.error(str(error), "schemas") from error
+    except ValueError as error:
+        raise entry.error(f"{path}: not a JSON Schema: {error}", "schemas") from error
+    return schema
 
 
 def _env_file(entry: ConfiguredEntry, name: str) -> dict[str, str]:

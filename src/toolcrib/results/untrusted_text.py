@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -14,7 +15,16 @@ from ..core.result import ToolResult
 from ..core.sanitize import is_hidden
 from .redact import Scanner
 
-__all__ = ["TAG", "defused", "fenced", "fenced_text", "suspicions", "visible_json", "visible_text"]
+__all__ = [
+    "TAG",
+    "defused",
+    "fenced",
+    "fenced_text",
+    "hidden_characters",
+    "suspicions",
+    "visible_json",
+    "visible_text",
+]
 
 TAG: Final = "tool_output"
 _LOOKS_LIKE: Final = re.compile(
@@ -48,15 +58,19 @@ def defused(text: str) -> str:
     return "".join((*shown, text[place:]))
 
 
-def fenced(result: ToolResult, tool: str, suspicious: Iterable[str] = ()) -> ToolResult:
+def fenced(
+    result: ToolResult, tool: str, suspicious: Iterable[str] = (), removed: Mapping[str, int] | None = None
+) -> ToolResult:
     """Return `result` with its text in a fence that names `tool`; media and links between texts stay in their places.
+
+    `removed` is the hidden characters that the text does not have any more (`hidden_characters`).
 
     All texts are inside one fence, the first one opens and the last one closes it. A result without text has none.
     """
     places = [place for place, block in enumerate(result.content) if _text(block) is not None]
     if not places:
         return result
-    opening = _opening(tool, suspicious)
+    opening = _opening(tool, suspicious, removed)
     content: list[Mapping[str, Any]] = []
     for place, block in enumerate(result.content):
         text = _text(block)
@@ -73,13 +87,17 @@ def fenced_text(text: str, origin: str) -> str:
 
     Invisible characters are removed. For tools that put a result into a prompt of their own.
     """
-    seen, _ = visible_text(text)
-    return f"{_opening(origin, suspicions(text))}{defused(seen)}\n</{TAG}>"
+    seen, hidden = visible_text(text)
+    removed = hidden_characters(text, seen) if hidden else None
+    return f"{_opening(origin, suspicions(text), removed)}{defused(seen)}\n</{TAG}>"
 
 
-def _opening(origin: str, suspicious: Iterable[str]) -> str:
+def _opening(origin: str, suspicious: Iterable[str], removed: Mapping[str, int] | None = None) -> str:
     kinds = ", ".join(suspicious)
     warning = _SUSPICIOUS.format(kinds=kinds) if kinds else _WARNING
+    if removed:
+        characters = ", ".join(f"{count} × {name}" for name, count in removed.items())
+        warning = f"{warning} Removed hidden characters: {characters}."
     return f'<{TAG} tool="{_NAME.sub("_", origin)}" trust="untrusted">\n{warning}\n'
 
 
@@ -107,6 +125,9 @@ _SEEN_AS_NOTHING: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\
 _NOTHING: Final = (("\ufe00", "\ufe0d"), ("\u180b", "\u180f"), ("\ufff0", "\ufff8"), ("\U000e0000", "\U000e0fff"))
 """Variation selectors that only ideographs use, and what Unicode keeps for characters that show nothing."""
 _DEPTH: Final = 64
+_NAMED: Final = 8
+"""Kinds of hidden characters that are named."""
+_UNNAMED: Final = {"Cc": "control", "Co": "private use", "Cs": "surrogate"}
 
 
 def visible_text(text: str) -> tuple[str, int]:
@@ -127,6 +148,47 @@ def visible_json(value: Any) -> tuple[Any, int]:
     removed = [0]
     shown = _walk(value, removed, 0)
     return (shown, removed[0]) if removed[0] else (value, 0)
+
+
+def hidden_characters(given: Any, shown: Any) -> Mapping[str, int]:
+    """Return the hidden characters that JSON `given` has more of than `shown`, by code point and name, with counts.
+
+    The most frequent ones first, at most eight; `others` counts the rest. Of a terminal escape its first character
+    alone is counted, not the letters behind it.
+    """
+    removed, kept = Counter[str](), Counter[str]()
+    for text in _odd_texts(given):
+        removed.update(text)
+    for text in _odd_texts(shown):
+        kept.update(text)
+    removed.subtract(kept)
+    hidden = {
+        _named(char): count
+        for char, count in removed.items()
+        if count > 0 and (not char.isprintable() or char in _SEEN_AS_NOTHING or unicodedata.category(char) == "Mn")
+    }
+    ordered = sorted(hidden.items(), key=lambda item: (-item[1], item[0]))
+    rest = sum(count for _, count in ordered[_NAMED:])
+    return dict(ordered[:_NAMED]) | ({"others": rest} if rest else {})
+
+
+def _odd_texts(value: Any) -> Iterator[str]:
+    """Yield the texts in JSON that may have hidden characters."""
+    if isinstance(value, str):
+        if not (value.isascii() and value.isprintable()):
+            yield value
+    elif isinstance(value, Mapping):
+        for key, inner in cast("Mapping[str, Any]", value).items():
+            yield from _odd_texts(key)
+            yield from _odd_texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in cast("list[Any]", value):
+            yield from _odd_texts(inner)
+
+
+def _named(char: str) -> str:
+    name = unicodedata.name(char, "") or _UNNAMED.get(unicodedata.category(char), "unassigned")
+    return f"U+{ord(char):04X} {name}"
 
 
 def _walk(value: Any, removed: list[int], depth: int) -> Any:

@@ -4,6 +4,7 @@ The engine is jsonschema-rs (1 µs a call where python-jsonschema takes 230); th
 untrusted schemas and values, and errors that a model can act on.
 """
 
+from .bundle import bundle
 from .errors import FieldError
 from .nodes import json_type
 from .repair import plain_check, repair
@@ -22,6 +23,7 @@ __all__ = [
     "FieldError",
     "Validator",
     "ValidatorCache",
+    "bundle",
     "compile_schema",
     "example",
     "json_type",

@@ -25,7 +25,7 @@ from ...policy.origin import Origin, origin_of_result
 from ...policy.taint import Taint
 from ...results.limit import HINTS, Limiter, Way
 from ...results.redact import IN_THREAD, Redactor
-from ...results.untrusted_text import fenced, suspicions, visible_json, visible_text
+from ...results.untrusted_text import fenced, hidden_characters, suspicions, visible_json, visible_text
 from ..plan import After, Subject
 
 __all__ = ["Enrich", "Enricher", "Examine", "Limit", "NoteVersion", "Provenance", "Redact", "Wrap"]
@@ -178,14 +178,15 @@ class Examine:
         self._taint = taint
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return the result as a person would see it, with `hidden` (how many characters) and `suspicious`."""
+        """Return the result as a person would see it, with `hidden` and `removed` (characters) and `suspicious`."""
         if result.meta.get("trust") != "untrusted" or result.input_required is not None or "fenced" in result.meta:
             return result
         found = suspicions(result.text[:_SCANNED])
+        given = result
         shown, hidden = _visible(call, result)
         if call.origin != "cli":  # a person at a terminal gets escapes, and may ask for the raw text
             result = shown
-        findings: dict[str, Any] = {"hidden": hidden} if hidden else {}
+        findings: dict[str, Any] = {"hidden": hidden, "removed": _removed(given, shown)} if hidden else {}
         findings |= {"suspicious": list(found)} if found else {}
         if found and call.tool is not None:
             self._taint.stain(call.tool, call.session)
@@ -209,6 +210,19 @@ def _visible(call: Call, result: ToolResult) -> tuple[ToolResult, int]:
         return result, 0
     shown = replace(result, content=tuple(content), structured_content=structured, error=error)
     return (shown if structured is result.structured_content else _kept_valid(call, shown)), hidden
+
+
+def _removed(given: ToolResult, shown: ToolResult) -> Mapping[str, int]:
+    """Return the hidden characters that `shown` lacks, by name."""
+    if shown.structured_content is None:  # left out whole, because it breaks its schema without them
+        shown = replace(shown, structured_content=visible_json(given.structured_content)[0])
+    return hidden_characters(_texts(given), _texts(shown))
+
+
+def _texts(result: ToolResult) -> list[Any]:
+    error = result.error
+    words = [] if error is None else [error.message, error.hint, error.details]
+    return [result.content, result.structured_content, words]
 
 
 def _visible_block(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
@@ -406,7 +420,7 @@ class Wrap:
         suspicious = result.meta.get("suspicious", ())
         is_plain = "fenced" in result.meta or (result.is_error and not suspicious)
         if profile.fence != "none" and not is_plain and result.meta.get("trust") == "untrusted":
-            shown = fenced(shown, call.name, suspicious).with_meta(fenced=True)
+            shown = fenced(shown, call.name, suspicious, result.meta.get("removed")).with_meta(fenced=True)
         changes = call.changes
         if not (changes.edited or changes.unused):
             return shown

@@ -108,6 +108,8 @@ class ServerSpec:
     """What the user confirmed of the files behind a project's server (`launch_pins`); None for a server of his own."""
     relist_after: float = 30.0
     """Age in seconds of the list of tools above which a call with side effects lists the server again; 0 never."""
+    schemas: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """JSON Schemas by the URI that schemas of its tools refer to; references to others are refused."""
     trusted: bool = False
     """Whether what its tools return is vouched for: it taints no session."""
 
@@ -144,6 +146,8 @@ class ServerSpec:
         reached = (self.transport, self.command, self.args, self.env, self.cwd, self.url, self.headers)
         taken = (self.tools_allow, self.tools_deny, self.annotations)
         later: list[Any] = [self.background_after] if self.background_after else []
+        if self.schemas:
+            later.append({"schemas": self.schemas})
         if self.oauth not in (None, OAuthSpec()):
             later.append(identity_of(self.oauth))
         return hashlib.sha256(canonical([self.name, *reached, *taken, *later])).hexdigest()

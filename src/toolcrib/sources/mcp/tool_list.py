@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 from ...core.events import Problem
 from ...core.json import dumps, loads
 from ...core.sanitize import Icons, clean_schema, clean_text, cut
-from ...core.schema import compile_schema
+from ...core.schema import bundle, compile_schema
 from ...core.server_features import NO_FEATURES, ServerFeatures
 from ...core.tool import Annotations, Execution, Tool
 from ...mcp.client.handshake import Era, Hint
@@ -167,10 +167,10 @@ def _tool(
     hidden += count
     description, count = clean_text(_text(entry.get("description")))
     hidden += count
-    schema, count = _schema(entry.get("inputSchema"), limits, "inputSchema")
+    schema, count = _schema(entry.get("inputSchema"), spec, limits, "inputSchema")
     hidden += count
     output, count = (
-        _schema(entry.get("outputSchema"), limits, "outputSchema") if entry.get("outputSchema") else (None, 0)
+        _schema(entry.get("outputSchema"), spec, limits, "outputSchema") if entry.get("outputSchema") else (None, 0)
     )
     hidden += count
     if hidden:
@@ -195,7 +195,7 @@ def _tool(
     )
 
 
-def _schema(value: Any, limits: McpLimits, what: str) -> tuple[Mapping[str, Any], int]:
+def _schema(value: Any, spec: ServerSpec, limits: McpLimits, what: str) -> tuple[Mapping[str, Any], int]:
     if value is None:
         return _EMPTY, 0
     if not isinstance(value, Mapping):
@@ -204,7 +204,7 @@ def _schema(value: Any, limits: McpLimits, what: str) -> tuple[Mapping[str, Any]
         size = len(dumps(value))
         if size > limits.schema_bytes:
             raise _Refused("too_large", f"its {what} has {size} bytes; {limits.schema_bytes} are allowed")
-        schema, hidden = clean_schema(mapping(value))
+        schema, hidden = clean_schema(bundle(mapping(value), spec.schemas))
         if what == "inputSchema" and schema.get("type", "object") != "object":
             raise ValueError("it must describe an object")
         compile_schema(schema, strict_extra=False)

@@ -84,6 +84,28 @@ def test_the_variables_of_a_file_stand_behind_those_of_the_entry(tmp_path: Path)
     assert (broken, "mcpServers.a.env_file" in missing[0].message) == ([], True)
 
 
+def test_schemas_are_read_from_files_by_their_uri(tmp_path: Path) -> None:
+    (tmp_path / "address.json").write_text('{"type": "string"}')
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "twice.json").write_text('{"type": "string", "type": "number"}')
+
+    def specs_of(uri: str, file: str) -> tuple[list[Any], list[str]]:
+        entry = {**STDIO, "schemas": {uri: file}}
+        specs, problems = servers_in({"mcpServers": {"a": entry}}, {}, cwd=tmp_path)
+        return [spec.schemas for spec in specs], [problem.code for problem in problems]
+
+    folder = "${workspaceFolder}/"
+    assert specs_of("https://h/address", folder + "address.json") == ([{"https://h/address": {"type": "string"}}], [])
+    for uri, file in (
+        ("address", "address.json"),
+        ("https://h/a#part", "address.json"),
+        ("https://h/a", "none.json"),
+        ("https://h/a", "list.json"),
+        ("https://h/a", "twice.json"),
+    ):
+        assert specs_of(uri, folder + file) == ([], ["bad_config"]), (uri, file)
+
+
 REPORTED = [
     "alwaysAllow",
     "alwaysLoad",

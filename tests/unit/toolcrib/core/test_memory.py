@@ -165,6 +165,35 @@ async def test_many_files_are_read_piece_by_piece_in_their_order(tmp_path: Path)
         assert found.text == f"[5,{LARGE},-1,5]"
 
 
+@pytest.mark.slow
+async def test_a_walk_of_very_many_files_finds_no_room_either_and_one_of_few_needs_none(tmp_path: Path) -> None:
+    held, release = anyio.Event(), anyio.Event()
+    (tmp_path / "few").mkdir()
+    (tmp_path / "many").mkdir()
+    (tmp_path / "few" / "a").touch()
+    for number in range(SMALL // 100 + 1):
+        (tmp_path / "many" / str(number)).touch()
+
+    @tool(kind="read")
+    async def count(ctx: Context, path: str) -> int:
+        """Count files."""
+        assert ctx.workspace is not None
+        return len(await ctx.workspace.walk(path))
+
+    async with opened(tmp_path, held, release) as crib:
+        crib.add(count)
+        holder = asyncio.create_task(crib.session().call("look", {"path": "large", "hold": True}))
+        await held.wait()
+        few = await crib.session().call("count", {"path": "few"})
+        late = (await crib.session().call("count", {"path": "many"}, timeout=0.5)).error
+        release.set()
+        many = await crib.session().call("count", {"path": "many"})
+        await holder
+
+    assert late is not None
+    assert (few.text, late.code, many.text) == ("1", "overloaded", str(SMALL // 100 + 1))
+
+
 @pytest.mark.parametrize("given_budget", ["512MiB", 536870912])
 async def test_the_budget_is_a_setting(given_budget: object) -> None:
     async with Toolcrib(memory={"budget": given_budget}) as crib:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.results.untrusted_text import visible_json, visible_text
+from toolcrib.results.untrusted_text import hidden_characters, visible_json, visible_text
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,32 @@ def test_json_is_looked_through_keys_too_and_untouched_where_nothing_is_hidden()
     assert visible_json(value) == ({"a": ["x", 1, None, {"b": "y"}], "c": True}, 6)
     plain = {"a": [1, "x"]}
     assert visible_json(plain)[0] is plain
+
+
+def test_hidden_characters_are_named_with_their_numbers_the_most_frequent_first() -> None:
+    given = {"a\u200b": ["\x1b[31mx\u200b", {"b": "\u202e\u3164\u2800\u034fy\x00 \n"}]}
+    named = hidden_characters(given, visible_json(given)[0])
+    assert list(named.items()) == [
+        ("U+200B ZERO WIDTH SPACE", 2),
+        ("U+0000 control", 1),
+        ("U+001B control", 1),
+        ("U+034F COMBINING GRAPHEME JOINER", 1),
+        ("U+202E RIGHT-TO-LEFT OVERRIDE", 1),
+        ("U+2800 BRAILLE PATTERN BLANK", 1),
+        ("U+3164 HANGUL FILLER", 1),
+    ]
+
+
+def test_more_kinds_of_hidden_characters_than_are_named_are_counted_together() -> None:
+    given = "".join(chr(0xE0041 + offset) for offset in range(20)) + "\u200b" * 2
+    named = hidden_characters(given, visible_text(given)[0])
+    assert (len(named), next(iter(named)), named["others"], sum(named.values())) == (
+        9,
+        "U+200B ZERO WIDTH SPACE",
+        13,
+        22,
+    )
+
+
+def test_text_without_hidden_characters_has_none_to_name() -> None:
+    assert hidden_characters(["a\n\tb", "Grüße ❤️"], ["a\n\tb", "Grüße ❤️"]) == {}

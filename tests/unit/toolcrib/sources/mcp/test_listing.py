@@ -63,6 +63,19 @@ def test_a_definition_is_taken_whole() -> None:
     )
 
 
+def test_tools_that_refer_to_schemas_of_the_operator_are_taken_with_a_copy_and_others_are_left_out() -> None:
+    def entry(name: str, uri: str) -> dict[str, Any]:
+        return {"name": name, "inputSchema": {"type": "object", "properties": {"x": {"$ref": uri}}}}
+
+    known, unknown = "https://schemas.example/x.json", "https://schemas.example/y.json"
+    spec = replace(SPEC, schemas={known: {"type": "integer"}})
+    listing = build_listing(RawListing(tools=[entry("a", known), entry("b", unknown)]), spec, McpLimits(), LEGACY)
+
+    copy = {known: {"$id": known, "type": "integer"}}
+    assert [tool.input_schema for tool in listing.tools] == [{**entry("a", known)["inputSchema"], "$defs": copy}]
+    assert (problems(listing.problems), spec.key() != SPEC.key()) == ([("bad_schema", "b")], True)
+
+
 @pytest.mark.process
 async def test_bad_entries_are_reported_and_hide_no_good_one(tmp_path: Path, journal: Journal) -> None:
     async with open_source(scripted(journal.path, "ugly"), tmp_path) as peer:
