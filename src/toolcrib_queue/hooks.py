@@ -21,6 +21,8 @@ from .vetoes import VETOED
 __all__ = ["create_hook", "delete_hook", "edit_hook", "fire_hook", "list_hook_runs", "list_hooks", "run_queue"]
 
 _HOOK: Final = {"hook_id": id_of("hook")}
+_DECIDING: Final = frozenset({"context_steps", "enabled", "trigger"})
+"""Fields of a hook that decide what it refuses."""
 _AT_ONCE: Final = 2
 """Runs of hooks of one project at the same time."""
 _STALE: Final = 900.0
@@ -201,9 +203,15 @@ def _shown(hook: Row) -> dict[str, Any]:
     examples=[{"hook_id": "<hook_id>", "enabled": False}],
 )
 async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
-    """Change a hook, or switch it on or off."""
+    """Change a hook, or switch it on or off. One that can refuse is not changed: delete_hook asks a person."""
     changes = changes_of(given)
     before = await storage_of(ctx).read(lambda rows: rows.get("hooks", hook_id))
+    if before["trigger_config"]["type"] == "veto" and (frozen := sorted(_DECIDING & changes.keys())):
+        raise ToolFailure(
+            "conflict",
+            f"hook {before['name']!r} can refuse: its {', '.join(frozen)} cannot be changed",
+            hint="delete_hook asks a person; override_veto lets one task pass",
+        )
     _check(changes.get("trigger") or before["trigger_config"], changes.get("context_steps", before["context_steps"]))
     fields = sorted(changes)
     if "trigger" in changes:
@@ -219,9 +227,9 @@ async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
     return {"updated": hook_id, "fields": fields}
 
 
-@queue_tool("x.hook.delete", "hooks", "destructive", _HOOK, ["hook_id"])
+@queue_tool("x.hook.delete", "hooks", "destructive", _HOOK, ["hook_id"], approval="always")
 async def delete_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
-    """Delete a hook; its runs stay readable with its project only."""
+    """Delete a hook; its runs stay readable with its project only. A person is asked every time."""
     gone = await storage_of(ctx).write(lambda rows: rows.delete("hooks", hook_id))
     await _unschedule(ctx, gone)
     return {"deleted": hook_id, "name": gone["name"]}

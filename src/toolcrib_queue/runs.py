@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import anyio
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Row, Rows, ToolFailure, fenced_text
 from toolcrib_tools._workspace.place import workspace_of
 from toolcrib_tools.git.repository import GitOutput, Program, Repository, run
 
@@ -210,6 +210,10 @@ async def _give_up(ctx: Context, task_id: str, generation: int, reason: str, tok
     return {"task_id": task_id, "status": task["status"], "error_message": error}
 
 
+def _failed_before(task: Row) -> bool:
+    return bool(task["retry_count"] and task["error_message"])
+
+
 def _setup(rows: Rows, task: Row) -> Setup:
     """Return what the program reads: the task, what it must show, its notes; and what its profile says."""
     sql = "SELECT type, label, content FROM {contexts} AS c WHERE task_id = ? AND type <> 'run' ORDER BY created_at, id"
@@ -222,7 +226,7 @@ def _setup(rows: Rows, task: Row) -> Setup:
         "": task["description"],
         "How to work": _GROUND,
         "It is done when the queue finds": "\n".join(shown),
-        "The last attempt failed": task["error_message"] if task["retry_count"] else "",
+        "The last attempt failed": fenced_text(task["error_message"], "last attempt") if _failed_before(task) else "",
         "Notes and answers": "\n".join(notes),
     }
     text = "\n\n".join(f"## {name}\n{part}" if name else part for name, part in parts.items() if part)

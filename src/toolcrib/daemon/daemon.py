@@ -136,6 +136,7 @@ class LocalServer:
         self._is_current = is_current
         self._awake = anyio.Event()
         self._wanted = False
+        self._rests = False
         self._socket_file = 0
 
     async def run(self, listening: Callable[[], None]) -> None:
@@ -169,7 +170,9 @@ class LocalServer:
                     return
                 self._awake, self._wanted = anyio.Event(), False
             gc.collect()  # of what was served with, which refers to itself
+            self._rests = True
             await self._until_wanted()
+            self._rests = False
 
     @property
     def is_resting(self) -> bool:
@@ -262,6 +265,9 @@ class LocalServer:
             _listener_log.info("process %d asks for a command", hello.pid)
             await self._answer_command(link, rest)
             return
+        if self._rests and hello.key == self._meeting.key and not await self._is_wanted(hello):
+            self.stop()  # the client starts its own, once this one has ended
+            return
         if (hello.key, hello.version) == (self._meeting.key, self._version):
             await self._wake()
         if self.stopping.is_set():
@@ -297,6 +303,10 @@ class LocalServer:
         finally:
             del self._clients[token]
             self._idle_since = time.monotonic()
+
+    async def _is_wanted(self, hello: Hello) -> bool:
+        """Whether this server, which rests, is what a client looks for."""
+        return hello.version == self._version and await anyio.to_thread.run_sync(self._is_found)
 
     async def _wake(self) -> None:
         """Wait until clients can be served."""
@@ -455,7 +465,7 @@ async def _serve(
         run_command=run_command,
         opened=opened,
         rest_seconds=_rest_seconds(order, settings),
-        is_current=partial(_is_current, order, _program()),
+        is_current=partial(_is_current, order, since),
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signal, stop)
@@ -471,21 +481,22 @@ def _rest_seconds(order: Order, settings: Settings) -> float:
     return settings.daemon.idle if order.idle_seconds is None else 0.0
 
 
-def _program() -> int:
-    """Return what an upgrade of the program changes; 0 when it is gone."""
-    try:
-        return Path(__file__).stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _is_current(order: Order, program: int) -> bool:
-    """Whether a client of this configuration and program would come to this daemon."""
+def _is_current(order: Order, since: float) -> bool:
+    """Whether a client of this configuration would come to this daemon, and be served by the program as it is now."""
     try:
         settings, meeting = _read(order)
-        return (_program(), meeting.key, settings.directories.home.is_dir()) == (program, order.key, True)
+        return meeting.key == order.key and settings.directories.home.is_dir() and not _is_outdated(since)
     except (ToolcribError, OSError):
         return False
+
+
+def _is_outdated(since: float) -> bool:
+    """Whether the file of a loaded module, of ours or of the user's, has changed since then.
+
+    Raises `OSError` for one that is gone. The time of the inode tells of a file that was put in the place of another.
+    """
+    files = [file for module in tuple(sys.modules.values()) if (file := getattr(module, "__file__", None))]
+    return any(max(found.st_mtime, found.st_ctime) > since for found in map(os.stat, files))
 
 
 def _works(crib: Toolcrib) -> bool:

@@ -132,7 +132,11 @@ async def test_a_program_that_fails_fails_its_task_with_the_reason_and_the_next_
 
     assert (first["task_id"], first["status"], first["retries"]) == (task, "FAILED", "0 / 3")
     assert "no more tokens" in (await ada.ok("get_agent_error", task_id=task))["error_message"]
-    assert "## The last attempt failed\nexit status 1: no more tokens" in (shop / "seen.txt").read_text()
+    _, _, failed = (shop / "seen.txt").read_text().partition("## The last attempt failed\n")
+    assert (failed.startswith("<tool_output"), "\nexit status 1: no more tokens\n</tool_output>" in failed) == (
+        True,
+        True,
+    )
 
 
 async def test_a_question_waits_for_a_person_and_its_answer_reaches_the_next_run(ada: Person, shop: Path) -> None:

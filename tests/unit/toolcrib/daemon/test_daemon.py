@@ -478,6 +478,7 @@ class Resting:
 
     meeting: Meeting
     rest_seconds: float = 60.0
+    look_seconds: float = 0.01
     is_current: bool = True
     told: list[str] = field(default_factory=list[str])
     closed: anyio.Event = field(default_factory=anyio.Event)
@@ -487,7 +488,8 @@ class Resting:
         self.echo = Echo(self.meeting)
         self.echo.server = LocalServer(
             self.meeting, serve=self.echo.serve, serves=lambda hello: "1 echo", version="1", idle_seconds=0.01,
-            opened=self._opened, rest_seconds=self.rest_seconds, look_seconds=0.01, is_current=lambda: self.is_current,
+            opened=self._opened, rest_seconds=self.rest_seconds, look_seconds=self.look_seconds,
+            is_current=lambda: self.is_current,
         )  # fmt: skip
 
     @asynccontextmanager
@@ -534,13 +536,20 @@ async def test_a_resting_daemon_opens_again_for_the_next_client_and_rests_after_
     assert daemon.told == ["opened", "listens", "closed", "opened", "closed"]
 
 
-async def test_a_client_of_another_version_does_not_wake_a_resting_daemon(meeting: Meeting) -> None:
-    daemon = Resting(meeting)
-    async with resting(daemon):
-        link, welcome = await greet(meeting, replace(HELLO, version="2"))
-        link.socket.close()
+@pytest.mark.parametrize("version", ["1", "2"], ids=["the same version, changed files", "another version"])
+async def test_a_client_whose_program_a_resting_daemon_does_not_have_ends_it_and_starts_its_own(
+    meeting: Meeting, version: str
+) -> None:
+    daemon = Resting(meeting, look_seconds=60.0)
+    async with resting(daemon) as ended:
+        daemon.is_current = version != "1"
+        async with connect(meeting) as link:
+            await link.send(replace(HELLO, version=version).encode())
+            answer = await link.receive()
+        with anyio.fail_after(PATIENCE):
+            await ended.wait()
 
-    assert (bool(welcome.error), daemon.told) == (True, ["opened", "listens", "closed"])
+    assert (answer, daemon.told, meeting.socket.exists()) == (b"", ["opened", "listens", "closed"], False)
 
 
 async def test_a_resting_daemon_ends_when_its_time_is_over(meeting: Meeting) -> None:
