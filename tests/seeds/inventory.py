@@ -12,7 +12,8 @@ A file of `inventories/` has one entry a tool, by the seed's own name:
     before     calls made first, in order; `keep` takes values out of their answers, and that of the call, by name and
                path
     through    the verb that makes the call, instead of the name itself
-    with       the arguments of the call; `$name` is what was kept, `{origin}` the test's own server
+    with       the arguments of the call; `$name` is what was kept, in a text, too; `{origin}` is the test's own
+               server
     says       patterns that its answer matches, and `lacks` one that it does not; `fails` the code of a refusal
     disk       what the files hold then, null where there is none
     git_says   what git itself says then: arguments → pattern
@@ -220,7 +221,8 @@ def _filled(value: Any, kept: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
         if value.startswith("$") and value[1:] in kept:
             return kept[value[1:]]
-        return value.replace("{origin}", str(kept["origin"]))
+        text = value.replace("{origin}", str(kept["origin"]))
+        return re.sub(r"\$(\w+)", lambda found: str(kept.get(found[1], found[0])), text)
     if isinstance(value, list):
         return [_filled(one, kept) for one in cast("list[Any]", value)]
     if isinstance(value, dict):

@@ -114,9 +114,6 @@ def _is_one_of_many(call: Call) -> bool:
     return str(intent.get("task_type", "")).lower() in _PROGRAMS and tools > MANY
 
 
-_NOT_FAILING: Final = "it failed time after time in this session"
-
-
 def _view(scene: VisibleCatalog) -> View:
     """List the selected tools; the meta-tool that reads long results joins when one exists, if the list may grow."""
     selection = select(scene)
