@@ -192,9 +192,9 @@ class _Terminal:
 
 
 def comparable(text: str) -> str:
-    """Return a transcript without what differs between two recordings: the folder, identifiers and line breaks."""
+    """Return a transcript without what differs between two recordings: folder, identifiers, processes, line breaks."""
     packed = re.sub(r"\s+", "", text)
-    return re.sub(r"(/tmp/ada-|call_|approval_)\w+", r"\1", packed)
+    return re.sub(r"\(process\d+", "(process", re.sub(r"(/tmp/ada-|call_|approval_)\w+", r"\1", packed))
 
 
 def drawn(recording: Recording) -> str:

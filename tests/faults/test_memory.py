@@ -29,7 +29,6 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("times", [1, 8])
 def test_a_large_file_costs_little_memory_and_several_at_once_too(tmp_path: Path, times: int) -> None:
     (tmp_path / "small.txt").write_text("small\n")
