@@ -334,7 +334,7 @@ class LocalServer:
             with anyio.move_on_after(float("inf") if self._connections else max(rest, 0.0)) as waiting:
                 await self._changed.wait()
             if waiting.cancelled_caught and not self._connections:
-                if not self._works():
+                if not self._works() or not self._is_there():  # without its socket, nothing can ask what it does
                     return
                 self._idle_since = time.monotonic()
 

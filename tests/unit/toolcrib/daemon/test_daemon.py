@@ -472,6 +472,16 @@ async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_l
     assert looks == [True, True, True, False]
 
 
+async def test_a_daemon_whose_socket_is_gone_ends_although_something_works(meeting: Meeting) -> None:
+    server = LocalServer(
+        meeting, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=lambda: True
+    )
+    with anyio.fail_after(PATIENCE):
+        await server.run(meeting.socket.unlink)
+
+    assert not meeting.socket.exists()
+
+
 @dataclass
 class Resting:
     """A daemon that rests as soon as it has no client; it remembers each opening and each close."""
