@@ -47,7 +47,7 @@ _FOLLOW_SECONDS: Final = 0.2
 daemon = action_group(
     "Show the local daemons that stdio clients share, end them, or print their logs.\n\n"
     "A client of `toolcrib serve` starts the daemon of its configuration. Its servers end two minutes after its last "
-    "client; the daemon itself stays loaded for `daemon.idle`, 8 hours.",
+    "client; the daemon itself stays loaded for `daemon.idle`, 2 hours.",
     default="status",
 )
 

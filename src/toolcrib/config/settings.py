@@ -309,7 +309,7 @@ class RegistrationSettings(Section):
 class DaemonSettings(Section):
     """The key `daemon`."""
 
-    idle: Wait = 8 * 3600.0
+    idle: Wait = 2 * 3600.0
     """Time that a local daemon stays loaded after its servers have ended for want of clients; 0 ends it with them."""
 
 

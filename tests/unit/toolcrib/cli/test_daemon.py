@@ -45,7 +45,7 @@ def test_a_daemon_starts_with_the_first_connection_serves_the_entry_and_ends_wit
 
     first, last = user.types("disconnect", "cursor"), user.types("disconnect", "gemini")
 
-    assert (connected.exit_code, before["rests"], before["rest_seconds"]) == (0, False, 28800.0), connected.output
+    assert (connected.exit_code, before["rests"], before["rest_seconds"]) == (0, False, 7200.0), connected.output
     assert after["pid"] == before["pid"]
     assert [str(before["pid"]) in result.stdout for result in (first, last)] == [False, True]
     assert user.reads("daemon") == []
