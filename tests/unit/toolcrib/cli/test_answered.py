@@ -116,6 +116,9 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
         found = Found.of(settings, Meeting.of(settings))
 
     assert ask(user, words=None, place=place, environ=environ) == [[TAKEN], [END, asdict(found)]]
+    few = {**environ, "LANG": "xx_XX", "TZ": "Asia/Tokyo", "DBUS_SESSION_BUS_ADDRESS": "nowhere"}
+    assert ask(user, words=None, place=place, environ=few) == [[TAKEN], [END, asdict(found)]]
+    assert ask(user, words=None, place=place, environ={**environ, "HOME": "/nowhere"}) == []
     assert found.mode == "plan"
     assert ask(user, words=None, place={**place, "files": ["none.yaml"]}) == [[TAKEN], [END, None]]
     assert ask(user, words=None, place=place, program=["another"]) == []
