@@ -34,7 +34,6 @@ _COMMITTER: Final = {
 """Where neither the repository nor the user has a name."""
 _LOCAL: Final = {"GIT_ALLOW_PROTOCOL": "file"}
 """Fetches from another workspace of the same project, which git would not read otherwise."""
-_NO_OBJECT: Final = "0" * 40
 _SUMMARY: Final = 2000
 _TRIES: Final = 5
 
@@ -81,14 +80,16 @@ async def restore_refs(repository: Repository, branch: str, before: Mapping[str,
         await repository.ask("symbolic-ref", "--delete", own)
     after = await refs_of(repository)
     restored: list[str] = []
-    for name in sorted(before.keys() | after.keys()):
+    for name in sorted(
+        before.keys() | after.keys(), key=before.__contains__
+    ):  # a new `a/b` is in the way of an old `a`
         was, now = before.get(name, ""), after.get(name, "")
         if was == now or (name == own and now):
             continue
-        words = (name, was, now or _NO_OBJECT) if was else ("-d", name, now)
+        words = (name, was, now) if was else ("-d", name, now)
         await repository.ask("update-ref", "--no-deref", *words)
         restored.append(f"{name} {now or 'deleted'} → {was or 'removed'}")
-    return restored
+    return sorted(restored)
 
 
 async def begin_branch(

@@ -429,6 +429,7 @@ def _move(rows: Rows, task: Row, project_id: str) -> Row:
         "it depends on tasks": bool(needs_of(rows, task["id"])),
         "tasks depend on it": bool(dependents_of(rows, task["id"])),
         "it prefers a workspace of its project": task["preferred_workspace_id"] is not None,
+        "hooks of its project can refuse it": _can_be_refused(rows, task),
     }
     if held := [reason for reason, is_tied in ties.items() if is_tied]:
         raise ToolFailure("conflict", f"task {task['id']} cannot move to project {project_id}: {', '.join(held)}")
@@ -436,6 +437,11 @@ def _move(rows: Rows, task: Row, project_id: str) -> Row:
         for row in rows.select(f"SELECT id FROM {{{table}}} AS r WHERE task_id = ?", (task["id"],)):
             rows.move(table, row["id"], project_id)
     return rows.move("tasks", task["id"], project_id)
+
+
+def _can_be_refused(rows: Rows, task: Row) -> bool:
+    hooks = rows.select("SELECT trigger_config FROM {hooks} AS h WHERE project_id = ?", (task["project_id"],))
+    return any(hook["trigger_config"]["type"] == "veto" for hook in hooks)
 
 
 def _set_status(rows: Rows, task: Row, status: Status, result: str) -> Row:

@@ -158,7 +158,7 @@ class Kernel:
     aside: tuple[str, ...] = ()
     """Files that commands may not create, moved aside under new names; set once it has ended."""
     left: list[str] = field(default_factory=list[str])
-    """What its cells have left behind and was put aside, under new names, until it is told."""
+    """Files of its cells that were put aside, by their new names, until an answer has named them."""
     died: int | None = None
     """The status of a kernel that ended by itself."""
     _failure: ToolFailure | None = None

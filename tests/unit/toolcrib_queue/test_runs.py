@@ -43,6 +43,8 @@ PROGRAM = """
         first = (heads / "main").read_text()
         Path(".git/refs/tags/v1").write_text(first)
         (heads / "trunk").unlink()
+        (heads / "trunk").mkdir()
+        (heads / "trunk" / "more").write_text(first)
         own = Path(".git/HEAD").read_text().split("/", 2)[2].strip()
         (heads / own).write_text("ref: refs/heads/main\\n")
     if "half" in prompt:
@@ -292,6 +294,7 @@ async def test_branches_and_tags_that_a_program_moves_are_put_back(ada: Person, 
         [
             f"refs/heads/task/{task} deleted → {begun}",
             f"refs/heads/trunk deleted → {begun}",
+            f"refs/heads/trunk/more {begun} → removed",
             f"refs/tags/v1 {begun} → removed",
         ],
     )

@@ -306,7 +306,11 @@ async def test_a_hook_refuses_a_result_until_its_step_passes_or_a_person_overrid
     refused = await ada.refused("complete_task", **claim, summary="Sold.")
     edited = await ada.refused("edit_task", task_id=task, status="COMPLETED")
     off = await ada.refused("edit_hook", hook_id=hook, enabled=False)
+    other_project = (await ada.ok("create_project", name="Elsewhere"))["created"]
+    idle = await ada.task("Idle", project_id=project)
+    moved = await ada.refused("edit_task", task_id=idle, project_id=other_project)
     assert (off.code, "enabled" in off.message) == ("conflict", True)
+    assert (moved.code, "hooks" in moved.message) == ("conflict", True)
     await ada.ok("override_veto", task_id=task, hook_id=hook, reason="The buyer is known.")
     done = await ada.ok("complete_task", **claim, summary="Sold.")
     (tmp_path / "signed.txt").write_text("Ada")
