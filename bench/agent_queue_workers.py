@@ -42,6 +42,7 @@ async def work(store: Store, agent: str) -> None:
     """Do tasks until none is left to be done."""
 
     def take(rows: Rows) -> list[Row]:
+        tick(rows)  # as `claim_task` does
         return assign(rows, [agent], lease=LEASE)
 
     def begin(task: Row, rows: Rows) -> None:

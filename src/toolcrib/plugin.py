@@ -21,7 +21,17 @@ from types import ModuleType
 from typing import Final
 
 from .core.context import Context, Signal
-from .core.contributions import CommandHost, RestResource, RestRoute, Service, ServiceHost, ToolCaller
+from .core.contributions import (
+    CommandHost,
+    RestResource,
+    RestRoute,
+    Service,
+    ServiceHost,
+    SignatureCheck,
+    SignedCall,
+    SignedRequest,
+    ToolCaller,
+)
 from .core.elicitation import DISMISSED, Blank
 from .core.entry_points import installed, origin_of
 from .core.events import Problem
@@ -97,6 +107,9 @@ __all__ = [
     "Services",
     "SharedStorage",
     "Signal",
+    "SignatureCheck",
+    "SignedCall",
+    "SignedRequest",
     "Table",
     "TextHit",
     "ToolCaller",

@@ -31,18 +31,20 @@ from toolcrib.crib import Session
 from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import UsageError
 
+from .agent_context import AgentContext, add_agent_tools, prompt_of
 from .events import AgentEvent, Finished, Outcome
-from .limits import AgentLimits, UsageLimits
+from .limits import AgentLimits, UsageLimits, limits_for
 from .loop import Prompt, Run, Setup, Tell
 from .models import model_of
 from .prompts import Facts, project_of
-from .session_agent import AgentContext, add_agent_tools, begin_task, prompt_of, start_run
-from .tools import AgentTools
+from .session_agent import begin_task, start_run
+from .sub_agent_tools import SubAgentTools
+from .sub_agents import SubAgents, registry_of
+from .tools import ASK, AgentTools
 
 __all__ = ["Agent", "Stream"]
 
 _LOG: Final = logging.getLogger(__name__)
-_NO_LIMITS: Final = AgentLimits()
 
 
 class Agent:
@@ -54,20 +56,25 @@ class Agent:
         session: Session,
         *,
         instructions: str | Facts = "",
-        limits: AgentLimits = _NO_LIMITS,
+        limits: AgentLimits | None = None,
         settings: ModelSettings | None = None,
         local: Model | str | None = None,
+        sub_agents: bool | None = None,
     ) -> None:
         """`model` is one of Pydantic AI's, or its name (see `models.model_of`).
 
         `instructions` say who the agent is and what it is for; the rest of the prompt is made from the session
         (`prompts.compose`), and `Facts` replaces that rest too. `settings` go to the model's API with every request
         (`max_tokens`, `thinking` …). `local` is a model that costs nothing: where `model` does, tasks that only read
-        can be delegated to it. Raises `UsageError` for a model that cannot be had.
+        can be delegated to it. Without `limits` the session's profile sets those of sub-agents.
+
+        `sub_agents` gives the agent the tools that manage sub-agents in the background; by default it has them where
+        the crib has its built-in tools. Raises `UsageError` for a model that cannot be had.
         """
         self.model = model_of(model)
         self.session = session
-        self.limits = limits
+        self.limits = limits if limits is not None else limits_for(session.scene.profile.session.agents)
+        self._manages = sub_agents
         self._facts = instructions if isinstance(instructions, Facts) else Facts(instructions=instructions)
         self._says_all = isinstance(instructions, Facts)
         self._settings: ModelSettings = settings if settings is not None else {}
@@ -75,6 +82,7 @@ class Agent:
         self._is_ready = False
         self._run: Run | None = None
         self._is_running = False
+        self._analysis = anyio.CancelScope()
         self._is_cancelled = False
         """True if `cancel` was called since the run began, perhaps before there was a task to cancel."""
 
@@ -83,22 +91,33 @@ class Agent:
         """Outcome of the newest run, also of one whose caller was cancelled; None before the first run has ended."""
         return self._run.outcome if self._run is not None else None
 
+    @property
+    def sub_agents(self) -> SubAgents:
+        """The sub-agents of the session that work in the background: what each does, and to wait for them."""
+        return registry_of(self.session)
+
     async def ready(self) -> None:
         """Mount the agent's own tools in the session. `run` does so by itself.
 
         `spawn_agent` always, `ask_user` if the session can ask its user, `delegate_task` if there is
-        a local model beside a paid one.
+        a local model beside a paid one; those that manage sub-agents as `sub_agents` says.
         """
         if not self._is_ready:
-            source = AgentTools(asks=not self.session.parts.settings.sources.builtins)
-            try:
-                await self.session.parts.tools.mount_source(source, prefix=False, trusted=True)
-            except UsageError:
-                if source.state.state == "ready":
-                    raise
-                # Another agent of this crib has mounted it.
+            builtins = self.session.parts.settings.sources.builtins
+            await self._mount(AgentTools(without=frozenset({ASK}) if builtins else frozenset()))
+            if self._manages or (self._manages is None and builtins):
+                chosen = frozenset(builtins) if isinstance(builtins, tuple) and not self._manages else None
+                await self._mount(SubAgentTools(only=chosen))
             self._is_ready = True
         add_agent_tools(self._post(self._facts))
+
+    async def _mount(self, source: AgentTools | SubAgentTools) -> None:
+        try:
+            await self.session.parts.tools.mount_source(source, prefix=False, trusted=True)
+        except UsageError:
+            if source.state.state == "ready":
+                raise
+            # Another agent of this crib has mounted it.
 
     async def run(
         self,
@@ -134,9 +153,10 @@ class Agent:
         try:
             await self.ready()
             history = tuple(history)
-            begin_task(self.session, prompt, options, heard, follows=bool(history))
-            post = self._post(await self._current_facts())
-            return await start_run(post, UsageLimits(self.limits), prompt, history, heard, self._begin)
+            post, usage = self._post(await self._current_facts()), UsageLimits(self.limits)
+            self._analysis = anyio.CancelScope()
+            await begin_task(post, usage, prompt, history, options, heard, scope=self._analysis)
+            return await start_run(post, usage, prompt, history, heard, self._begin)
         finally:
             self._is_running = False
 
@@ -158,6 +178,7 @@ class Agent:
     def cancel(self) -> None:
         """End the run that goes on, if one does: `run` returns, the history is valid, `stopped` is `cancelled`."""
         self._is_cancelled = True
+        self._analysis.cancel()
         if self._is_running and self._run is not None and self._run.outcome is None:
             self._run.cancel()
 

@@ -19,6 +19,7 @@ from .limits import Usage
 
 __all__ = [
     "AgentEvent",
+    "Analyser",
     "Answered",
     "Asked",
     "CallBegun",
@@ -40,6 +41,9 @@ __all__ = [
     "ThinkingDelta",
     "Used",
 ]
+
+Analyser = Literal["model", "ranking"]
+"""model: the agent's, by structured output. ranking: the catalog's search, without a request."""
 
 Message = Any
 """A `pydantic_ai.messages.ModelMessage`."""
@@ -80,6 +84,10 @@ class Selected:
     reason: str
     intent: Mapping[str, Any]
     """What the task was taken for: `complexity`, `required_tools` …"""
+    by: Analyser = "ranking"
+    """Who analysed the task."""
+    problem: str = ""
+    """Why a model's analysis was not used: the task counts as of medium complexity, and nothing is narrowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

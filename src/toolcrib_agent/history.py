@@ -55,6 +55,7 @@ __all__ = [
     "text_of",
     "tokens_of",
     "transcript",
+    "user_texts",
     "valid",
 ]
 
@@ -268,7 +269,7 @@ def _may_begin(message: ModelMessage) -> bool:
 def joined(made: Cut, summary: str) -> list[ModelMessage]:
     """Return the conversation with `summary` in the place of its older part."""
     parts = [_HEAD, summary.strip()]
-    if not any(_prompts([message]) for message in made.newer) and (prompts := _prompts(made.older)):
+    if not any(user_texts([message]) for message in made.newer) and (prompts := user_texts(made.older)):
         parts += [_LAST, prompts[-1]]
     if refs := list(_refs(made.older)):
         parts += [_REFS, "\n".join(refs)]
@@ -301,7 +302,7 @@ def outline(messages: Sequence[ModelMessage]) -> str:
     """Return a summary made without a model: requests, calls with their outcomes, last text."""
     earlier = [text for message in messages for part in _user_parts(message) if (text := _summary_in(part))]
     lines = [_clip(text, _RESULT) for text in earlier[-1:]]
-    lines += [f"The user: {_clip(prompt, _LINE)}" for prompt in _prompts(messages)[-5:]]
+    lines += [f"The user: {_clip(prompt, _LINE)}" for prompt in user_texts(messages)[-5:]]
     outcomes = {part.tool_call_id: part for part in _returns(messages)}
     calls = [part for message in messages for part in message.parts if isinstance(part, ToolCallPart)]
     if len(calls) > _CALLS:
@@ -360,8 +361,8 @@ def _ref(part: ToolReturnPart) -> str:
     return str(cast("dict[str, Any]", metadata).get("artifact", "")) if isinstance(metadata, dict) else ""
 
 
-def _prompts(messages: Iterable[ModelMessage]) -> list[str]:
-    """Return what the user asked, and what an earlier summary says that he did."""
+def user_texts(messages: Iterable[ModelMessage]) -> list[str]:
+    """Return the prompts of the user, oldest first, those in an earlier summary included."""
     texts = [_prompt_text(part) for message in messages for part in _user_parts(message)]
     own = [text.partition(_LAST)[2].partition(_REFS)[0].strip() if text.startswith(_HEAD) else text for text in texts]
     return [text for text in own if text]

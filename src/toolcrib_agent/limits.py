@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Final
 
 from toolcrib.errors import UsageError
 
-__all__ = ["AgentLimits", "Usage", "UsageLimits"]
+__all__ = ["AgentLimits", "Usage", "UsageLimits", "limits_for"]
+
+_OF_PROFILE: Final[Mapping[str, str]] = {
+    "depth": "depth",
+    "max_turns": "spawned_turns",
+    "requests": "spawned_requests",
+}
+"""Key of a profile's `agents` → limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +41,8 @@ class AgentLimits:
     """Wall time, time spent waiting for people included. What runs then is cancelled."""
     answer_seconds: float = 120.0
     """Seconds that the last request may take on top of `seconds`."""
+    analysis_seconds: float = 2.0
+    """Seconds that a model has to say what a task needs, in the profile `selection`; then the task begins without."""
     retries: int = 4
     """Retries of a request after a transient failure: a rate limit, a 5xx, a lost connection."""
     backoff: float = 1.0
@@ -53,6 +63,10 @@ class AgentLimits:
     """Maximum depth of agents that spawn agents (seed 002)."""
     spawned_requests: int = 15
     """Requests of one spawned agent (seed 002)."""
+    spawned_turns: int | None = 10
+    """Turns of one background sub-agent: its task, and each message to it (seed 003)."""
+    sub_agents: int = 8
+    """Background sub-agents of one session that are not closed."""
     delegated_requests: int = 10
     """Requests of one delegated task (seed 002)."""
 
@@ -62,13 +76,18 @@ class AgentLimits:
             value = getattr(self, entry.name)
             if value is not None and (value != value or value < 0):
                 raise UsageError(f"limits.{entry.name}: takes no negative number, not {value!r}")
-        for name in ("requests", "context", "spawned_requests", "delegated_requests"):
+        for name in ("requests", "context", "spawned_requests", "spawned_turns", "delegated_requests"):
             if getattr(self, name) == 0:
                 raise UsageError(f"limits.{name}: nothing can be done with 0; None means unlimited")
         if not 0 < self.keep < self.compact_at <= 1:
             raise UsageError(
                 f"limits: 0 < keep < compact_at <= 1 must hold, and keep is {self.keep}, compact_at {self.compact_at}"
             )
+
+
+def limits_for(agents: Mapping[str, int]) -> AgentLimits:
+    """Return the limits that a profile's key `agents` sets; the others are the defaults."""
+    return AgentLimits(**{_OF_PROFILE[key]: value for key, value in agents.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +150,12 @@ class UsageLimits:
         if self.seconds_left <= 0:
             return f"the {limits.seconds or 0:g} seconds that it may take are over"
         return self._parent.lacks if self._parent is not None else ""
+
+    @property
+    def requests_left(self) -> float:
+        """Number of requests to models that may still be made."""
+        own = math.inf if self._limits.requests is None else self._limits.requests - self.used.requests
+        return own if self._parent is None else min(own, self._parent.requests_left)
 
     @property
     def calls_left(self) -> float:

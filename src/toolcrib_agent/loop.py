@@ -319,6 +319,8 @@ class Setup:
     settings: ModelSettings
     parent: str = ""
     """Id of the call that runs this agent; empty for a root agent."""
+    inbox: Callable[[], Sequence[str]] = tuple
+    """Removes and returns what has come in for the agent; it reads that before each request to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -466,6 +468,8 @@ class Run:
 
     async def _ask(self) -> ModelResponse:
         """Return the next response. Room is made before where it is needed, and once where the API says so."""
+        for text in self._setup.inbox():
+            self._conversation.say(text)
         parameters = self._prepared()
         if self._conversation.is_full(self._declaring.tokens):
             await self._compact()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 
+from toolcrib.config import Settings
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session
 from toolcrib.errors import ToolFailure, UsageError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from .agent import Agent
 
-__all__ = ["run_task"]
+__all__ = ["configured_model", "run_task"]
 
 _INSTRUCTIONS: Final = (
     "You do a scheduled task. No person is there to answer or to approve: do it alone, and answer with what you did,"
@@ -31,7 +32,7 @@ async def run_task(session: Session, prompt: str, *, model: Model | str = "") ->
     `model` is used instead of that of the configuration. Raises `ToolFailure("unavailable")` where there is none, or
     it cannot be used.
     """
-    named = model or await _configured(session)
+    named = model or await configured_model(session.parts.settings)
     try:
         made, agent_type, child_of = await to_thread.run_sync(_load, named)
         async with child_of(session) as child:
@@ -46,10 +47,11 @@ async def run_task(session: Session, prompt: str, *, model: Model | str = "") ->
     return ToolResult.of_text(f"{outcome.text}{note}")
 
 
-async def _configured(session: Session) -> str:
+async def configured_model(settings: Settings) -> str:
+    """Return the name of the model that the configuration chooses. Raises `ToolFailure("unavailable")` without one."""
     from .chat.model_discovery import find_model  # a chat's choice; what it imports is not needed before
 
-    choice = await find_model(session.parts.settings)
+    choice = await find_model(settings)
     if choice is None:
         hint = "set chat.model in the configuration, or the variable of an API's key"
         raise ToolFailure("unavailable", "there is no model for the task", hint=hint)
@@ -59,7 +61,7 @@ async def _configured(session: Session) -> str:
 def _load(named: Model | str) -> tuple[Model, type[Agent], Callable[[Session], Session]]:
     """Return the model and what runs it. Their imports take seconds: call it in a thread."""
     from .agent import Agent
+    from .child_sessions import child_of
     from .models import model_of
-    from .session_agent import child_of
 
     return model_of(named), Agent, child_of

@@ -1,4 +1,4 @@
-"""Tools that an agent adds to its session: spawn a sub-agent, delegate research, ask the user.
+"""Tools that an agent adds to its session: run a sub-agent, delegate research, ask the user.
 
 They are a source of the crib like any other, mounted by the first agent, and in the scope only of sessions that have
 what they need: an agent that works there and may still spawn others, a local model beside a paid one, a user to ask.
@@ -8,7 +8,7 @@ What a sub-agent calls is decided on call by call; the call that starts it chang
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from toolcrib.core.context import Context
 from toolcrib.core.events import SourceState
@@ -17,16 +17,35 @@ from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, T
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.source import Listing, Publish
 
-__all__ = ["ASK", "CREW", "DELEGATE", "NEEDS", "SOURCE", "SPAWN", "AgentTools", "SubAgentRunner"]
+__all__ = [
+    "ASK",
+    "CREW",
+    "DELEGATE",
+    "MANAGED",
+    "NEEDS",
+    "SHARE",
+    "SOURCE",
+    "SPAWN",
+    "SPAWNING",
+    "AgentTools",
+    "Runners",
+    "SubAgentRunner",
+    "runner_of",
+]
 
 SOURCE: Final = "agent@toolcrib"
 """The name of the source."""
 SPAWN: Final = "spawn_agent"
 DELEGATE: Final = "delegate_task"
 ASK: Final = "ask_user"
+SHARE: Final = "share_context"
+MANAGED: Final = "subagents"
+"""The name of the source of the tools that manage sub-agents; a profile includes and excludes them as built-in ones."""
 CREW: Final = "agent@toolcrib"
 """Key of a session's runtime for the `SubAgentRunner` of its agent."""
-NEEDS: Final[Mapping[str, str]] = {SPAWN: "spawning", DELEGATE: "local_model", ASK: "user"}
+SPAWNING: Final = "spawning"
+"""Requirement of tools that start and manage sub-agents."""
+NEEDS: Final[Mapping[str, str]] = {SPAWN: SPAWNING, DELEGATE: "local_model", ASK: "user", SHARE: "parent_agent"}
 """Requirements of a session for each tool."""
 _OPTIONS: Final = 5
 """Suggested answers that are shown (seed 002)."""
@@ -44,6 +63,28 @@ class SubAgentRunner(Protocol):
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
         """Run a read-only agent on the local model. Raises `ToolFailure` if there is no local model."""
         ...
+
+    async def start(self, arguments: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        """Start a sub-agent in the background; return its id. Raises `ToolFailure` if it may have none."""
+        ...
+
+    async def send(self, id: str, message: str) -> str:
+        """Send a message to a sub-agent: `queued` or `dispatched`. Raises `ToolFailure` for an unknown one."""
+        ...
+
+
+Runners = Callable[[Context], Awaitable[SubAgentRunner]]
+"""Returns the runner of a session in which no agent works, such as that of an MCP client."""
+
+
+async def runner_of(context: Context, served: Runners | None) -> SubAgentRunner:
+    """Return what runs sub-agents in the session of a call. Raises `ToolFailure("unavailable")` without an agent."""
+    runner: SubAgentRunner | None = context.runtime.get(CREW)
+    if runner is not None:
+        return runner
+    if served is None:
+        raise ToolFailure("unavailable", "no agent works in this session now", hint="do the task yourself")
+    return await served(context)
 
 
 def _schema(required: list[str], **properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,13 +166,17 @@ _TOOLS: Final = (
 class AgentTools:
     """Source of the agent tools. One for a crib, shared by all of its agents."""
 
-    def __init__(self, *, asks: bool = True) -> None:
-        """`asks` False leaves `ask_user` out: the built-in tools of this crib have it."""
-        self._tools: Final = tuple(tool for tool in _TOOLS if asks or tool.name != ASK)
+    def __init__(self, *, without: frozenset[str] = frozenset(), served: Runners | None = None) -> None:
+        """`without` leaves tools out, such as `ask_user` where the built-in tools of this crib have it.
+
+        `served` gives sessions without an agent of their own, those of MCP clients, one that runs sub-agents.
+        """
+        self._served = served
+        self._tools: Final = tuple(tool for tool in _TOOLS if tool.name not in without)
         self._publish: Publish | None = None
         self._run: Final[Mapping[str, Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]]] = {
-            SPAWN: _spawn,
-            DELEGATE: _delegate,
+            SPAWN: self._spawn,
+            DELEGATE: self._delegate,
             ASK: _ask,
         }
 
@@ -162,23 +207,16 @@ class AgentTools:
         """Run one of them. Raises `ToolFailure`."""
         return await self._run[tool.local_name](arguments, context)
 
+    async def _spawn(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        runner = await runner_of(context, self._served)
+        return await runner.spawn(arguments["task"], arguments.get("context", ""), context)
 
-async def _spawn(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-    return await _crew(context).spawn(arguments["task"], arguments.get("context", ""), context)
-
-
-async def _delegate(arguments: Mapping[str, Any], context: Context) -> ToolResult:
-    return await _crew(context).delegate(arguments["task"], arguments.get("context", ""), context)
+    async def _delegate(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        runner = await runner_of(context, self._served)
+        return await runner.delegate(arguments["task"], arguments.get("context", ""), context)
 
 
 async def _ask(arguments: Mapping[str, Any], context: Context) -> ToolResult:
     options = tuple(arguments.get("options", ()))[:_OPTIONS]
     answer = await context.clarify(arguments["question"], options, allow_custom=arguments.get("allow_custom", True))
     return ToolResult.of_text(answer)
-
-
-def _crew(context: Context) -> SubAgentRunner:
-    crew = context.runtime.get(CREW)
-    if crew is None:
-        raise ToolFailure("unavailable", "no agent works in this session now", hint="do the task yourself")
-    return cast("SubAgentRunner", crew)

@@ -1,4 +1,4 @@
-"""A queue of tasks for agents: projects with workspaces, agents with profiles, tasks with dependencies, hooks.
+"""A queue of tasks for agents: projects with workspaces, agents with profiles, dependencies, hooks, playbooks.
 
 It imports `toolcrib.plugin`, and of the built-in tools those for git and the workspace.
 """
@@ -21,14 +21,21 @@ from .agents import (
     pause_agent,
     resume_agent,
 )
-from .hooks import create_hook, delete_hook, edit_hook, fire_hook, list_hook_runs, list_hooks, run_queue
+from .approvals import approve_plan, approve_task, delete_plan, reject_plan
+from .hooks import (
+    create_hook,
+    delete_hook,
+    edit_hook,
+    fire_hook,
+    list_hook_runs,
+    list_hooks,
+    receive_webhook,
+    run_queue,
+)
 from .lifecycle import (
     add_dependency,
-    approve_plan,
-    approve_task,
     archive_task,
     archive_tasks,
-    delete_plan,
     delete_task,
     get_agent_error,
     get_chain_health,
@@ -38,8 +45,6 @@ from .lifecycle import (
     get_task_tree,
     list_active_tasks_all_projects,
     list_archived,
-    process_task_completion,
-    reject_plan,
     remove_dependency,
     reopen_with_feedback,
     restart_task,
@@ -47,6 +52,9 @@ from .lifecycle import (
     skip_task,
     stop_task,
 )
+from .plans import process_task_completion
+from .playbook_runs import decide_playbook_run, list_playbook_runs, run_playbook, stop_playbook_run
+from .playbooks import delete_playbook, get_playbook, list_playbooks, save_playbook
 from .projects import (
     add_workspace,
     create_project,
@@ -97,9 +105,11 @@ __all__ = [
     "create_profile",
     "create_project",
     "create_task",
+    "decide_playbook_run",
     "delete_agent",
     "delete_hook",
     "delete_plan",
+    "delete_playbook",
     "delete_profile",
     "delete_project",
     "delete_task",
@@ -114,6 +124,7 @@ __all__ = [
     "fire_hook",
     "get_agent_error",
     "get_chain_health",
+    "get_playbook",
     "get_profile",
     "get_project_channels",
     "get_project_for_channel",
@@ -131,6 +142,8 @@ __all__ = [
     "list_available_tools",
     "list_hook_runs",
     "list_hooks",
+    "list_playbook_runs",
+    "list_playbooks",
     "list_profiles",
     "list_projects",
     "list_tasks",
@@ -144,6 +157,7 @@ __all__ = [
     "queue_events",
     "queue_status",
     "queue_usage",
+    "receive_webhook",
     "reject_plan",
     "release_workspace",
     "remove_dependency",
@@ -153,10 +167,13 @@ __all__ = [
     "restore_task",
     "resume_agent",
     "resume_project",
+    "run_playbook",
     "run_queue",
+    "save_playbook",
     "set_active_project",
     "set_default_branch",
     "skip_task",
+    "stop_playbook_run",
     "stop_task",
     "sync_workspaces",
     "verify_task",

@@ -9,8 +9,10 @@ from typing import Any, Final, cast
 
 import yaml
 
-from toolcrib.plugin import Context, Row, Rows, ToolFailure, UsageError, parse_yaml
+from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
+from .documents import read_mapping, read_source
+from .events import publish_of
 from .model import AGENT_TYPES
 from .operations import LONG, NAME, changes_of, home_of, id_of, one_of, open_home, queue_tool, storage_of
 from .state import invalid
@@ -101,7 +103,7 @@ async def create_agent(ctx: Context, agent_type: str, name: str = "") -> dict[st
             "is_pausing": 0,
         }
         made = rows.insert("agents", {**values, "total_tokens_used": 0})
-        rows.publish("agent.created", home, {"agent_id": made["id"], "title": shown, "project_id": home})
+        publish_of(rows, "agent.created", "agent", made)
         return {"created": made["id"], "name": shown, "state": made["state"]}
 
     return await storage_of(ctx).write(work)
@@ -136,7 +138,8 @@ async def pause_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
             rows.update("agents", agent_id, {"is_pausing": 1})
             note = f"it pauses after task {agent['current_task_id']}"
             return {"agent_id": agent_id, "state": "BUSY", "note": note}
-        rows.update("agents", agent_id, {"state": "PAUSED"})
+        if agent["state"] != "PAUSED":
+            publish_of(rows, "agent.paused", "agent", rows.update("agents", agent_id, {"state": "PAUSED"}))
         return {"agent_id": agent_id, "state": "PAUSED"}
 
     return await storage_of(ctx).write(work)
@@ -149,7 +152,9 @@ async def resume_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
     def work(rows: Rows) -> dict[str, Any]:
         agent = rows.get("agents", agent_id, "editor")
         state = "BUSY" if agent["state"] == "BUSY" else "IDLE"
-        rows.update("agents", agent_id, {"state": state, "is_pausing": 0})
+        resumed = rows.update("agents", agent_id, {"state": state, "is_pausing": 0})
+        if agent["state"] == "PAUSED":
+            publish_of(rows, "agent.resumed", "agent", resumed)
         return {"agent_id": agent_id, "state": state}
 
     return await storage_of(ctx).write(work)
@@ -164,6 +169,7 @@ async def delete_agent(ctx: Context, agent_id: str) -> dict[str, Any]:
         if agent["state"] == "BUSY":
             message = f"agent {agent_id} is at work on task {agent['current_task_id']}"
             raise ToolFailure("conflict", message, hint="stop_task first, or pause_agent")
+        publish_of(rows, "agent.deleted", "agent", agent)
         rows.delete("agents", agent_id)
         return {"deleted": agent_id, "name": agent["name"]}
 
@@ -371,7 +377,7 @@ async def export_profile(ctx: Context, profile_id: str, create_gist: bool) -> di
 )
 async def import_profile(ctx: Context, source: str, overwrite: bool, id: str = "", name: str = "") -> dict[str, Any]:
     """Create a profile from YAML that export_profile wrote."""
-    data = await _document(ctx, source)
+    data = read_mapping(await read_source(ctx, source))
     given: dict[str, Any] = {key: data[key] for key in _FIELDS if key in data}
     for key, value in given.items():
         if not isinstance(value, type(_EMPTY[key])):
@@ -390,21 +396,3 @@ async def import_profile(ctx: Context, source: str, overwrite: bool, id: str = "
         return {"imported": chosen, "name": shown, "id": chosen, **_report({**_EMPTY, **given})}
 
     return await storage_of(ctx).write(work)
-
-
-async def _document(ctx: Context, source: str) -> Mapping[str, Any]:
-    text = source
-    if "\n" not in source and ":" not in source:
-        if ctx.workspace is None:
-            raise ToolFailure("unavailable", "this session has no workspace to read the file from")
-        if await ctx.workspace.stat(source) is None:
-            raise ToolFailure("not_found", f"there is no file {source[:200]!r}", hint="give the YAML itself")
-        text = (await ctx.workspace.read(source, limit=1_000_000)).decode("utf-8", "replace")
-    try:
-        data: Any = parse_yaml(text).plain()
-    except UsageError as error:
-        shown = str(error).encode("ascii", "backslashreplace").decode()  # it quotes unseen characters, too
-        raise invalid("source", f"it is not YAML: {shown}") from None
-    if not isinstance(data, Mapping):
-        raise invalid("source", "it is not a mapping of a profile's fields", keyword="type")
-    return cast("Mapping[str, Any]", data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from toolcrib.plugin import Context, Row, ToolFailure
@@ -14,7 +14,9 @@ from toolcrib_tools.git.repository import Repository, checked_name, repository_a
 from .state import BRANCHES, branch_of
 
 __all__ = [
+    "Begun",
     "begin_branch",
+    "check_markers",
     "check_merge",
     "commit_work",
     "merge_branch",
@@ -92,17 +94,53 @@ async def restore_refs(repository: Repository, branch: str, before: Mapping[str,
     return sorted(restored)
 
 
-async def begin_branch(
-    repository: Repository, task: Row, needed: Sequence[str], others: Sequence[str]
-) -> tuple[str, str]:
-    """Check out the branch of a task with the branches `needed` in it; return its name and where its work began.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """Branch of a task, checked out for a run."""
 
-    Branches that are missing come from `others`, the workspaces of the same project. The work began at the commit of
-    the task's baseline, while the branch holds work of earlier runs that was not merged. What an interrupted run left
-    is committed on its own branch before. Raises `ToolFailure("conflict")` for changes of another author, and for
-    branches that cannot be merged.
+    branch: str
+    start: str
+    """Commit that its work is measured from; empty before the first commit."""
+    conflict: str = ""
+    """Which newer commits of the default branch it could not take, with the files; empty where it has them all."""
+
+
+async def begin_branch(repository: Repository, task: Row, needed: Sequence[str], others: Sequence[str]) -> Begun:
+    """Check out the branch of a task with the branches `needed` and the newest default branch in it.
+
+    Branches and newer commits come from `others`, too, the workspaces of the same project. The work began at the commit
+    of the task's baseline, while the branch holds work of earlier runs that was not merged; what is taken in later is
+    no work of the task. What an interrupted run left is committed on its own branch before. Raises
+    `ToolFailure("conflict")` for changes of another author, and for branches of `needed` that cannot be merged.
     """
     branch = checked_name(branch_of(task))
+    is_new = await _checked_out(repository, branch, others)
+    if not await repository.has("HEAD"):
+        return Begun(branch=branch, start="")
+    ground = await _begun(repository, "" if is_new else task["baseline"].get("begin", ""))
+    if await repository.has("MERGE_HEAD"):  # an interrupted run was resolving conflicts: the next one goes on
+        conflict = "A merge into this branch is not finished: resolve the conflicts that are left."
+        return Begun(branch=branch, start=ground, conflict=conflict)
+    for other in needed:
+        for commit in await _commits_of(repository, checked_name(other), others):
+            ground = await _taken(repository, ground, commit, f"Merge branch '{other}' into {branch}")
+    target = await repository.default_branch()
+    refused: list[str] = []
+    for commit in await _commits_of(repository, target, others):
+        try:
+            ground = await _taken(repository, ground, commit, f"Merge branch '{target}' into {branch}")
+        except ToolFailure as failure:
+            if failure.code != "conflict":
+                raise
+            refused.append(
+                f"Newer commits of {target} conflict with this branch: {failure.message}. Take them in by"
+                f" `git merge --no-commit {commit}` and resolve the conflicts, else the result cannot be merged."
+            )
+    return Begun(branch=branch, start=ground, conflict="\n".join(refused))
+
+
+async def _checked_out(repository: Repository, branch: str, others: Sequence[str]) -> bool:
+    """Check out the branch of a task, made from the default branch where it is missing; return whether it was."""
     current = await repository.branch()
     is_new = not await _fetched(repository, branch, others)
     if current != branch:
@@ -114,12 +152,42 @@ async def begin_branch(
         begin = ["-b"] if is_new else []
         start = [await repository.default_branch()] if begin and await repository.has("HEAD") else []
         await repository.ask("checkout", "--quiet", *begin, branch, *start)
-    for other in needed:
-        if not await _fetched(repository, checked_name(other), others):
-            continue
-        if (await repository.run("merge-base", "--is-ancestor", other, "HEAD")).status:
-            await merge(repository, await repository.commit_of(other), f"Merge branch '{other}' into {branch}")
-    return branch, await _begun(repository, "" if is_new else task["baseline"].get("begin", ""))
+    return is_new
+
+
+async def _commits_of(repository: Repository, branch: str, others: Sequence[str]) -> list[str]:
+    """Return the commits that a branch has here and in other workspaces of the project; their objects are here then."""
+    ref = f"refs/heads/{branch}"
+    found = [await repository.commit_of(ref)] if await repository.has(ref) else []
+    for place in others:
+        if not (await repository.run("fetch", "--quiet", "--no-tags", place, ref, environment=_LOCAL)).status:
+            found += [await repository.commit_of("FETCH_HEAD")]
+    return list(dict.fromkeys(found))
+
+
+async def _taken(repository: Repository, ground: str, commit: str, message: str) -> str:
+    """Merge a commit into the current branch; return the ground of its work, which has the commit from then on.
+
+    The commit is merged with the ground first, and that with the branch, so that the difference of the two is the work.
+    Raises `ToolFailure("conflict")` with the files; then nothing changed.
+    """
+    if await _has_merged(repository, commit, "HEAD"):
+        return ground
+    if await _has_merged(repository, ground, commit):
+        joined = commit
+    else:
+        tree = await _merged_tree(repository, ground, commit)
+        words = ("commit-tree", tree, "-p", ground, "-p", commit, "-F", "-")
+        joined = await repository.ask(*words, given=message.encode())
+    if await repository.ask("status", "--porcelain"):
+        await _save(repository, "Keep what an interrupted run left")
+    await merge(repository, joined, message)
+    return joined
+
+
+async def _has_merged(repository: Repository, commit: str, other: str) -> bool:
+    """Whether `other` is a commit, or goes back to it."""
+    return not (await repository.run("merge-base", "--is-ancestor", commit, other)).status
 
 
 async def _fetched(repository: Repository, branch: str, others: Sequence[str]) -> bool:
@@ -135,16 +203,22 @@ async def _fetched(repository: Repository, branch: str, others: Sequence[str]) -
 
 
 async def _begun(repository: Repository, known: str) -> str:
-    """Return `known` where HEAD holds unmerged work since then, else HEAD; empty before the first commit."""
-    if not await repository.has("HEAD"):
-        return ""
+    """Return `known` where HEAD holds unmerged work since then, else HEAD."""
     if known and await repository.has(known):
-        target = await repository.default_branch()
-        is_merged = not (await repository.run("merge-base", "--is-ancestor", "HEAD", target)).status
-        is_before = not (await repository.run("merge-base", "--is-ancestor", known, "HEAD")).status
-        if is_before and not is_merged:
+        is_merged = await _has_merged(repository, "HEAD", await repository.default_branch())
+        if not is_merged and await _has_merged(repository, known, "HEAD"):
             return known
     return await repository.commit_of("HEAD")
+
+
+async def check_markers(repository: Repository, start: str, branch: str) -> None:
+    """Raise `ToolFailure("conflict")` for changed files of a branch that hold the marks of a conflict."""
+    names = (await repository.ask("diff", "--name-only", "--diff-filter=d", "-z", start, branch)).split("\0")
+    marks = ("grep", "-z", "-l", "--all-match", "-e", "^<<<<<<< ", "-e", "^>>>>>>> ", branch, "--")
+    found = (await repository.run(*marks, *filter(None, names))).text if any(names) else ""
+    if found:
+        shown = ", ".join(name.removeprefix(f"{branch}:") for name in found.rstrip("\0").split("\0"))
+        raise ToolFailure("conflict", f"conflicts are not resolved in {shown}")
 
 
 async def commit_work(repository: Repository, branch: str, task: Row, agent: Row, summary: str) -> str:
@@ -167,10 +241,10 @@ async def check_merge(repository: Repository, branch: str) -> None:
 
 
 async def merge_branch(repository: Repository, task: Row, branch: str) -> str:
-    """Merge the branch of a completed task into the default branch; return that, empty where it could not be done.
+    """Merge the branch of a completed task into the default branch; return that, empty before the first commit.
 
     No working tree changes: another run may have the workspace by now. A default branch that moves meanwhile is merged
-    with again.
+    with again. Raises `ToolFailure("conflict")` where it conflicts by now, or moves all the time.
     """
     if not await repository.has("HEAD"):
         return ""
@@ -178,20 +252,15 @@ async def merge_branch(repository: Repository, task: Row, branch: str) -> str:
     theirs = await repository.commit_of(branch)
     for _ in range(_TRIES):
         ours = await repository.commit_of(target)
-        if not (await repository.run("merge-base", "--is-ancestor", theirs, ours)).status:
+        if await _has_merged(repository, theirs, ours):
             return target
-        try:
-            tree = await _merged_tree(repository, ours, theirs)
-        except ToolFailure as failure:
-            if failure.code != "conflict":
-                raise
-            return ""
+        tree = await _merged_tree(repository, ours, theirs)
         message = f"Merge branch '{branch}'\n\nTask: {task['id']}\n"
         words = ("commit-tree", tree, "-p", ours, "-p", theirs, "-F", "-")
         made = await repository.ask(*words, given=message.encode())
         if not (await repository.run("update-ref", f"refs/heads/{target}", made, ours)).status:
             return target
-    return ""
+    raise ToolFailure("conflict", f"{target} changed {_TRIES} times while {branch} was merged: merge it by hand")
 
 
 async def _merged_tree(repository: Repository, target: str, branch: str) -> str:

@@ -12,9 +12,9 @@ import typer
 
 from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 
-__all__ = ["answer", "approve", "follow", "queue", "show", "stop", "work"]
+__all__ = ["answer", "approve", "decide", "follow", "queue", "show", "stop", "work"]
 
-_CATEGORIES: Final = ("queue", "tasks")
+_CATEGORIES: Final = ("playbooks", "queue", "tasks")
 _WORKING: Final = (*_CATEGORIES, "agent", "files", "git", "hooks", "shell")
 """What runs, their evidence and the steps of hooks need."""
 _LOOK_SECONDS: Final = 2.0
@@ -54,7 +54,9 @@ def show(
         tasks = sorted(listed["tasks"], key=lambda task: task["status"] not in _ORDER)
         asked = [one["id"] for one in tasks if one["status"] == "WAITING_INPUT"]
         questions = {id: (await tools.call("get_task", {"task_id": id}))["question"] for id in asked}
-        return {"tasks": tasks, "questions": questions, "total": listed["total"]}
+        runs = (await tools.call("list_playbook_runs", {"is_active": True, "limit": 100}))["runs"]
+        waiting = [run for run in runs if run["status"] == "waiting" and project in ("", run["project_id"])]
+        return {"tasks": tasks, "questions": questions, "total": listed["total"], "playbook_runs": waiting}
 
     found = host.run(work, categories=_CATEGORIES, config=config)
     if as_json:
@@ -65,6 +67,11 @@ def show(
     host.table(columns, [[str(task[name]) for name in names] for task in found["tasks"]])
     for id, question in found["questions"].items():
         host.out(f"\n{id} asks: {question}\n  toolcrib queue answer {id} TEXT")
+    for run in found["playbook_runs"]:
+        words = "|".join(run["outcomes"]) or "-"
+        host.out(
+            f"\n{run['name']} waits at {run['node']}: {run['reason']}\n  toolcrib queue decide {run['id']} {words}"
+        )
     if found["total"] > len(found["tasks"]):
         host.out(f"{found['total'] - len(found['tasks'])} more tasks")
 
@@ -108,9 +115,39 @@ def answer(
 
 @queue.command()
 def approve(context: typer.Context, task: _Task, yes: _Yes = False, config: _Config = None) -> None:
-    """Approve the result of a task; it is COMPLETED."""
-    done = _act(context, "approve_task", task, {}, yes, config)
-    context.obj.out(f"{done['approved']} is COMPLETED.")
+    """Approve the result of a task, or its plan, whose steps become tasks; it is COMPLETED."""
+    done = _act(context, _approval, task, {}, yes, config)
+    host: CommandHost = context.obj
+    host.out(f"{done['approved']} is COMPLETED." + (f" {done['warning']}" if "warning" in done else ""))
+    for step in done.get("subtasks", ()):
+        host.out(f"  {step['id']}  {step['title']}")
+
+
+def _approval(task: Mapping[str, Any]) -> str:
+    """Return the tool that approves what a task waits with."""
+    return "approve_plan" if task.get("status") == "AWAITING_PLAN_APPROVAL" else "approve_task"
+
+
+@queue.command()
+def decide(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(help="Id of a run of a playbook that waits, or the beginning of it.")],
+    outcome: Annotated[str, typer.Argument(help="Outcome of its node.")],
+    comment: Annotated[str, typer.Option("--comment", help="For the nodes that come after.")] = "",
+    yes: _Yes = False,
+    config: _Config = None,
+) -> None:
+    """Decide how a playbook goes on that waits for you."""
+    host: CommandHost = context.obj
+
+    async def work(tools: ToolCaller) -> Any:
+        active = (await tools.call("list_playbook_runs", {"is_active": True, "limit": 100}))["runs"]
+        found = [one["id"] for one in active if one["id"].startswith(run)]
+        given = {"run_id": found[0] if len(found) == 1 else run, "outcome": outcome, "comment": comment}
+        return await tools.call("decide_playbook_run", given)
+
+    done = host.run(work, categories=_CATEGORIES, config=config, yes=yes)
+    host.out(f"{done['name']} " + ("has ended." if done["completed_at"] else f"goes on at {done['node']}."))
 
 
 @queue.command()
@@ -171,7 +208,7 @@ async def _work(host: CommandHost, tools: ToolCaller, agent: Mapping[str, Any], 
 
 def _act(
     context: typer.Context,
-    tool: str,
+    tool: str | Callable[[Mapping[str, Any]], str],
     task: str,
     given: Mapping[str, Any],
     yes: bool,
@@ -182,9 +219,10 @@ def _act(
 
     async def work(tools: ToolCaller) -> Any:
         listed = (await tools.call("list_tasks", {"show_all": True}))["tasks"]
-        found = [one["id"] for one in listed if one["id"].startswith(task)]
-        id = found[0] if len(found) == 1 else task
-        return await tools.call(tool, {"task_id": id, **given})
+        found = [one for one in listed if one["id"].startswith(task)]
+        known = found[0] if len(found) == 1 else {"id": task}
+        name = tool if isinstance(tool, str) else tool(known)
+        return await tools.call(name, {"task_id": known["id"], **given})
 
     run: Callable[[ToolCaller], Awaitable[Any]] = work
     return dict(host.run(run, categories=_CATEGORIES, config=config, yes=yes))

@@ -6,19 +6,32 @@ that records it, so that neither is there without the other, and each hook runs 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
+from .events import check_event, put_run
 from .operations import INTEGER, LONG, NAME, changes_of, id_of, is_paused, limit_of, queue_tool, storage_of
+from .playbook_runs import move_playbooks
 from .scheduler import tick
-from .state import date_of, invalid, put_run
+from .state import date_of, invalid
 from .steps import CONTEXT_STEPS, check_steps, fill, make_steps
 from .tasks import insert_task
+from .triggers import schedule_hook, unschedule_hook
 from .vetoes import VETOED
 
-__all__ = ["create_hook", "delete_hook", "edit_hook", "fire_hook", "list_hook_runs", "list_hooks", "run_queue"]
+__all__ = [
+    "create_hook",
+    "delete_hook",
+    "edit_hook",
+    "fire_hook",
+    "list_hook_runs",
+    "list_hooks",
+    "receive_webhook",
+    "run_queue",
+]
 
 _HOOK: Final = {"hook_id": id_of("hook")}
 _DECIDING: Final = frozenset({"context_steps", "enabled", "trigger"})
@@ -27,24 +40,39 @@ _AT_ONCE: Final = 2
 """Runs of hooks of one project at the same time."""
 _STALE: Final = 900.0
 """Seconds after which a run whose process ended is made again: its steps may run twice, its task is created once."""
-_TICK_SECONDS: Final = 10
 _BATCH: Final = 20
 """Due runs that one call handles."""
+_EVENT_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_PING: Final = "ping"
+"""The event by which GitHub tries a new webhook."""
 _TRIGGER: Final = {
     "type": "object",
     "properties": {
-        "type": {"type": "string", "enum": ["periodic", "cron", "event", "veto"]},
+        "type": {"type": "string", "enum": ["periodic", "cron", "event", "webhook", "veto"]},
         "interval_seconds": {"type": "number", "minimum": 1},
         "expr": {"type": "string", "maxLength": 200, "description": "Five fields of cron"},
         "event_type": {
             "type": "string",
             "maxLength": 200,
-            "description": "Such as task.failed; * is every one. veto: task.started or task.completed",
+            "description": "Such as task.failed; * is every one. veto: task.started or task.completed. webhook: push",
+        },
+        "sender": {
+            "type": "string",
+            "maxLength": 100,
+            "description": "webhook: whose signed requests come, of tools.queue.webhooks",
         },
     },
     "required": ["type"],
     "additionalProperties": False,
 }
+_NEEDED: Final[Mapping[str, str]] = {
+    "periodic": "interval_seconds",
+    "cron": "expr",
+    "event": "event_type",
+    "webhook": "",
+    "veto": "event_type",
+}
+"""Type of a trigger → the key that it needs."""
 _FIELDS: Final[Mapping[str, Any]] = {
     "name": NAME,
     "trigger": _TRIGGER,
@@ -106,7 +134,7 @@ async def create_hook(ctx: Context, project_id: str, name: str, **given: Any) ->
 
     hook = await storage_of(ctx).write(work)
     try:
-        await _schedule(ctx, hook)
+        await schedule_hook(ctx, hook)
     except BaseException:
         await storage_of(ctx).write(lambda rows: rows.delete("hooks", hook["id"]))
         raise
@@ -114,47 +142,17 @@ async def create_hook(ctx: Context, project_id: str, name: str, **given: Any) ->
 
 
 def _check(trigger: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
-    needed = {"periodic": "interval_seconds", "cron": "expr"}.get(trigger["type"], "event_type")
-    if not trigger.get(needed):
+    needed = _NEEDED[trigger["type"]]
+    if needed and not trigger.get(needed):
         raise invalid(f"trigger.{needed}", f"a trigger of type {trigger['type']} needs it", keyword="required")
     if trigger["type"] == "veto":
         if trigger["event_type"] not in VETOED:
             raise invalid("trigger.event_type", f"a hook can refuse {' and '.join(VETOED)}", keyword="enum")
         if not steps:
             raise invalid("context_steps", "a trigger of type veto needs them", keyword="required")
+    elif trigger["type"] == "event":
+        check_event(trigger["event_type"], "trigger.event_type")
     check_steps(steps)
-
-
-async def _schedule(ctx: Context, hook: Row) -> None:
-    """Let the scheduler call `run_queue`: for this hook at its times, or for due events of all hooks."""
-    trigger = hook["trigger_config"]
-    if trigger["type"] == "veto":
-        return
-    arguments: dict[str, Any] = {"hook_id": hook["id"]}
-    if trigger["type"] == "cron":
-        kind, config = "cron", {"cron": trigger["expr"]}
-    elif trigger["type"] == "periodic":
-        kind, config = "interval", {"interval_seconds": trigger["interval_seconds"]}
-    else:
-        kind, config, arguments = "interval", {"interval_seconds": _TICK_SECONDS}, {}
-    action = {"type": "call", "tool": "run_queue", "arguments": arguments}
-    made, _ = await ctx.schedules.create(
-        title=f"queue: {hook['name']}"[:200] if arguments else "queue: events",
-        trigger_type=kind,
-        trigger_config=config,
-        action=action,
-    )
-    if arguments:
-        await storage_of(ctx).write(lambda rows: rows.update("hooks", hook["id"], {"schedule_id": made.id}))
-
-
-async def _unschedule(ctx: Context, hook: Row) -> None:
-    if hook["schedule_id"]:
-        try:
-            await ctx.schedules.cancel(hook["schedule_id"])
-        except ToolFailure as failure:
-            if failure.code not in ("not_found", "conflict"):  # it has ended, or another member made it
-                raise
 
 
 @queue_tool(
@@ -222,8 +220,8 @@ async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
         changes["enabled"] = int(changes["enabled"])
     changed = await storage_of(ctx).write(lambda rows: rows.update("hooks", hook_id, changes))
     if "trigger_config" in changes and changes["trigger_config"] != before["trigger_config"]:
-        await _unschedule(ctx, before)
-        await _schedule(ctx, changed)
+        await unschedule_hook(ctx, before)
+        await schedule_hook(ctx, changed)
     return {"updated": hook_id, "fields": fields}
 
 
@@ -231,7 +229,7 @@ async def edit_hook(ctx: Context, hook_id: str, **given: Any) -> dict[str, Any]:
 async def delete_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
     """Delete a hook; its runs stay readable with its project only. A person is asked every time."""
     gone = await storage_of(ctx).write(lambda rows: rows.delete("hooks", hook_id))
-    await _unschedule(ctx, gone)
+    await unschedule_hook(ctx, gone)
     return {"deleted": hook_id, "name": gone["name"]}
 
 
@@ -270,6 +268,55 @@ async def fire_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
 
 
 @queue_tool(
+    "x.hook.receive",
+    "queue",
+    "write",
+    {
+        **_HOOK,
+        "delivery": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 200,
+            "description": "Names the event: one run each",
+        },
+        "signed": {"type": "object", "description": "For the server: by, event and body of a signed request"},
+    },
+    ["hook_id"],
+    idempotent=False,
+    additional=True,
+    examples=[{"hook_id": "<hook_id>", "delivery": "build-7"}],
+)
+async def receive_webhook(
+    ctx: Context, hook_id: str, delivery: str = "", signed: Mapping[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """Take an event from outside for a hook of type webhook; all other arguments are fields of {{event.field}}.
+
+    A delivery that came before runs the hook no second time.
+    """
+    event = str((signed or {}).get("event", ""))
+    content: Mapping[str, Any] = fields if signed is None else signed.get("body", {})
+
+    def work(rows: Rows) -> Row | None:
+        hook = rows.get("hooks", hook_id, "editor")
+        trigger = hook["trigger_config"]
+        if trigger["type"] != "webhook":
+            raise invalid("hook_id", f"hook {hook_id} waits for no webhook: it is {trigger['type']}")
+        if signed is not None and trigger.get("sender") != signed.get("by"):
+            hint = "the trigger names its `sender`, one of tools.queue.webhooks"
+            raise ToolFailure("denied", f"hook {hook_id} takes no events of {signed.get('by')!r}", hint=hint)
+        if signed is not None and (event == _PING or trigger.get("event_type", event) not in (event, "*")):
+            return None
+        shown = event if _EVENT_NAME.fullmatch(event) else ""  # it stands in prompts without a fence
+        own = {"type": "webhook", "project_id": hook["project_id"], "task_id": "", "event": shown}
+        return put_run(rows, hook, "webhook", f"webhook {delivery or ctx.call_id}", {**content, **own})
+
+    run = await storage_of(ctx, source="receive_webhook").write(work)
+    if run is None:
+        return {"received": hook_id, "ignored": event}
+    return {"received": hook_id, "run_id": run["id"], "status": run["status"]}
+
+
+@queue_tool(
     "x.queue.run",
     "queue",
     "write",
@@ -279,7 +326,7 @@ async def fire_hook(ctx: Context, hook_id: str) -> dict[str, Any]:
     policy={"edge_cases": ["The scheduler calls it; calling it by hand does what is due a little earlier."]},
 )
 async def run_queue(ctx: Context, hook_id: str = "") -> dict[str, Any]:
-    """Move the queue on: ended leases, pauses, questions, retries, and the hooks that are due."""
+    """Move the queue on: ended leases, pauses, questions, retries, playbooks, and the hooks that are due."""
     if await is_paused(ctx):
         return {"is_paused": True, "runs": []}
 
@@ -288,7 +335,7 @@ async def run_queue(ctx: Context, hook_id: str = "") -> dict[str, Any]:
             hook = rows.get("hooks", hook_id, "editor")
             reason = hook["trigger_config"]["type"]
             put_run(rows, hook, reason, f"{reason} {ctx.first_call or ctx.call_id}", {})
-        counts = tick(rows)
+        counts = {**tick(rows), "playbooks": len(move_playbooks(rows))}
         sql = (
             "SELECT id FROM {hook_runs} AS r WHERE status = 'due' OR (status = 'running' AND started_at < ?)"
             " ORDER BY created_at, id LIMIT ?"
@@ -324,7 +371,8 @@ async def _run(ctx: Context, run_id: str) -> Row:
     if hook is None:
         return run
     results, skipped, failed = await make_steps(ctx, hook)
-    prompt = fill(hook["prompt_template"], results, run["event_data"])
+    named = {f"step_{number}": result for number, result in enumerate(results)}
+    prompt = fill(hook["prompt_template"], named, run["event_data"])
 
     def end(rows: Rows) -> Row:
         held = rows.get("hook_runs", run_id, "editor")

@@ -5,27 +5,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
-from toolcrib_tools._workspace.place import workspace_of
 
-from .branches import check_merge, merge_branch, repository_with, task_repository
-from .model import CLAIMED, DEPENDENCY_TYPES, FINAL, Event
+from .branches import task_repository
+from .model import CLAIMED, DEPENDENCY_TYPES, FINAL
 from .operations import LONG, id_of, limit_of, one_of, queue_tool, storage_of
 from .state import add_dependency as depend
-from .state import date_of, dependents_of, fire, needs_of, note, publish, settle
-from .tasks import brief, insert_task
+from .state import date_of, dependents_of, fire, needs_of, note, settle
+from .tasks import brief
 from .work import places_of
 
 __all__ = [
     "add_dependency",
-    "approve_plan",
-    "approve_task",
     "archive_task",
     "archive_tasks",
-    "delete_plan",
     "delete_task",
     "get_agent_error",
     "get_chain_health",
@@ -35,9 +30,6 @@ __all__ = [
     "get_task_tree",
     "list_active_tasks_all_projects",
     "list_archived",
-    "plan_steps",
-    "process_task_completion",
-    "reject_plan",
     "remove_dependency",
     "reopen_with_feedback",
     "restart_task",
@@ -48,15 +40,6 @@ __all__ = [
 
 _TASK: Final = {"task_id": id_of("task")}
 _FEEDBACK: Final = {**_TASK, "feedback": {**LONG, "minLength": 1}}
-_ARCHIVE: Final = "plans/archived"
-"""Folder for plans that were taken up: tools do not write into `.claude`."""
-_STEPS: Final = 20
-"""Steps of a plan that become subtasks."""
-_PLANS: Final = (".claude/plan.md", "plan.md", "docs/plans/*.md", "plans/*.md", "docs/plan.md")
-_STEP: Final = re.compile(
-    r"^(?:#{2,3}\s+(?:(?:step|phase)\s*\d*[:.)]?\s*|\d+[:.)]\s*)|\d+[.)]\s+)(?P<title>\S.*)$", re.IGNORECASE
-)
-"""A step of a plan: `## Step 1: …`, `### 2. …`, or an entry of a numbered list at the left margin."""
 
 
 @queue_tool("x.task.stop", "tasks", "write", _TASK, ["task_id"], idempotent=False)
@@ -215,27 +198,6 @@ async def restore_task(ctx: Context, task_id: str) -> dict[str, Any]:
         return {"restored": task_id, "title": task["title"], "new_status": task["status"]}
 
     return await storage_of(ctx).write(work)
-
-
-@queue_tool("x.task.approve", "tasks", "write", _TASK, ["task_id"], idempotent=False, approval="always")
-async def approve_task(ctx: Context, task_id: str) -> dict[str, Any]:
-    """Approve the result of a task that is AWAITING_APPROVAL: it is COMPLETED. A person is asked every time.
-
-    Its branch is merged into the default branch of the project, but for a pull request, which is merged where it is.
-    """
-
-    def look(rows: Rows) -> tuple[Row, str, list[str]]:
-        task = rows.get("tasks", task_id, "editor")
-        return task, rows.get("projects", task["project_id"])["repo_default_branch"], places_of(rows, task)
-
-    task, target, places = await storage_of(ctx).read(look)
-    branch = "" if task["pr_url"] else task["branch_name"] or ""
-    repository = await repository_with(ctx, branch, target, places) if branch else None
-    if repository is not None and task["status"] == "AWAITING_APPROVAL":
-        await check_merge(repository, branch)
-    done = await storage_of(ctx).write(lambda rows: fire(rows, rows.get("tasks", task_id, "editor"), "PR_MERGED"))
-    merged = await merge_branch(repository, task, branch) if repository is not None else ""
-    return {"approved": task_id, "title": done["title"], **({"merged_into": merged or None} if branch else {})}
 
 
 @queue_tool(
@@ -554,142 +516,3 @@ def _branch(
         counts.update(child["status"] for child in children)
         node["subtasks"] = [_branch(rows, child, depth + 1, max_depth, kept) for child in children]
     return node
-
-
-@queue_tool(
-    "x.plan.process",
-    "tasks",
-    "write",
-    {**_TASK, "workspace_path": {"type": "string", "minLength": 1, "maxLength": 1000}},
-    ["task_id", "workspace_path"],
-    idempotent=False,
-    needs=["workspace"],
-)
-async def process_task_completion(ctx: Context, task_id: str, workspace_path: str) -> dict[str, Any]:
-    """Look for a plan in the workspace of a task in VERIFYING; its steps wait for approval, the file is archived."""
-
-    def look(rows: Rows) -> Row:
-        return rows.get("tasks", task_id, "editor")
-
-    task = await storage_of(ctx).read(look)
-    if task["is_plan_subtask"]:
-        return {"plan_found": False, "reason": f"task {task_id} comes from a plan itself"}
-    found = await _plan_in(ctx, workspace_path)
-    if found is None:
-        return {"plan_found": False, "reason": f"no plan in {', '.join(_PLANS)}"}
-    file, text = found
-    steps = plan_steps(text)
-    if not steps:
-        return {"plan_found": False, "reason": f"{file} has no steps", "plan_file": file}
-    workspace, base = workspace_of(ctx), workspace_path.rstrip("/")
-    if text in await _archived(ctx, base):
-        return {"plan_found": False, "reason": f"{file} is the plan of an earlier task", "plan_file": file}
-    archived = f"{_ARCHIVE}/{task_id}-plan.md"
-
-    def work(rows: Rows) -> None:
-        changed = fire(rows, rows.get("tasks", task_id, "editor"), "PLAN_FOUND", plan=steps)
-        publish(rows, "plan.found", changed, steps=len(steps))
-
-    await storage_of(ctx).write(work)
-    await workspace.write(f"{base}/{archived}", text.encode())
-    with suppress(ToolFailure):  # tools do not change .claude; its plan is known by its text from now on
-        await workspace.remove(f"{base}/{file}")
-    described = sum(bool(step["description"].strip()) for step in steps)
-    return {
-        "plan_found": True,
-        "steps_count": len(steps),
-        "plan_file": file,
-        "archived_path": archived,
-        "quality_score": round(described / len(steps), 2),
-    }
-
-
-async def _archived(ctx: Context, base: str) -> set[str]:
-    """Return the texts of the plans that were taken up in a workspace."""
-    workspace = workspace_of(ctx)
-    if await workspace.stat(f"{base}/{_ARCHIVE}") is None:
-        return set()
-    entries = await workspace.list(f"{base}/{_ARCHIVE}")
-    return {(await workspace.read(one.path)).decode("utf-8", "replace") for one in entries if one.kind == "file"}
-
-
-async def _plan_in(ctx: Context, folder: str) -> tuple[str, str] | None:
-    """Return the first plan below a folder: its path there, and its text."""
-    workspace, base = workspace_of(ctx), folder.rstrip("/")
-    for pattern in _PLANS:
-        parent, _, name = pattern.rpartition("/")
-        if name != "*.md":
-            paths: Sequence[str] = [pattern]
-        else:
-            at = await workspace.stat(f"{base}/{parent}")
-            if at is None or at.kind != "folder":
-                continue
-            names = [entry.path.rpartition("/")[2] for entry in await workspace.list(f"{base}/{parent}")]
-            paths = [f"{parent}/{one}" for one in names if one.endswith(".md")]
-        for path in paths:
-            entry = await workspace.stat(f"{base}/{path}")
-            if entry is not None and entry.kind == "file":
-                return path, (await workspace.read(f"{base}/{path}", limit=1_000_000)).decode("utf-8", "replace")
-    return None
-
-
-def plan_steps(text: str) -> list[dict[str, str]]:
-    """Return the steps of a plan, at most 20: the title of each, and the text below it."""
-    steps: list[dict[str, str]] = []
-    for line in text.splitlines():
-        found = _STEP.match(line)
-        if found is not None:
-            steps.append({"title": found["title"].strip(" *#"), "description": ""})
-        elif steps and not line.startswith("# "):
-            steps[-1]["description"] += f"{line}\n"
-    return [{**step, "description": step["description"].strip()} for step in steps[:_STEPS]]
-
-
-@queue_tool("x.plan.approve", "tasks", "write", _TASK, ["task_id"], idempotent=False, approval="always")
-async def approve_plan(ctx: Context, task_id: str) -> dict[str, Any]:
-    """Approve the plan of a task: each step becomes a subtask that waits for the one before. A person is asked."""
-
-    def work(rows: Rows) -> dict[str, Any]:
-        task = rows.get("tasks", task_id, "editor")
-        fire(rows, task, "PLAN_APPROVED")
-        made: list[Row] = []
-        for step in task["plan"]:
-            given: dict[str, Any] = {
-                "description": step["description"],
-                "priority": task["priority"],
-                "parent_task_id": task_id,
-                "profile_id": task["profile_id"],
-                "preferred_workspace_id": task["preferred_workspace_id"],
-                "depends_on": [made[-1]["id"]] if made else [],
-                "is_plan_subtask": True,
-            }
-            made.append(insert_task(rows, task["project_id"], step["title"][:500], given))
-        subtasks = [{"id": one["id"], "title": one["title"]} for one in made]
-        return {"approved": task_id, "title": task["title"], "subtask_count": len(made), "subtasks": subtasks}
-
-    return await storage_of(ctx).write(work)
-
-
-@queue_tool("x.plan.reject", "tasks", "write", _FEEDBACK, ["task_id", "feedback"], idempotent=False)
-async def reject_plan(ctx: Context, task_id: str, feedback: str) -> dict[str, Any]:
-    """Reject the plan of a task: it is READY again, with the feedback for the next agent."""
-    changed = await _end_plan(ctx, task_id, "PLAN_REJECTED", feedback)
-    return {"rejected": task_id, "title": changed["title"], "status": changed["status"], "feedback_added": True}
-
-
-@queue_tool("x.plan.delete", "tasks", "destructive", _TASK, ["task_id"], idempotent=False)
-async def delete_plan(ctx: Context, task_id: str) -> dict[str, Any]:
-    """Delete the plan of a task; the task itself is COMPLETED without subtasks."""
-    changed = await _end_plan(ctx, task_id, "PLAN_DELETED", "")
-    return {"deleted": task_id, "title": changed["title"], "status": changed["status"]}
-
-
-async def _end_plan(ctx: Context, task_id: str, event: Event, feedback: str) -> Row:
-    def work(rows: Rows) -> Row:
-        task = rows.get("tasks", task_id, "editor")
-        changed = fire(rows, task, event, plan=[])
-        if feedback:
-            note(rows, task, "feedback", feedback)
-        return changed
-
-    return await storage_of(ctx).write(work)

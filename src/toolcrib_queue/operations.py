@@ -62,14 +62,16 @@ def queue_tool(
     kind: Literal["read", "write", "destructive"],
     properties: Mapping[str, Any],
     required: Sequence[str] = (),
+    *,
+    additional: bool = False,
     **options: Any,
 ) -> Callable[[Operation], Operation]:
-    """Return the decorator that makes a function a tool of the queue."""
+    """Return the decorator that makes a function a tool of the queue; `additional` lets it take other arguments."""
     schema = {
         "type": "object",
         "properties": dict(properties),
         "required": list(required),
-        "additionalProperties": False,
+        "additionalProperties": additional,
     }
     given: dict[str, Any] = {"open_world": False, "tags": ["queue"], "examples": [_example(properties, required)]}
     return tool(op=op, category=category, kind=kind, input_schema=schema, **{**given, **options})
@@ -88,9 +90,9 @@ def _example(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str
 _VALUES: Final[Mapping[str, Any]] = {"integer": 1, "boolean": True}
 
 
-def storage_of(ctx: Context) -> SharedStorage:
-    """Return the tables of the queue for the caller."""
-    return ctx.storage(SCHEMA)
+def storage_of(ctx: Context, *, source: str = "") -> SharedStorage:
+    """Return the tables of the queue for the caller; `source` is the origin of content of strangers to be written."""
+    return ctx.storage(SCHEMA, source=source)
 
 
 def home_of(rows: Rows) -> str:

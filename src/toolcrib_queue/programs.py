@@ -30,6 +30,7 @@ _SECONDS: Final = 3600.0
 """Time that a run may take."""
 _TOKENS: Final = 1_000_000_000
 """Tokens that one report may name."""
+_DOLLARS: Final = 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,15 @@ class Outcome:
     """Its last message."""
     tokens: int = 0
     """Sent and received, of all its requests."""
+    cost: float | None = None
+    """US dollars, for a program that tells them."""
     error: str = ""
     """Reason why it did not come to an end; empty for a run that did."""
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """What it used, as the tools of a worker take it."""
+        return {"tokens_used": self.tokens, **({} if self.cost is None else {"cost_usd": self.cost})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +198,8 @@ def _read_claude(output: str) -> Outcome:
     text = str(last.get("result") or "")
     tokens = _sum_of(usage, names)
     failed = not last or last.get("is_error") or last.get("subtype") != "success"
-    return Outcome(text=text, tokens=tokens, error=(text or str(last.get("subtype") or _SILENT)) if failed else "")
+    error = (text or str(last.get("subtype") or _SILENT)) if failed else ""
+    return Outcome(text=text, tokens=tokens, cost=_dollars(last.get("total_cost_usd")), error=error)
 
 
 def _codex(setup: Setup) -> Iterator[str]:
@@ -223,7 +232,7 @@ def _opencode(setup: Setup) -> Iterator[str]:
 
 
 def _read_opencode(output: str) -> Outcome:
-    text, tokens, error, is_over = "", 0, "", False
+    text, tokens, cost, error, is_over = "", 0, 0.0, "", False
     for event in _objects(output.splitlines()):
         part = _mapping(event.get("part"))
         if event.get("type") == "text":
@@ -231,9 +240,10 @@ def _read_opencode(output: str) -> Outcome:
         elif event.get("type") == "step_finish":
             is_over, used = True, _mapping(part.get("tokens"))
             tokens += _sum_of(used, ("input", "output", "reasoning"))
+            cost += _dollars(part.get("cost")) or 0.0
         elif event.get("type") == "error":
             error = json.dumps(event.get("error"), ensure_ascii=False)[:2000]
-    return Outcome(text=text, tokens=tokens, error=error or ("" if is_over else _SILENT))
+    return Outcome(text=text, tokens=tokens, cost=cost or None, error=error or ("" if is_over else _SILENT))
 
 
 def _ours(setup: Setup) -> Iterator[str]:
@@ -257,6 +267,12 @@ def _sum_of(usage: Mapping[str, Any], names: Sequence[str]) -> int:
     """Return the sum of token counts. The program's word alone: what is no plausible count is 0."""
     counts = (usage.get(name) for name in names)
     return sum(one for one in counts if isinstance(one, int) and 0 <= one <= _TOKENS)
+
+
+def _dollars(given: Any) -> float | None:
+    """Return a cost; None for what is no plausible one."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return float(given) if is_number and 0 <= given <= _DOLLARS else None
 
 
 def _with_instructions(setup: Setup) -> str:

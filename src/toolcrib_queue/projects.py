@@ -11,6 +11,7 @@ from toolcrib.plugin import Context, Row, Rows, ToolFailure
 from toolcrib_tools._workspace.place import workspace_of
 from toolcrib_tools.git.repository import Repository, repository_at
 
+from .events import publish_of
 from .model import CLAIMED
 from .operations import NAME, changes_of, home_of, id_of, named_id, one_of, queue_tool, storage_of
 from .state import invalid, release
@@ -105,8 +106,7 @@ async def create_project(ctx: Context, name: str, auto_create_channels: bool, **
             "repo_url": given["repo_url"],
             "repo_default_branch": given["default_branch"],
         }
-        rows.insert("projects", values, id=id)
-        rows.publish("project.created", id, {"project_id": id, "title": name.strip()})
+        publish_of(rows, "project.created", "project", rows.insert("projects", values, id=id))
         made = {"created": id, "project_id": id, "name": name.strip(), "auto_create_channels": auto_create_channels}
         return {**made, "warning": _NO_CHANNELS} if auto_create_channels else made
 
@@ -118,8 +118,7 @@ async def _set_status(ctx: Context, project_id: str, status: str) -> Row:
         project = rows.get("projects", project_id, "editor")
         if project["status"] != status:
             project = rows.update("projects", project_id, {"status": status})
-            type = "project.paused" if status == "PAUSED" else "project.resumed"
-            rows.publish(type, project_id, {"project_id": project_id, "title": project["name"]})
+            publish_of(rows, "project.paused" if status == "PAUSED" else "project.resumed", "project", project)
         return project
 
     return await storage_of(ctx).write(work)
@@ -258,17 +257,25 @@ async def get_project_for_channel(ctx: Context, channel_id: str) -> dict[str, An
 
 @queue_tool("x.project.activate", "project", "write", _OPTIONAL, explicit=["project_id"], idempotent=True)
 async def set_active_project(ctx: Context, project_id: str = "") -> dict[str, Any]:
-    """Set the project that fills `project_id` of later calls of this session; none given clears it."""
+    """Set the project that fills `project_id` of later calls of this session; none given clears it.
+
+    Git tools work in its first workspace.
+    """
     if not project_id:
-        ctx.set_default("project_id", None)
+        for name in ("project_id", "repo"):
+            ctx.set_default(name, None)
         return {"active_project": None, "message": "No project is active."}
 
-    def work(rows: Rows) -> str:
-        return str(rows.get("projects", project_id)["name"])
+    def work(rows: Rows) -> tuple[str, str | None]:
+        project = rows.get("projects", project_id)
+        sql = "SELECT workspace_path FROM {workspaces} AS w WHERE project_id = ? ORDER BY created_at, id LIMIT 1"
+        found = rows.select(sql, (project_id,))
+        return project["name"], found[0]["workspace_path"] if found else None
 
-    name = await storage_of(ctx).read(work)
+    name, folder = await storage_of(ctx).read(work)
     ctx.set_default("project_id", project_id)
-    return {"active_project": project_id, "name": name}
+    ctx.set_default("repo", folder)
+    return {"active_project": project_id, "name": name, **({"repo": folder} if folder else {})}
 
 
 @queue_tool(

@@ -12,25 +12,33 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-import anyio
-
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, fenced_text
 from toolcrib_tools._workspace.place import workspace_of
-from toolcrib_tools.git.repository import GitOutput, Program, Repository, run
+from toolcrib_tools.git.repository import Program, Repository, run
 
-from .branches import begin_branch, check_merge, commit_work, merge_branch, refs_of, restore_refs, task_repository
+from .approvals import merge_result
+from .branches import (
+    Begun,
+    begin_branch,
+    check_markers,
+    check_merge,
+    commit_work,
+    refs_of,
+    restore_refs,
+    task_repository,
+)
+from .claims import keep_claim
+from .events import publish
 from .evidence import baseline_at
 from .operations import id_of, queue_tool, storage_of
+from .plans import planned_in
 from .programs import AgentProgram, Outcome, Setup, program_of
 from .publication import completion_of, publish_branch
-from .state import LEASE_SECONDS, fire, folder_of, get_claimed, needs_of, note, renew
+from .state import fire, folder_of, get_claimed, needs_of, note, renew
 from .work import ask_question, check_done, claim_task, end_task, fail_task, places_of, profile_of
 
 __all__ = ["work_task"]
 
-_LOOK_SECONDS: Final = 2.0
-"""Time after which a run ends whose task a person stopped, or another run took over."""
-_BEAT_SECONDS: Final = LEASE_SECONDS / 5
 _QUESTION: Final = "QUESTION:"
 _LONGEST: Final = 120_000
 """Bytes of a prompt: Linux takes 131,072 for one argument of a program. What comes last is cut, the notes."""
@@ -76,7 +84,7 @@ async def work_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[s
     try:
         return await _run(ctx, agent, program, completion, task_id, generation)
     except ToolFailure as failure:
-        await _give_up(ctx, task_id, generation, failure.message, 0)
+        await _give_up(ctx, task_id, generation, failure.message)
         raise
 
 
@@ -121,32 +129,39 @@ async def _run(
     task, folder, setup, needed, others, default = begun
     argv = program.command_line(setup)
     repository = await task_repository(ctx, folder, default)
-    branch, refs = "", dict[str, str]()
+    begin_at, refs = Begun(branch="", start=""), dict[str, str]()
+    report: dict[str, Any] = {"task_id": task_id}
     if repository is not None:
-        branch, start = await begin_branch(repository, task, needed, others)
+        begin_at = await begin_branch(repository, task, needed, others)
         refs = await refs_of(repository)
-        baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), start)
-        await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline))
+        baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), begin_at.start)
+        await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline, begin_at.conflict))
+    if begin_at.conflict:
+        argv = program.command_line(replace(setup, prompt=f"{setup.prompt}\n\n## Conflict\n{begin_at.conflict}"))
+        report["conflict"] = begin_at.conflict
     outcome = await _ended(ctx, program, argv, folder, task_id, generation)
-    report: dict[str, Any] = {"task_id": task_id, "summary": outcome.text[-_SHOWN:], "tokens_used": outcome.tokens}
+    report |= {"summary": outcome.text[-_SHOWN:], **outcome.spent}
+    branch = begin_at.branch
     if repository is not None and (moved := await restore_refs(repository, branch, refs)):
         report["restored_refs"] = moved
     try:
         await storage_of(ctx).write(lambda rows: renew(rows, get_claimed(rows, task_id, generation)))
     except ToolFailure as failure:  # the folder may be that of another task by now: nothing is committed in it
         reason = outcome.error or failure.message
-        return {**report, **await _give_up(ctx, task_id, generation, reason, outcome.tokens)}
-    commit = await commit_work(repository, branch, task, agent, outcome.text) if repository is not None else ""
+        return {**report, **await _give_up(ctx, task_id, generation, reason, outcome)}
+    commit = await _committed(ctx, repository, branch, task, agent, outcome.text) if repository is not None else ""
     report |= {"branch": branch, "commit": commit}
-    ways = _Ways(repository, branch, folder, default, completion)
+    ways = _Ways(repository, begin_at, folder, default, completion)
     ended = await _end(ctx, task, generation, outcome, ways)
     if repository is not None and ended["status"] == "COMPLETED" and completion == "merge":
-        report["merged_into"] = await merge_branch(repository, task, branch)
+        report |= await merge_result(ctx, repository, {**task, "status": "COMPLETED"}, branch)
     return {**report, **ended}
 
 
-def _keep_baseline(task_id: str, generation: int, baseline: Mapping[str, Any], rows: Rows) -> None:
-    rows.update("tasks", get_claimed(rows, task_id, generation)["id"], {"baseline": baseline})
+def _keep_baseline(task_id: str, generation: int, baseline: Mapping[str, Any], conflict: str, rows: Rows) -> None:
+    task = rows.update("tasks", get_claimed(rows, task_id, generation)["id"], {"baseline": baseline})
+    if conflict:
+        note(rows, task, "conflict", conflict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +169,7 @@ class _Ways:
     """Where a run left its result, and how that leaves it."""
 
     repository: Repository | None
-    branch: str
+    begun: Begun
     folder: str
     default: str
     completion: str
@@ -164,23 +179,60 @@ async def _end(ctx: Context, task: Row, generation: int, outcome: Outcome, ways:
     """End a claim with what the program ended with: a failure, a question, or a result whose evidence is checked."""
     task_id: str = task["id"]
     if outcome.error:
-        return await _give_up(ctx, task_id, generation, outcome.error, outcome.tokens)
+        return await _give_up(ctx, task_id, generation, outcome.error, outcome)
     if question := _question_of(outcome.text):
-        return dict(await ask_question(ctx, task_id, generation, question=question, tokens_used=outcome.tokens))
+        return dict(await ask_question(ctx, task_id, generation, question=question, **outcome.spent))
     summary = outcome.text[-_SHOWN:] or "Done."
-    done: dict[str, Any] = {"tokens_used": outcome.tokens}
     try:
-        if ways.repository is not None:
-            await check_merge(ways.repository, ways.branch)
-            done["branch"] = ways.branch
-        evidence = await check_done(ctx, task_id, generation)
-        if ways.repository is not None and ways.completion != "merge":
-            known = {**task, "branch_name": ways.branch}
-            url = await publish_branch(ctx, ways.completion, known, ways.folder, ways.default, summary)
-            done |= {"pr_url": url} if url else {}
-        return await end_task(ctx, task_id, generation, summary, evidence, done)
+        # Tests and a push take longer than a lease.
+        evidence, found = await keep_claim(
+            ctx, task_id, generation, partial(_checked, ctx, task, generation, ways, summary)
+        )
+        return await end_task(ctx, task_id, generation, summary, evidence, {**outcome.spent, **found})
     except ToolFailure as failure:
-        return await _give_up(ctx, task_id, generation, failure.message, outcome.tokens)
+        return await _give_up(ctx, task_id, generation, failure.message, outcome)
+
+
+async def _checked(
+    ctx: Context, task: Row, generation: int, ways: _Ways, summary: str
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Check a result, and publish it where that is wanted; return its evidence, and where the result is."""
+    repository, begun, found = ways.repository, ways.begun, dict[str, Any]()
+    if repository is None:
+        return await check_done(ctx, task["id"], generation), found
+    if await storage_of(ctx).read(partial(_had_conflict, task["id"])):
+        await check_markers(repository, begun.start, begun.branch)
+    await check_merge(repository, begun.branch)
+    found["branch"] = begun.branch
+    evidence = await check_done(ctx, task["id"], generation)
+    if not task["is_plan_subtask"]:
+        found["plan"] = await planned_in(repository, begun.start, begun.branch)
+    if ways.completion != "merge" and not found.get("plan"):
+        known = {**task, "branch_name": begun.branch}
+        url = await publish_branch(ctx, ways.completion, known, ways.folder, ways.default, summary)
+        await _tell(ctx, task, "git.push", branch=begun.branch)
+        if url and url != task["pr_url"]:
+            await _tell(ctx, task, "git.pr.created", branch=begun.branch, pr_url=url)
+        found |= {"pr_url": url} if url else {}
+    return evidence, found
+
+
+async def _committed(ctx: Context, repository: Repository, branch: str, task: Row, agent: Row, summary: str) -> str:
+    commit = await commit_work(repository, branch, task, agent, summary)
+    if commit:
+        await _tell(ctx, task, "git.commit", branch=branch, commit=commit)
+    return commit
+
+
+async def _tell(ctx: Context, task: Row, type: str, **about: str) -> None:
+    """Publish an event of a run of a task."""
+    await storage_of(ctx).write(lambda rows: publish(rows, type, rows.get("tasks", task["id"]), **about))
+
+
+def _had_conflict(task_id: str, rows: Rows) -> bool:
+    """Whether a run of a task began with a conflict that its program was to resolve."""
+    sql = "SELECT id FROM {contexts} AS c WHERE task_id = ? AND type = 'conflict' LIMIT 1"
+    return bool(rows.select(sql, (task_id,)))
 
 
 def _user_of(rows: Rows, folder: str, task_id: str) -> str:
@@ -200,11 +252,14 @@ def _occupy(rows: Rows, task: Row, folder: str) -> Row:
     return rows.update("tasks", task["id"], {"workspace_id": id})
 
 
-async def _give_up(ctx: Context, task_id: str, generation: int, reason: str, tokens: int) -> dict[str, Any]:
+async def _give_up(
+    ctx: Context, task_id: str, generation: int, reason: str, outcome: Outcome | None = None
+) -> dict[str, Any]:
     """Fail the task of this claim; a claim that has ended stays as it is."""
     error = reason.strip()[-_SHOWN:] or "It failed without a reason."
+    spent = outcome.spent if outcome else {"tokens_used": 0}
     with suppress(ToolFailure):
-        failed = await fail_task(ctx, task_id, generation, error_message=error, tokens_used=tokens)
+        failed = await fail_task(ctx, task_id, generation, error_message=error, **spent)
         return {**failed, "error_message": error}
     task = await storage_of(ctx).read(lambda rows: rows.get("tasks", task_id))
     return {"task_id": task_id, "status": task["status"], "error_message": error}
@@ -216,7 +271,8 @@ def _failed_before(task: Row) -> bool:
 
 def _setup(rows: Rows, task: Row) -> Setup:
     """Return what the program reads: the task, what it must show, its notes; and what its profile says."""
-    sql = "SELECT type, label, content FROM {contexts} AS c WHERE task_id = ? AND type <> 'run' ORDER BY created_at, id"
+    sql = "SELECT label, content FROM {contexts} AS c WHERE task_id = ? AND type NOT IN ('conflict', 'run')"
+    sql = f"{sql} ORDER BY created_at, id"
     notes = [f"- {one['label']}: {one['content']}" for one in rows.select(sql, (task["id"],))]
     shown = [
         "- " + " ".join(str(entry[key]) for key in ("type", "command", "path", "tool") if entry.get(key))
@@ -248,41 +304,22 @@ async def _ended(
 ) -> Outcome:
     """Run the program to its end and keep the claim meanwhile; a claim that ended stops it."""
     place = workspace_of(ctx).local(folder)
-    lost: list[ToolFailure] = []
-    ended: list[GitOutput] = []
-
-    async def keep_claim(scope: anyio.CancelScope) -> None:
-        renewed = anyio.current_time()
-        while True:
-            await anyio.sleep(_LOOK_SECONDS)
-            try:
-                await storage_of(ctx).read(lambda rows: get_claimed(rows, task_id, generation))
-                if anyio.current_time() - renewed >= _BEAT_SECONDS:
-                    await storage_of(ctx).write(lambda rows: renew(rows, get_claimed(rows, task_id, generation)))
-                    renewed = anyio.current_time()
-            except ToolFailure as failure:
-                if failure.code in ("conflict", "not_found"):  # stopped by a person, taken over, or deleted
-                    lost.append(failure)
-                    scope.cancel()
-                    return
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(keep_claim, group.cancel_scope)
-        started = Program(
-            argv=argv,
-            cwd=place,
-            folders=(place,),
-            environment=program.environment,
-            readable=program.readable,
-            network=program.network,
-            trusted=False,
-            seconds=program.seconds,
-        )
-        ended.append(await run(ctx, started))
-        group.cancel_scope.cancel()
-    if lost:
-        return Outcome(text="", error=lost[0].message)
-    done = ended[0]
+    started = Program(
+        argv=argv,
+        cwd=place,
+        folders=(place,),
+        environment=program.environment,
+        readable=program.readable,
+        network=program.network,
+        trusted=False,
+        seconds=program.seconds,
+    )
+    try:
+        done = await keep_claim(ctx, task_id, generation, partial(run, ctx, started))
+    except ToolFailure as failure:
+        if failure.code not in ("conflict", "not_found"):
+            raise
+        return Outcome(text="", error=failure.message)
     outcome = program.outcome(done.stdout.decode("utf-8", "replace"))
     if ctx.cleaner is not None:  # its words go into notes and into the message of a commit
         clean = ctx.cleaner.value
@@ -291,7 +328,7 @@ async def _ended(
         return outcome
     refused = f"\nnot reachable: {'; '.join(done.refused)}" if done.refused else ""
     reason = outcome.error if outcome.text else done.message or outcome.error
-    return Outcome(text=outcome.text, tokens=outcome.tokens, error=f"exit status {done.status}: {reason}{refused}")
+    return replace(outcome, error=f"exit status {done.status}: {reason}{refused}")
 
 
 def _question_of(text: str) -> str:

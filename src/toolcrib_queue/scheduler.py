@@ -148,10 +148,12 @@ def snapshot_of(rows: Rows, agents: Sequence[str], *, project_id: str = "", is_p
 
 def _ready(rows: Rows, project_id: str, number: int) -> tuple[ReadyTask, ...]:
     """Return the first ready tasks of a project."""
-    sql = (
-        "SELECT id, priority, preferred_workspace_id FROM {tasks} AS t WHERE project_id = ? AND status = 'READY'"
-        " ORDER BY priority, id LIMIT ?"
+    # By all columns of the index, though two are NULL in every row here: otherwise each ready task is read and sorted.
+    ids = (
+        "SELECT id FROM {tasks} AS t WHERE project_id = ? AND status = 'READY' AND archived_at IS NULL"
+        " ORDER BY archived_at, deleted_at, priority, id LIMIT ?"
     )
+    sql = f"SELECT id, priority, preferred_workspace_id FROM {{tasks}} AS one WHERE id IN ({ids}) ORDER BY priority, id"
     return tuple(ReadyTask(**task) for task in rows.select(sql, (project_id, number)))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
 
+from .events import publish, publish_of
 from .model import BLOCKING, CLAIMED, TRANSITIONS, Event, Status, legal_events
 
 __all__ = [
@@ -33,8 +34,6 @@ __all__ = [
     "needs_of",
     "new_task_id",
     "note",
-    "publish",
-    "put_run",
     "release",
     "renew",
     "settle",
@@ -106,40 +105,9 @@ def folder_of(rows: Rows, task: Row) -> str:
 def note(rows: Rows, task: Row, type: str, content: str) -> None:
     """Add a note to a task: feedback, an answer, what a run did."""
     values: dict[str, Any] = {"task_id": task["id"], "type": type, "label": type, "content": content}
-    rows.insert("contexts", {"project_id": task["project_id"], **values})
-
-
-def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:
-    """Record an event of a task, and a due run of each hook that waits for it, other than `hook_id`."""
-    payload = {"project_id": task["project_id"], "task_id": task["id"], "title": task["title"], **more}
-    rows.publish(type, task["project_id"], payload)
-    key = f"{type} {task['id']} {task['revision']}"
-    sql = "SELECT * FROM {hooks} AS h WHERE project_id = ? AND enabled = 1"
-    for hook in rows.select(sql, (task["project_id"],)):
-        trigger = hook["trigger_config"]
-        is_wanted = trigger["type"] == "event" and trigger["event_type"] in (type, "*")
-        if is_wanted and hook["id"] != more.get("hook_id"):
-            put_run(rows, hook, f"event:{type}", key, {"type": type, **payload})
-
-
-def put_run(rows: Rows, hook: Row, reason: str, key: str, event: Mapping[str, Any]) -> Row:
-    """Put down a due run of a hook; `key` names its cause, for which it runs once."""
-    sql = "SELECT * FROM {hook_runs} AS r WHERE hook_id = ? AND event_key = ?"
-    if known := rows.select(sql, (hook["id"], key)):
-        return known[0]
-    values: dict[str, Any] = {
-        "project_id": hook["project_id"],
-        "hook_id": hook["id"],
-        "trigger_reason": reason,
-        "event_key": key,
-        "status": "due",
-        "event_data": dict(event),
-        "context_results": [],
-        "prompt_sent": "",
-        "tokens_used": 0,
-        "generation": 0,
-    }
-    return rows.insert("hook_runs", values)
+    made = rows.insert("contexts", {"project_id": task["project_id"], **values})
+    if type != "run":  # the events of a run tell of it
+        publish(rows, "note.created", task, note_id=made["id"], note_type=type)
 
 
 def fire(rows: Rows, task: Row, event: Event, **changes: Any) -> Row:
@@ -165,6 +133,10 @@ def fire(rows: Rows, task: Row, event: Event, **changes: Any) -> Row:
         publish(rows, "task.stopped", changed, event=event)
     elif after in _EVENTS and event != "HUMAN_REPLIED":
         publish(rows, _EVENTS[after], changed, event=event, error_message=changed["error_message"] or None)
+    if after == "BLOCKED":
+        waiting = [one["id"] for one in dependents_of(rows, task["id"]) if one["status"] == "DEFINED"]
+        if waiting:
+            publish(rows, "chain.stuck", changed, stuck_downstream=waiting, stuck_count=len(waiting))
     if after == "COMPLETED" or status == "COMPLETED":
         for other in dependents_of(rows, task["id"]):
             settle(rows, other)
@@ -269,10 +241,12 @@ def claim(rows: Rows, task: Row, agent_id: str, workspace_id: str | None, *, lea
 def get_claimed(rows: Rows, task_id: str, generation: int, statuses: Sequence[str] = CLAIMED) -> Row:
     """Return a task that the claim of this generation holds.
 
-    Raises `ToolFailure("conflict")` where the claim has ended: its lease ran out, or another worker has the task.
+    Raises `ToolFailure("conflict")` where the claim has ended: its lease ran out, whether or not another worker has the
+    task by now.
     """
     task = rows.get("tasks", task_id, "editor")
-    if task["generation"] != generation or task["status"] not in CLAIMED:
+    is_late = task["lease_until"] is not None and task["lease_until"] < rows.now
+    if task["generation"] != generation or task["status"] not in CLAIMED or is_late:
         raise ToolFailure(
             "conflict",
             f"claim {generation} of task {task_id} has ended; the task is {task['status']}",
@@ -309,4 +283,6 @@ def _unlock(rows: Rows, task: Row) -> None:
     agent = rows.find("agents", task["assigned_agent_id"] or "")
     if agent is not None and agent["current_task_id"] == task["id"]:
         state = "PAUSED" if agent["is_pausing"] else "IDLE"
-        rows.update("agents", agent["id"], {"state": state, "current_task_id": None, "is_pausing": 0})
+        agent = rows.update("agents", agent["id"], {"state": state, "current_task_id": None, "is_pausing": 0})
+        if state == "PAUSED":
+            publish_of(rows, "agent.paused", "agent", agent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from toolcrib.plugin import Context, Rows
+from toolcrib.plugin import Context, Row, Rows
 
 from .agents import agent_line
 from .operations import home_of, id_of, is_paused, limit_of, one_of, queue_tool, set_paused, storage_of
@@ -75,7 +75,7 @@ async def queue_status(ctx: Context) -> dict[str, Any]:
     examples=[{}, {"project_id": "<project_id>"}],
 )
 async def queue_usage(ctx: Context, project_id: str = "", task_id: str = "") -> dict[str, Any]:
-    """Tell which tokens agents reported: by project, by task of a project, or by run of a task; and this session's."""
+    """Tell the tokens, cost and time of agents: by project, by task of a project, or by run; and this session's."""
 
     def work(rows: Rows) -> dict[str, Any]:
         if task_id:
@@ -87,14 +87,28 @@ async def queue_usage(ctx: Context, project_id: str = "", task_id: str = "") -> 
         else:
             columns, where, given = "project_id", "", ()
         sql = (
-            f"SELECT {columns}, sum(tokens_used) AS tokens FROM {{results}} AS r {where} GROUP BY {columns} ORDER BY 1"
+            f"SELECT {columns}, sum(tokens_used) AS tokens, sum(cost_usd) AS cost_usd, sum(seconds) AS seconds"
+            f" FROM {{results}} AS r {where} GROUP BY {columns} ORDER BY 1"
         )
-        found = [{**row, "tokens": int(row["tokens"])} for row in rows.select(sql, given)]
-        return {"breakdown": found, "total": sum(row["tokens"] for row in found)}
+        found = [_ledger_line(row) for row in rows.select(sql, given)]
+        costs = [row["cost_usd"] for row in found if row["cost_usd"] is not None]
+        return {
+            "breakdown": found,
+            "total": sum(row["tokens"] for row in found),
+            "total_cost_usd": round(sum(costs), 6) if costs else None,
+            "total_seconds": round(sum(row["seconds"] for row in found), 1),
+        }
 
     usage = await storage_of(ctx).read(work)
     session = await ctx.lent.insight(ctx.principal, ctx.session_key).usage()
     return {**usage, "session": dict(session)}
+
+
+def _ledger_line(row: Row) -> dict[str, Any]:
+    """Return a sum of the ledger; its cost is None where no agent reports one."""
+    cost = row["cost_usd"]
+    figures = {"tokens": int(row["tokens"]), "seconds": round(float(row["seconds"] or 0.0), 1)}
+    return {**row, **figures, "cost_usd": None if cost is None else round(float(cost), 6)}
 
 
 @queue_tool(
@@ -109,7 +123,7 @@ async def queue_events(ctx: Context, limit: int, project_id: str = "") -> dict[s
     """List the newest events of the queue: tasks, plans, projects, agents."""
     if project_id:
         await storage_of(ctx).read(lambda rows: rows.require(project_id, "viewer"))
-    found = await ctx.lent.events.recent(ctx.principal, project_id=project_id, limit=limit)
+    found = await ctx.events(project_id=project_id, limit=limit)
     events = [
         {"id": one.id, "type": one.type, "project_id": one.project_id, **one.payload, "time": date_of(one.time)}
         for one in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -37,7 +38,7 @@ _QUERIES: Final[Mapping[str, str]] = {
 }
 """Queries that a step may name; `recent_events` reads the log."""
 _SKIPS: Final = ("skip_llm_if_exit_zero", "skip_llm_if_empty", "skip_llm_if_status_ok")
-_FIELD: Final = re.compile(r"\{\{\s*(\w+)(?:\.(\w+))?\s*\}\}")
+_FIELD: Final = re.compile(r"\{\{\s*(\w+)((?:\.\w+){0,8})\s*\}\}")
 _OWN_FIELDS: Final = ("type", "project_id", "task_id", "event")
 """Fields of an event that the queue wrote itself."""
 _EMPTY_FILE: Final = "[the file is empty]"
@@ -125,7 +126,7 @@ async def _query(ctx: Context, hook: Row, step: Mapping[str, Any]) -> dict[str, 
     query = step["query"]
     params: Mapping[str, Any] = step.get("params") or {}
     if query == "recent_events":
-        events = await ctx.lent.events.recent(ctx.principal, project_id=hook["project_id"], limit=20)
+        events = await ctx.events(project_id=hook["project_id"], limit=20)
         found = [{"type": one.type, "payload": dict(one.payload), "time": date_of(one.time)} for one in events]
     else:
         given = (hook["project_id"], *([str(params.get("task_id", ""))] if query == "task_detail" else []))
@@ -144,26 +145,31 @@ def _skip_reason(step: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return "skip_llm_if_empty" if step.get("skip_llm_if_empty") and is_empty else ""
 
 
-def fill(template: str, results: Sequence[Mapping[str, Any]], event: Mapping[str, Any]) -> str:
-    """Return a prompt with its places filled; a place without a value stays empty.
+def fill(template: str, results: Mapping[str, Mapping[str, Any]], event: Mapping[str, Any]) -> str:
+    """Return a prompt with its places filled by the name of a result; a place without a value stays empty.
 
     Outputs of steps, and texts of events that people and agents wrote, stand in a fence: an agent reads them as data.
     """
     room = _LARGE // max(1, len(_FIELD.findall(template)))
-    known: dict[str, Any] = {f"step_{number}": result for number, result in enumerate(results)}
-    known["event"] = event
+    known: dict[str, Any] = {**results, "event": event}
 
     def known_fields(found: Any) -> Mapping[str, Any]:
         return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
     def value(match: re.Match[str]) -> str:
         found: Any = known.get(match[1], "")
-        if match[2]:
-            found = known_fields(found).get(match[2], "")
-        elif match[1] != "event":
+        path = match[2].split(".")[1:]
+        for name in path:
+            found = found[int(name)] if _is_place(found, name) else known_fields(found).get(name, "")
+        if not path and match[1] != "event":
             found = next(iter(known_fields(found).values()), "")
-        if not found or isinstance(found, int | float) or (match[1] == "event" and match[2] in _OWN_FIELDS):
+        if not found or isinstance(found, int | float) or (match[1] == "event" and match[2][1:] in _OWN_FIELDS):
             return str(found)
-        return fenced_text(str(found)[:room], match[0].strip("{} "))
+        text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+        return fenced_text(text[:room], match[0].strip("{} "))
 
     return _FIELD.sub(value, template)
+
+
+def _is_place(found: Any, name: str) -> bool:
+    return isinstance(found, list) and name.isdecimal() and len(name) < 9 and int(name) < len(cast("list[Any]", found))

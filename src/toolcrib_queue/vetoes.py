@@ -11,8 +11,9 @@ import anyio
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
+from .events import publish
 from .operations import LONG, id_of, queue_tool, storage_of
-from .state import folder_of, invalid, publish
+from .state import folder_of, invalid
 from .steps import make_step
 
 __all__ = ["VETOED", "override_veto", "veto_of"]

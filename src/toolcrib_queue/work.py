@@ -7,8 +7,11 @@ from typing import Any, Final, cast
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure
 
+from .claims import keep_claim
+from .events import publish
 from .evidence import baseline_of, evidence_of
 from .model import Event
+from .notices import send_notice
 from .operations import INTEGER, LONG, home_of, id_of, is_paused, limit_of, queue_tool, storage_of
 from .scheduler import assign, tick
 from .state import (
@@ -20,7 +23,6 @@ from .state import (
     folder_of,
     get_claimed,
     invalid,
-    publish,
     renew,
     unmet_of,
 )
@@ -50,6 +52,11 @@ _NEXT: Final = 5
 _CLAIM: Final[Mapping[str, Any]] = {
     "task_id": id_of("task"),
     "generation": {"type": "integer", "minimum": 0, "description": "Of the claim, as claim_task returned it"},
+}
+
+_SPENT: Final[Mapping[str, Any]] = {
+    "tokens_used": {**INTEGER, "default": 0},
+    "cost_usd": {"type": "number", "minimum": 0, "maximum": 1_000_000},
 }
 
 
@@ -84,13 +91,14 @@ async def claim_task(ctx: Context, agent_id: str, project_id: str = "") -> dict[
     paused = await is_paused(ctx)
 
     def take(rows: Rows) -> tuple[Row, str, Row | None] | None:
+        rows.get("agents", agent_id, "editor")
+        tick(rows)  # first: the agent may have a claim of its own whose lease ran out
         agent = rows.get("agents", agent_id, "editor")
         if agent["state"] != "IDLE":
             message = f"agent {agent_id} is {agent['state']}"
             raise ToolFailure("conflict", message, details={"current_task_id": agent["current_task_id"]})
         if project_id:
             rows.get("projects", project_id, "editor")
-        tick(rows)
         made = assign(rows, [agent_id], project_id=project_id, is_paused=paused)
         return (made[0], folder_of(rows, made[0]), profile_of(rows, made[0])) if made else None
 
@@ -158,7 +166,7 @@ async def heartbeat_task(ctx: Context, task_id: str, generation: int) -> dict[st
         **_CLAIM,
         "summary": {**LONG, "minLength": 1, "description": "What was done"},
         "files_changed": {"type": "array", "items": {"type": "string"}, "maxItems": 1000},
-        "tokens_used": {**INTEGER, "default": 0},
+        **_SPENT,
         "branch": id_of("branch with the result: that of the claim, where the work is committed there"),
         "pr_url": {"type": "string", "maxLength": 1000},
     },
@@ -169,7 +177,7 @@ async def heartbeat_task(ctx: Context, task_id: str, generation: int) -> dict[st
 )
 async def complete_task(ctx: Context, task_id: str, generation: int, summary: str, **given: Any) -> dict[str, Any]:
     """End a claimed task: its declared evidence is checked, then it is verified or waits for a person."""
-    evidence = await check_done(ctx, task_id, generation)
+    evidence = await keep_claim(ctx, task_id, generation, lambda: check_done(ctx, task_id, generation))
     return await end_task(ctx, task_id, generation, summary, evidence, given)
 
 
@@ -209,42 +217,49 @@ async def end_task(
     evidence: Sequence[Mapping[str, Any]],
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """End a claimed task whose evidence was found; one with a pull request or an approver waits for that."""
+    """End a claimed task whose evidence was found; one with a plan, a pull request or an approver waits for that."""
 
-    def end(rows: Rows) -> dict[str, Any]:
+    def end(rows: Rows) -> Row:
         held = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
         if given.get("branch", branch_of(held)) != branch_of(held):  # approve_task merges it
             raise invalid("branch", f"the branch of task {task_id} is {branch_of(held)}")
         _add_result(rows, held, "completed", {**given, "summary": summary, "evidence": [*evidence]})
         places = {"branch_name": given.get("branch") or held["branch_name"], "pr_url": given.get("pr_url")}
         done = fire(rows, held, "AGENT_COMPLETED", **places)
-        if done["requires_approval"] or done["verification_type"] == "human" or given.get("pr_url"):
+        if given.get("plan"):
+            done = fire(rows, done, "PLAN_FOUND", plan=given["plan"])
+            publish(rows, "plan.found", done, steps=len(given["plan"]))
+        elif done["requires_approval"] or done["verification_type"] == "human" or given.get("pr_url"):
             done = fire(rows, done, "PR_CREATED")
             if done["pr_url"]:
                 publish(rows, "pr.created", done, pr_url=done["pr_url"])
         elif done["verification_type"] != "qa_agent":
             done = fire(rows, done, "VERIFY_PASSED")
-        return {"task_id": task_id, "status": done["status"], "evidence": [*evidence]}
+        return done
 
-    return await storage_of(ctx).write(end)
+    done = await storage_of(ctx).write(end)
+    ended = {"task_id": task_id, "status": done["status"], "evidence": [*evidence]}
+    if done["status"] not in ("AWAITING_APPROVAL", "AWAITING_PLAN_APPROVAL"):
+        return ended
+    steps = "".join(f"\n{number}. {step['title']}" for number, step in enumerate(done["plan"], 1))
+    how = f"{summary}{steps}\n\nApprove: toolcrib queue approve {task_id}"
+    return {**ended, **await send_notice(ctx, done["project_id"], f"{done['title']} waits for approval", how)}
 
 
 @queue_tool(
     "x.queue.fail",
     "queue",
     "write",
-    {**_CLAIM, "error_message": {**LONG, "minLength": 1}, "tokens_used": {**INTEGER, "default": 0}},
+    {**_CLAIM, "error_message": {**LONG, "minLength": 1}, **_SPENT},
     ["task_id", "generation", "error_message"],
     idempotent=False,
 )
-async def fail_task(
-    ctx: Context, task_id: str, generation: int, error_message: str, tokens_used: int
-) -> dict[str, Any]:
+async def fail_task(ctx: Context, task_id: str, generation: int, error_message: str, **spent: Any) -> dict[str, Any]:
     """Give a claimed task up, with the reason; it is tried again while it has retries left."""
 
     def work(rows: Rows) -> dict[str, Any]:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
-        _add_result(rows, task, "failed", {"error_message": error_message, "tokens_used": tokens_used})
+        _add_result(rows, task, "failed", {"error_message": error_message, **spent})
         failed = fire(rows, task, "AGENT_FAILED", error_message=error_message)
         if task["token_limit"] is not None and _tokens_of(rows, task_id) >= task["token_limit"]:
             failed = fire(rows, failed, "MAX_RETRIES")
@@ -263,6 +278,13 @@ def _tokens_of(rows: Rows, task_id: str) -> int:
     return int(rows.select(sql, (task_id,))[0]["n"] or 0)
 
 
+def _begun(rows: Rows, task: Row) -> float:
+    """Return when this attempt of a task began: at its claim, or where its question was asked."""
+    sql = "SELECT max(created_at) AS last FROM {results} AS r WHERE task_id = ? AND created_at >= ?"
+    claimed = float(task["claimed_at"] or rows.now)
+    return float(rows.select(sql, (task["id"], claimed))[0]["last"] or claimed)
+
+
 def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) -> None:
     """Store what an agent ended with, and count its tokens."""
     tokens = int(given.get("tokens_used") or 0)
@@ -276,6 +298,8 @@ def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) ->
         "error_message": given.get("error_message") or "",
         "tokens_used": tokens,
         "evidence": given.get("evidence") or [],
+        "cost_usd": given.get("cost_usd"),
+        "seconds": round(rows.now - _begun(rows, task), 1),
     }
     rows.insert("results", values)
     if not tokens:
@@ -294,22 +318,25 @@ def _add_result(rows: Rows, task: Row, result: str, given: Mapping[str, Any]) ->
     "x.queue.ask",
     "queue",
     "write",
-    {**_CLAIM, "question": {**LONG, "minLength": 1}, "tokens_used": {**INTEGER, "default": 0}},
+    {**_CLAIM, "question": {**LONG, "minLength": 1}, **_SPENT},
     ["task_id", "generation", "question"],
     idempotent=False,
     policy={"edge_cases": ["Without an answer by `expires` (a day) the task is PAUSED, then READY again."]},
 )
-async def ask_question(ctx: Context, task_id: str, generation: int, question: str, tokens_used: int) -> dict[str, Any]:
+async def ask_question(ctx: Context, task_id: str, generation: int, question: str, **spent: Any) -> dict[str, Any]:
     """Ask a person about a claimed task. The claim stays; heartbeat_task tells when the answer has come."""
     seconds = _question_ttl(ctx.lent.setting("queue"))
 
-    def work(rows: Rows) -> dict[str, Any]:
+    def work(rows: Rows) -> tuple[Row, dict[str, Any]]:
         task = get_claimed(rows, task_id, generation, ("IN_PROGRESS",))
-        _add_result(rows, task, "waiting_input", {"summary": question, "tokens_used": tokens_used})
+        _add_result(rows, task, "waiting_input", {"summary": question, **spent})
         asked = fire(rows, task, "AGENT_QUESTION", question=question, lease_until=rows.now + seconds)
-        return {"task_id": task_id, "status": asked["status"], "expires": date_of(asked["lease_until"])}
+        answer = {"task_id": task_id, "status": asked["status"], "expires": date_of(asked["lease_until"])}
+        return asked, answer
 
-    return await storage_of(ctx).write(work)
+    asked, answer = await storage_of(ctx).write(work)
+    how = f"{question}\n\nAnswer: toolcrib queue answer {task_id} TEXT"
+    return {**answer, **await send_notice(ctx, asked["project_id"], f"{asked['title']} asks", how)}
 
 
 def _question_ttl(settings: Any) -> float:

@@ -59,6 +59,7 @@ _FEW: Final = 10
 """Tools up to which the definitions may cost a little more."""
 _PAGE: Final = "the page of the proof"
 _PLAIN_SERVER: Final = str(ROOT / "tests" / "peers" / "plain_server.py")
+_APPROVED: Final = 'default_tools_approval_mode = "approve"'
 _PRIVATE: Final = ("ANTHROPIC_", "CLAUDE", "CODEX_", "GOOSE_", "OPENAI_", "OPENCODE_", "TMPDIR", "TOOLCRIB_", "XDG_")
 
 
@@ -181,6 +182,10 @@ class Subject(ABC):
         """Write the file."""
         _write(self.file(home), json.dumps({"mcpServers": entries}))
 
+    def waits_for_all(self, home: Home) -> Sequence[Run]:
+        """Return a run in which the client waits for all of its servers, where it does not do so anyway."""
+        return ()
+
     @abstractmethod
     def calls(self, home: Home, wishes: Sequence[Wish]) -> Run:
         """Have the calls made."""
@@ -268,8 +273,15 @@ class Codex(Modelled):
         ]
         for server, entry in entries.items():
             lines = [f"{key} = {json.dumps(value)}" for key, value in entry.items() if key != "env_vars"]
-            parts.append("\n".join([f"[mcp_servers.{server}]", *lines, 'default_tools_approval_mode = "approve"', ""]))
+            parts.append("\n".join([f"[mcp_servers.{server}]", *lines, _APPROVED, ""]))
         _write(self.file(home), "\n".join(parts))
+
+    def waits_for_all(self, home: Home) -> Sequence[Run]:
+        before = self.file(home).read_text()
+        self.file(home).write_text(before.replace(_APPROVED, f"{_APPROVED}\nrequired = true"))
+        run = self.calls(home, ())
+        self.file(home).write_text(before)
+        return (run,)
 
     def command(self, home: Home) -> Command:
         return [agent_binary("@openai/codex"), "exec", "--skip-git-repo-check", "--json", "Make the calls"]
@@ -610,6 +622,7 @@ def _prove(subject: Subject, home: Home, catalog: Catalog, repeats: int, options
     none = _without_servers(subject, home)
     subject.configure(home, catalog.servers)
     before, before_ok = _calls(subject, home, catalog)
+    whole = subject.waits_for_all(home)
     waits = [min((subject.starts(home, catalog.wishes) for _ in range(repeats)), default=0.0)]
     reap(home.path)
     command = [TOOLCRIB, "connect", subject.connects, "--replace", "--command", TOOLCRIB, "--json", *options]
@@ -632,7 +645,7 @@ def _prove(subject: Subject, home: Home, catalog: Catalog, repeats: int, options
         tools=catalog.tools,
         calls=(sum(before_ok), sum(after_ok), len(catalog.wishes)),
         held=sum(call.startswith(_HELD) for call in after.calls),
-        tokens=(_tokens(before, none), _tokens(after, none)),
+        tokens=(max(_tokens(run, none) for run in (before, *whole)), _tokens(after, none)),
         seconds=(waits[0], waits[1], waits[2]),
         notes=(*failed, *([after.output] if failed else []), *([report] if failed else [])),
     )

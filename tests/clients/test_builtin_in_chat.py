@@ -21,6 +21,9 @@ from seeds.inventory import Case, git, prepare
 Call = tuple[str, Mapping[str, Any]]
 COMMIT: Call = ("git_commit", {"message": "All of it"})
 PAGE: dict[str, Any] = {"op": "util.web.visit", "args": {"url": "{origin}/page"}}
+CLASSIFY = "classify_intent"
+"""The request of the analysis before the first one of the task; it is no call of a tool."""
+
 TALKS: list[Any] = [
     pytest.param("tiered", [("load_tools", {"category": "git"}), COMMIT], id="tiered"),
     pytest.param("flat", [("git_stage", {"files": ["new.txt"]}), COMMIT], id="flat"),
@@ -32,7 +35,11 @@ TALKS: list[Any] = [
         ],
         id="introspection",
     ),
-    pytest.param("selection", [("api_calling", {"api_name": "shop", "path": "/page"})], id="selection"),
+    pytest.param(
+        "selection",
+        [(CLASSIFY, {"complexity": "medium"}), ("api_calling", {"api_name": "shop", "path": "/page"})],
+        id="selection",
+    ),
     pytest.param("gateway", [("tool_exec", PAGE)], id="gateway"),
 ]
 
@@ -79,7 +86,9 @@ async def test_a_model_in_a_chat_is_declared_the_tools_of_the_profile_and_they_d
         told = await _chat(tmp_path, profile, server.origin, {"tools": tools_of(server), "untrusted": {"ask": False}})
 
     assert (told["text"], told["stopped"]) == ("Done.", "answered")
-    assert [(call["tool"], call["ok"]) for call in told["calls"]] == [(name, True) for name, _ in calls]
+    assert [(call["tool"], call["ok"]) for call in told["calls"]] == [
+        (name, True) for name, _ in calls if name != CLASSIFY
+    ]
     assert all(name in declared for (name, _), declared in zip(calls, model.declared, strict=False))
     asked = [one["path"] for one in server.received if one["method"] == "GET"]
     done = {

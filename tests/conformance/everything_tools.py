@@ -46,6 +46,7 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
     Tool,
+    ToolAnnotations,
 )
 
 __all__ = ["BUS", "PASSING_PROMPTS", "PNG", "TOOLS", "WAV", "EverythingTool", "ask_form", "text"]
@@ -76,10 +77,13 @@ class EverythingTool:
     description: str
     run: Handler
     schema: Schema = field(default_factory=lambda: dict(_NOTHING))
+    reads: bool = False
+    """Whether a call may be repeated."""
 
     def listed(self) -> Tool:
         """Return the tool as `tools/list` shows it."""
-        return Tool(name=self.name, description=self.description, input_schema=self.schema)
+        hints = ToolAnnotations(read_only_hint=True) if self.reads else None
+        return Tool(name=self.name, description=self.description, input_schema=self.schema, annotations=hints)
 
 
 TOOLS: dict[str, EverythingTool] = {}
@@ -100,10 +104,11 @@ def _object(properties: Mapping[str, Schema]) -> Schema:
     return {"type": "object", "properties": dict(properties), "required": list(properties)}
 
 
-def _tool(description: str, schema: Schema | None = None) -> Callable[[Handler], Handler]:
+def _tool(description: str, schema: Schema | None = None, *, reads: bool = False) -> Callable[[Handler], Handler]:
     def register(run: Handler) -> Handler:
         name = getattr(run, "__name__", "")
-        TOOLS[name] = EverythingTool(name=name, description=description, run=run, schema=schema or dict(_NOTHING))
+        given = schema or dict(_NOTHING)
+        TOOLS[name] = EverythingTool(name=name, description=description, run=run, schema=given, reads=reads)
         return run
 
     return register
@@ -171,8 +176,7 @@ async def test_tool_with_progress(ctx: Context, params: CallToolRequestParams) -
 @_tool("Asks the client's model", _object({"prompt": {"type": "string", "description": "What to ask the model"}}))
 async def test_sampling(ctx: Context, params: CallToolRequestParams) -> Result:
     question = _ask_model(str((params.arguments or {})["prompt"]), max_tokens=100)
-    answers = await _answers(ctx, params, {"sampling": question})
-    return answers if isinstance(answers, InputRequiredResult) else text(f"LLM response: {_said(answers['sampling'])}")
+    return text(f"LLM response: {_said(await _ask_now(ctx, question))}")
 
 
 @_tool("Asks the user", _object({"message": {"type": "string", "description": "What to ask the user"}}))
@@ -182,7 +186,7 @@ async def test_elicitation(ctx: Context, params: CallToolRequestParams) -> Resul
         username={"type": "string", "description": "User's response"},
         email={"type": "string", "description": "User's email address"},
     )
-    return await _filled_in(ctx, params, form)
+    return await _filled_in_now(ctx, form)
 
 
 @_tool("Asks for a form whose fields have defaults")
@@ -194,7 +198,7 @@ async def test_elicitation_sep1034_defaults(ctx: Context, params: CallToolReques
         "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
         "verified": {"type": "boolean", "default": True},
     }
-    return await _filled_in(ctx, params, _ask_optional(properties))
+    return await _filled_in_now(ctx, _ask_optional(properties))
 
 
 @_tool("Asks for a form with every kind of choice")
@@ -214,7 +218,7 @@ async def test_elicitation_sep1330_enums(ctx: Context, params: CallToolRequestPa
         "untitledMulti": {"type": "array", "items": {"type": "string", "enum": plain}},
         "titledMulti": {"type": "array", "items": {"anyOf": titled}},
     }
-    return await _filled_in(ctx, params, _ask_optional(properties))
+    return await _filled_in_now(ctx, _ask_optional(properties))
 
 
 @_tool("Needs a client that can sample")
@@ -270,6 +274,12 @@ async def test_input_required_result_elicitation(ctx: Context, params: CallToolR
     answer = answers["user_name"]
     content = answer.content or {} if isinstance(answer, ElicitResult) else {}
     return text(f"Hello, {content.get('name', 'stranger')}!")
+
+
+@_tool("Ends its call with a question, whatever the era of its client", reads=True)
+async def test_questions_at_the_end(ctx: Context, params: CallToolRequestParams) -> Result:
+    asked: dict[str, InputRequest] = {"user_name": ask_form("What is your name?", name={"type": "string"})}
+    return text("Hello!") if params.input_responses else InputRequiredResult(input_requests=asked)
 
 
 @_tool("Asks the client's model")
@@ -417,7 +427,15 @@ async def _filled_in(ctx: Context, params: CallToolRequestParams, form: ElicitRe
     answers = await _answers(ctx, params, {"form": form})
     if isinstance(answers, InputRequiredResult):
         return answers
-    answer = answers["form"]
+    return _completed(answers["form"])
+
+
+async def _filled_in_now(ctx: Context, form: ElicitRequest) -> Result:
+    """Ask in the middle of the call, which the handshake era alone allows: most tools of users do no better."""
+    return _completed(await _ask_now(ctx, form))
+
+
+def _completed(answer: InputResponse) -> Result:
     if not isinstance(answer, ElicitResult):
         raise MCPError(INVALID_PARAMS, "the answer to 'form' is not the result of an elicitation")
     return text(f"Elicitation completed: action={answer.action}, content={json.dumps(answer.content)}")

@@ -25,6 +25,7 @@ ERAS: tuple[Hint, ...] = ("modern", "legacy")
 
 
 class Client:
+    takes_requests = True
     capabilities: dict[str, Any] = {}
 
     def __init__(self) -> None:

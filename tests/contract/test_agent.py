@@ -141,6 +141,25 @@ ANNOUNCED: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("name", APIS)
+async def test_over_the_wire_the_model_says_what_a_task_needs_before_it_is_given_the_tools(name: str) -> None:
+    async with opened("selection") as (session, world):
+        wanted = (
+            '{"complexity": "simple", "is_follow_up": false, "relevant_skill_groups": [], "required_tools": ["%s"]}'
+        )
+        answer = Say(calls=(("c1", "classify_intent", wanted % "book_train"),))
+        call = Say(calls=(("c2", "book_train", '{"to": "Oslo"}'),))
+        api = Api(name=name, script=[answer, call, Say(text="Booked.")])
+        outcome = await Agent(api.model(), session).run("A train to Oslo")
+
+        assert (outcome.text, world.booked, outcome.usage.requests) == ("Booked.", ["Oslo"], 3)
+        assert [("classify_intent" in sent.text, "book_train" in str(sent.tools)) for sent in api.sent] == [
+            (True, False),
+            (False, True),
+            (False, True),
+        ]
+
+
+@pytest.mark.parametrize("name", APIS)
 async def test_over_the_wire_a_tool_that_was_found_is_called_and_the_list_before_it_stays_as_it_was(name: str) -> None:
     async with opened() as (session, world):
         api = Api(

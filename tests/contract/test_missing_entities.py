@@ -165,7 +165,7 @@ NAMED = frozenset(
 
 ELSEWHERE = {
     **dict.fromkeys(("onto", "work", "cal"), "unit/toolcrib_work"),
-    **dict.fromkeys(("agent", "hooks", "project", "queue", "tasks"), "unit/toolcrib_queue/test_tools.py"),
+    **dict.fromkeys(("agent", "hooks", "playbooks", "project", "queue", "tasks"), "unit/toolcrib_queue/test_tools.py"),
 }
 """Categories whose tools have this test in a file of their own."""
 

@@ -1,6 +1,7 @@
 """What is beside tools, on the wire of both eras: changes of watched resources told to clients, and skills."""
 
 import hashlib
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import anyio
 import pytest
 
 from conformance.test_resources import mounted
+from peers import plain_server
 from rig import PATIENCE
 from toolcrib import Toolcrib
 from toolcrib.server.backend import CribBackend
@@ -194,3 +196,44 @@ async def test_the_folders_of_a_skill_are_read_level_by_level(ask: Ask) -> None:
 )
 async def test_what_no_skill_has_is_an_invalid_parameter(ask: Ask, method: str, params: Mapping[str, Any]) -> None:
     assert (await ask(method, **params))["code"] == -32602
+
+
+@pytest.mark.process
+async def test_views_of_two_servers_under_one_uri_keep_their_scheme_and_are_read_by_the_links_of_their_tools() -> None:
+    async with Toolcrib() as crib, serving(CribBackend(crib), HttpOptions(profile="flat", mode="autonomous")) as site:
+
+        async def ask(method: str, **params: Any) -> Any:
+            request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META, **params}}
+            headers = modern(request) | ({"Mcp-Name": params["uri"]} if "uri" in params else {})
+            return (await site.post(request, **headers)).json()
+
+        async def links() -> dict[str, str]:
+            tools = (await ask("tools/list"))["result"]["tools"]
+            linked = {tool["name"]: tool["_meta"] for tool in tools if "ui" in tool.get("_meta", {})}
+            for meta in linked.values():
+                assert meta["ui"] == {"resourceUri": meta["ui/resourceUri"], "visibility": ["model"]}
+            return {name: meta["ui/resourceUri"] for name, meta in linked.items()}
+
+        async def mount(name: str) -> None:
+            server = {"command": sys.executable, "args": [plain_server.__file__, f"view-{name}"]}
+            await crib.mount({"mcpServers": {name: server}}, accept=True)
+            await crib.tools.wait_ready(PATIENCE)
+
+        await mount("one")
+        alone = await links()
+        await mount("two")
+        both = await links()
+        listed = {entry["uri"] for entry in (await ask("resources/list"))["result"]["resources"]}
+        read = {name: (await ask("resources/read", uri=uri))["result"]["contents"] for name, uri in both.items()}
+        bare = await ask("resources/read", uri=plain_server.VIEW)
+
+    assert alone == {"mcp_one_count": plain_server.VIEW}
+    assert both == {f"mcp_{name}_count": f"ui://toolcrib/{name}/count/view.html" for name in ("one", "two")}
+    assert listed == set(both.values())
+    assert {uri: [dict(content) for content in read[name]] for name, uri in both.items()} == {
+        f"ui://toolcrib/{name}/count/view.html": [
+            {"uri": both[f"mcp_{name}_count"], "mimeType": plain_server.HTML, "text": f"<p>{name}</p>"}
+        ]
+        for name in ("one", "two")
+    }
+    assert "error" in bare

@@ -126,6 +126,7 @@ OUTPUTS = {
         "[\"tea is in a note\"] {'grep_notes': True}\n"
         "{\"error\":\"grep_notes is switched off for this session\"} {'read_note': True, 'grep_notes': False}\n"
     ),
+    "sub_agents.py": "One is at work.\n4 places call parse_config\n",
     "task_queue.py": None,
     "jobs.py": "report, completed, the report of May\n",
     "records.py": (
@@ -301,6 +302,7 @@ def test_a_newcomer_types_every_command_in_order_and_each_works(
     printed = {line.partition("#")[0].strip(): typed_in(project, environ, line) for line in typed}
     connected = client.read_bytes()
     typed_in(project, environ, "toolcrib disconnect --all")
+    typed_in(project, environ, "toolcrib daemon stop")
 
     assert (connected != before, client.read_bytes() == before) == (True, True)
     assert {words for words, said in _SAYS.items() if said not in printed[words]} == set()
@@ -390,7 +392,7 @@ _REFUSED = {
 _TUTORIAL = {
     "toolcrib": "Cursor                12",
     "toolcrib import --dry-run": "rooms",
-    "toolcrib connect cursor --replace": "6,496 tokens before, 544 after",
+    "toolcrib connect cursor --replace": "6,496 tokens before, 522 after",
     'toolcrib find "book a room for a meeting"': "rooms__create_reservation",
     "toolcrib log": "rooms__list_reservations",
     "toolcrib call rooms__create_reservation name=Red": "Red",

@@ -12,11 +12,12 @@ import zipfile
 from collections.abc import Mapping
 from email.parser import BytesParser
 from email.policy import default
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from packaging.specifiers import SpecifierSet
 
 from docs.documents import DOCUMENTS
 from rig import PATIENCE, ROOT
@@ -147,10 +148,21 @@ def test_an_entry_from_a_clone_starts_a_copy_that_has_nothing_of_the_clone(tmp_p
     data = tmp_path / ".local" / "share" / "toolcrib"
     assert program == data / "environment" / "bin" / "toolcrib"
     assert (len(list((data / "environments").iterdir())), "has Toolcrib already" in again) == (1, True)
+    assert [*data.glob("environment/lib/*/site-packages/zensical")] == [], "the tools of our own site stay behind"
     loaded = ran([program.parent / "python", "-c", _LOADED], tmp_path, newcomer(tmp_path))
     assert [path for path in json.loads(loaded) if Path(path).is_relative_to(ROOT)] == []
     assert str(ROOT) not in program.read_text()
     assert ran([program, "version"], tmp_path, newcomer(tmp_path)).startswith("toolcrib ")
+
+
+def test_every_pinned_package_takes_the_first_python_3_11_that_a_system_brings() -> None:
+    """Debian 12 has 3.11.2: a pin that asks for a later one leaves its users without `make test` and the image."""
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text("utf-8").split()}
+    here = [one.metadata for one in distributions() if one.name in pinned]
+    asked = {one["Name"]: one["Requires-Python"] for one in here if "Requires-Python" in one}
+
+    assert [name for name, versions in asked.items() if not SpecifierSet(versions).contains("3.11.2")] == []
+    assert len(asked) > 100
 
 
 def test_the_image_is_built_of_files_and_extras_that_exist() -> None:

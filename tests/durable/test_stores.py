@@ -144,6 +144,20 @@ async def test_a_call_that_was_recorded_is_not_begun_again_and_its_neighbours_ar
     assert [await store.calls.is_started(f"call-{number}") for number in (0, 1, 2, 39)] == [True, False, True, True]
 
 
+async def test_calls_that_are_recorded_already_are_left_out_of_a_group_and_the_chain_holds(store: Store) -> None:
+    for number in (3, 17):
+        store.calls.note(make_call(number), DONE)
+    await store.flush()
+
+    for number in (*range(40), 20):
+        store.calls.note(make_call(number), DONE)
+    verified = await store.calls.verify()
+
+    others = [number for number in range(40) if number not in (3, 17)]
+    assert [row.id for row in reversed(await store.calls.list())] == [f"call-{n}" for n in (3, 17, *others)]
+    assert (verified.rows, verified.problem) == (40, "")
+
+
 @shared
 async def test_a_call_that_another_process_has_begun_is_not_begun_here(place: Place) -> None:
     async with place.open() as first, place.open() as second:

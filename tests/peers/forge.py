@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["Forge", "forge", "leading"]
+__all__ = ["Forge", "forge", "leading", "pull_requests"]
 
 Answer = Callable[[dict[str, Any]], Any]
 _CGI: Final = {
@@ -125,6 +125,25 @@ def leading(names: Mapping[str, Sequence[str]]) -> Generator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(anyio, "getaddrinfo", getaddrinfo)
         yield asked
+
+
+def pull_requests(address: str) -> dict[str, Answer]:
+    """Return the answers that gh needs to open a pull request of the repository `team/work`, with this address."""
+    repository: dict[str, Any] = {
+        "id": "R_1",
+        "name": "work",
+        "owner": {"login": "team"},
+        "viewerPermission": "WRITE",
+        "defaultBranchRef": {"name": "main"},
+        "parent": None,
+        "pullRequests": {"nodes": []},
+    }
+    return {
+        "repository(": lambda _: {"repository": repository, "repo_000": repository},
+        "repo_000": lambda _: {"repo_000": repository},
+        "createPullRequest": lambda _: {"createPullRequest": {"pullRequest": {"id": "P_7", "url": address}}},
+        "viewer": lambda _: {"viewer": {"login": "ann"}},
+    }
 
 
 def _handler(forge: Forge) -> type[BaseHTTPRequestHandler]:

@@ -1,6 +1,7 @@
 """A stdio server with one tool and no annotations, standard library only: `python plain_server.py ROLE [CHANGED]`.
 
-Roles: `write` a file · `fetch` a URL · `echo` a text · `resource`, which also has a resource and a prompt. With CHANGED
+Roles: `write` a file · `fetch` a URL · `echo` a text · `resource`, which also has a resource and a prompt ·
+`view-NAME`, whose tool has a view of MCP Apps that says NAME. With CHANGED
 the description is another one, and there is a second tool.
 """
 
@@ -20,13 +21,18 @@ TOOLS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "fetch": ("fetch_page", "Fetch a page and return its text.", ("url",)),
     "echo": ("say", "Return the text.", ("text",)),
     "resource": ("count", "Count the characters of a text.", ("text",)),
+    "view": ("count", "Count the characters of a text, and show them.", ("text",)),
 }
+VIEW = "ui://count/view.html"
+HTML = "text/html;profile=mcp-app"
 
 
 def listed(role: str, *, changed: bool) -> list[Json]:
     name, description, required = TOOLS[role]
     schema = {"type": "object", "properties": dict.fromkeys(required, _TEXT), "required": list(required)}
     tool: Json = {"name": name, "description": description, "inputSchema": schema}
+    if role == "view":
+        tool["_meta"] = {"ui": {"resourceUri": VIEW, "visibility": ["model"]}, "ui/resourceUri": VIEW}
     if not changed:
         return [tool]
     return [{**tool, "description": f"{description} Now in another way."}, {**tool, "name": f"{name}_again"}]
@@ -43,13 +49,18 @@ def run(name: str, given: Json) -> str:
 
 
 def answer(role: str, changed: bool, method: str, params: Json) -> Json:
+    role, _, name = role.partition("-")
     if method == "initialize":
-        offers: Json = {"resources": {}, "prompts": {}} if role == "resource" else {}
+        offers: Json = {"resources": {}, "prompts": {}} if role in ("resource", "view") else {}
         return {
             "protocolVersion": "2025-06-18",
             "capabilities": {"tools": {}, **offers},
             "serverInfo": {"name": role, "version": "1"},
         }
+    if method == "resources/list" and role == "view":
+        return {"resources": [{"uri": VIEW, "name": "view", "mimeType": HTML}]}
+    if method == "resources/read" and role == "view":
+        return {"contents": [{"uri": params["uri"], "mimeType": HTML, "text": f"<p>{name}</p>"}]}
     if method == "resources/list":
         return {"resources": [{"uri": "plain://one", "name": "one"}]}
     if method == "resources/templates/list":

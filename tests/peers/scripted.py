@@ -290,7 +290,11 @@ def _handle(server: Server, message: Json) -> None:
     params: Json = message.get("params", {})
     match message.get("method"):
         case None if server.asking is not None:
-            server.asking.text(json.dumps(message.get("result", message.get("error"))))
+            asking = server.asking
+            if "error" in message and asking.arguments.get("fails"):  # as the SDKs of MCP do
+                server.send({"id": asking.key, "error": message["error"]})
+            else:
+                asking.text(json.dumps(message.get("result", message.get("error"))))
         case "initialize":
             _initialize(server, key, params)
         case "tools/list":

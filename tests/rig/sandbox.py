@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = [
     "needs_filter",
     "needs_gh",
     "needs_groups",
+    "needs_prlimit",
     "needs_sandbox",
     "needs_ssh",
     "needs_sshd",
@@ -49,6 +51,9 @@ needs_filter: Final = pytest.mark.skipif(
 )
 needs_groups: Final = pytest.mark.skipif(
     not os.access("/sys/fs/cgroup/pids/cgroup.procs", os.W_OK), reason="no control groups that count processes"
+)
+needs_prlimit: Final = pytest.mark.skipif(
+    sys.platform != "linux", reason="the limit of another process is set by prlimit(2), which Linux alone has"
 )
 
 SECRET: Final = "kept-from-commands-4711"

@@ -28,6 +28,10 @@ PHRASES: Final[Mapping[str, str]] = yaml.safe_load(Path(__file__).with_name("phr
 """Tool → what somebody who needs it, and does not know it, looks for."""
 
 
+_WORKS_FOR: Final = "for another agent"
+"""Words of a sub-agent's instructions."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Heard:
     """What a request brings the model: the tools that it has now, and what its calls returned."""
@@ -84,14 +88,11 @@ class Player:
         """Return it as Pydantic AI has models."""
         return FunctionModel(stream_function=self._stream, model_name="scripted")
 
-    def move(self, tools: Iterable[str], returns: Iterable[str], *, begins: bool) -> Calling | Saying:
-        """Return what the model does after a request with these tools, and with what its last calls returned.
-
-        `begins` says that nobody has answered in this conversation yet.
-        """
-        heard = Heard(tools=frozenset(tools), returns=tuple(returns))
-        if begins and self._now is not None:  # another conversation begins inside this one: a sub-agent's
+    def move(self, instructions: str, tools: Iterable[str], returns: Iterable[str]) -> Calling | Saying:
+        """Return what the model does after a request with these tools, and with what its last calls returned."""
+        if _WORKS_FOR in instructions:  # a sub-agent, which may outlive the turn of its parent
             return Saying(text="I have looked at it: everything is as it should be.")
+        heard = Heard(tools=frozenset(tools), returns=tuple(returns))
         if self._now is None:
             self._now = self.play(self, self._turns.pop(0), heard)
             move = next(self._now)
@@ -110,7 +111,7 @@ class Player:
         last = max((at for at, one in enumerate(messages) if isinstance(one, ModelResponse)), default=-1)
         new = [part for message in messages[last + 1 :] for part in message.parts]
         returns = [str(part.content) for part in new if isinstance(part, ToolReturnPart)]
-        move = self.move((tool.name for tool in info.function_tools), returns, begins=last < 0)
+        move = self.move(info.instructions or "", (tool.name for tool in info.function_tools), returns)
         if isinstance(move, Saying):
             yield move.text
         else:

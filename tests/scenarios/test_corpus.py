@@ -20,13 +20,14 @@ from scenarios.scoring import patched
 from scenarios.world import World, guests, open_world
 from toolcrib.crib.policy import SUBMIT
 from toolcrib.errors import ConfigError
-from toolcrib_agent.tools import ASK, DELEGATE, SPAWN
+from toolcrib_agent.sub_agent_tools import TOOLS as MANAGING
+from toolcrib_agent.tools import ASK, DELEGATE, SHARE, SPAWN
 
 CASES = read_corpus()
 FEWEST = 200
 FEWEST_OF_A_GROUP = 15
-OF_AGENTS = {ASK, SPAWN}
-"""Tools that an agent brings along; `delegate_task` is there only beside a paid model."""
+OF_AGENTS = {ASK, SPAWN, *(tool.name for tool in MANAGING)} - {SHARE}
+"""Tools that an agent has; `delegate_task` is there only beside a paid model, `share_context` in a sub-agent."""
 WAITING = ("review", "audit")
 """Modes in which what is written waits, so that the disk stays as it is."""
 

@@ -59,7 +59,8 @@ class Wire:
         last = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
         returns = [str(one["content"]) for one in messages[last + 1 :] if one["role"] == "tool"]
         tools = [tool["function"]["name"] for tool in body.get("tools", ())]
-        move = self.player.move(tools, returns, begins=last < 0)
+        instructions = "\n".join(str(one["content"]) for one in messages if one["role"] in ("system", "developer"))
+        move = self.player.move(instructions, tools, returns)
         if isinstance(move, Saying):
             yield _chunk(body, {"role": "assistant", "content": move.text})
             yield _chunk(body, {}, finish_reason="stop")

@@ -113,6 +113,13 @@ async def morning(run: Run) -> dict[str, Any]:
     assert {kind.plural for kind in KINDS.values() if kind.name not in ("project", "source")} <= whole.keys()
     graph = await run("onto.project.graph.get", **here)
     ids["version"] = graph["metadata"]["version"]
+    assert (await run("onto.project.get"))["project"]["id"] == ids[
+        "project"
+    ]  # the current project since it was created
+    page = await run("onto.project.graph.get", limit=2)
+    ids["cursor"] = page["metadata"]["next_cursor"]
+    rest = await run("onto.project.graph.get", cursor=ids["cursor"])
+    assert len(page["graph"]["edges"]) + len(rest["graph"]["edges"]) == graph["metadata"]["edge_count"]
     for kind in ("task", "goal", "plan", "milestone", "risk", "requirement"):
         listed = await run(f"onto.{kind}.list", **here)
         got = await run(f"onto.{kind}.get", **{f"{kind}_id": ids[kind]})
@@ -169,6 +176,9 @@ async def morning(run: Run) -> dict[str, Any]:
 async def afternoon(run: Run, ids: dict[str, Any]) -> None:
     """After the restart all is there; it is changed, moved, reorganized and tidied up."""
     here = {"project_id": ids["project"]}
+    lost = await run("onto.task.create", code="VALIDATION_ERROR", title="In the current project")
+    assert lost["details"]["field_errors"][0]["path"] == "project_id"
+    await run("onto.project.graph.get", code="CONFLICT", **here, cursor=ids["cursor"])  # it was filled since
     tree = await run("onto.document.tree.get", **here, include_documents=True)
     assert {ids["folder"], ids["bread"], ids["pad"]} <= tree["documents"].keys()
     assert [step["id"] for step in (await run("onto.document.path.get", document_id=ids["bread"]))["path"]] == [

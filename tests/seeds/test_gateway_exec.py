@@ -233,12 +233,15 @@ async def test_a_declared_argument_is_never_taken_for_another(session: Session) 
 
 async def test_the_sessions_project_is_the_default_and_what_is_given_comes_first(session: Session) -> None:
     project = {"name": "B", "type_key": "project.personal.b"}
+    here = await ran(session, "onto.task.create", {"title": "here"})
     made = await ran(session, "onto.project.create", {"project": project, "entities": [], "relationships": []})
     other = made["result"]["project_id"]
-    here = await ran(session, "onto.task.create", {"title": "here"})
-    there = await ran(session, "onto.task.create", {"title": "there", "project_id": other})
+    there = await ran(session, "onto.task.create", {"title": "there", "project_id": project_of(session)})
+    shifted = await ran(session, "onto.task.create", {"title": "in the new one"})
 
-    assert [told["result"]["task"]["project_id"] for told in (here, there)] == [project_of(session), other]
+    places = [told["result"]["task"]["project_id"] for told in (here, there, shifted)]
+    assert places == [project_of(session), project_of(session), made["result"]["context_shift"]["entity_id"]]
+    assert other == made["result"]["context_shift"]["entity_id"] != project_of(session)
     assert here["result"]["task"]["type_key"] == "task.execute"
 
 

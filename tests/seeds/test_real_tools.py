@@ -29,12 +29,14 @@ from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.disclosure.profiles import load
 from toolcrib.plugin import Plugin
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
-from toolcrib.testing.models import ScriptedModel, calls
+from toolcrib.testing.models import Reply, ScriptedModel, Seen, calls
 from toolcrib_agent import Agent
 from toolcrib_agent.events import Selected
+from toolcrib_agent.sub_agents import registry_of
 
 _EMPTY: dict[str, Any] = {"entities": [], "relationships": []}
 
@@ -598,6 +600,37 @@ async def test_tools_of_mcp_servers_are_in_a_category_of_their_own(folder: Path)
         assert not (await session.call("mcp__books__look", {"query": "a"})).is_error
 
 
+async def test_delegate_starts_a_sub_agent_whose_answer_comes_into_the_next_turn(crib: Toolcrib, folder: Path) -> None:
+    (folder / "a.txt").write_text("one\n")
+
+    def answer(seen: Seen) -> Reply:
+        if seen.prompts[0].startswith("Read"):
+            return Reply(text="It says one.") if seen.results else calls("readFile", path="a.txt")
+        if not seen.results:
+            return calls("list_tools", category="coordination") + calls("get_tool_schemas", names=["delegate"])
+        if len(seen.results) == 2:
+            return calls("delegate", task="Read a.txt", name="reader")
+        return Reply(text="Delegated.")
+
+    async with of(crib, "introspection", folder, key=f"{folder}/agent", elicitor=answers) as session:
+        model = ScriptedModel(*[answer] * 9)
+        parent = Agent(model, session)
+        outcome = await parent.run("Have a.txt read")
+        listed, _, spawned = [json.loads(text) for text in model.seen[-1].results[:3]]
+        await registry_of(session).settled()
+        again = await parent.run("And?", history=outcome.history)
+    names_ = {entry["name"] for entry in listed["tools"]}
+    assert {"delegate", "spawn_subagent", "send_to_subagent", "cancel_subagent", "close_subagent"} <= names_
+    assert {"list_active_subagents", "list_subagent_profiles", "validateProfile"} <= names_
+    assert (parent.limits.spawned_turns, parent.limits.spawned_requests) == (10, 15)
+    assert (spawned["status"], spawned["subagent_id"].startswith("reader-")) == ("spawned", True)
+    assert (outcome.text, again.text) == ("Delegated.", "Delegated.")
+    (told,) = [
+        text for text in model.seen[-1].prompts if text.startswith(f"[Sub-agent {spawned['subagent_id']} answers")
+    ]
+    assert "It says one." in told
+
+
 COUNTED = {"filesystem": 10, "system": 3, "coordination": 13, "search": 3, "web": 2}
 """Tools of a category that the document counts, at least."""
 
@@ -911,6 +944,7 @@ async def test_an_agent_sees_the_tools_of_its_profile_and_calls_them(crib: Toolc
 # Seed 004: intent
 
 
+CLOCK = ["current_time"]
 TASKS = {
     "What time is it in Tokyo?": ("simple", "current_time"),
     "Fetch the web page https://example.org/a": ("simple", "web_fetch"),
@@ -938,18 +972,22 @@ async def test_an_agent_selects_for_its_task_and_tells_why_unless_it_is_switched
     crib: Toolcrib, folder: Path
 ) -> None:
     heard: list[Any] = []
-    model = ScriptedModel("It is noon.", "Yes.", "Hello.")
+    simple = {"complexity": "simple", "is_follow_up": False, "relevant_skill_groups": [], "required_tools": CLOCK}
+    follows = {**simple, "complexity": "medium", "is_follow_up": True, "required_tools": []}
+    classified = [calls("classify_intent", **answer) for answer in (simple, follows)]
+    model = ScriptedModel(classified[0], "It is noon.", classified[1], "Yes.", "Hello.")
     async with of(crib, "selection", folder, elicitor=answers) as session:
         agent = Agent(model, session)
         outcome = await agent.run("What time is it in Tokyo?", tell=heard.append)
-        assert {*SIMPLE, "current_time"} <= set(model.seen[0].tools)
-        assert ("plan" in model.seen[0].tools, "select_tools" in model.seen[0].tools) == (False, False)
+        assert {*SIMPLE, "current_time"} <= set(model.seen[1].tools)
+        assert ("plan" in model.seen[1].tools, "select_tools" in model.seen[1].tools) == (False, False)
         await agent.run("And again?", history=outcome.history, tell=heard.append)
-        assert {"plan", "current_time", "select_tools"} <= set(model.seen[1].tools)
+        assert {"plan", "current_time", "select_tools"} <= set(model.seen[3].tools)
         await agent.run("What time is it in Tokyo?", intent={"complexity": "medium"})
-        assert "current_time" not in model.seen[2].tools
+        assert "current_time" not in model.seen[4].tools
+    assert [seen.outputs for seen in model.seen] == [("classify_intent",), (), ("classify_intent",), (), ()]
     selected = [event for event in heard if isinstance(event, Selected)]
-    assert [event.intent["complexity"] for event in selected] == ["simple", "medium"]
+    assert [(event.intent["complexity"], event.by) for event in selected] == [("simple", "model"), ("medium", "model")]
     assert (selected[0].reason, "current_time" in selected[0].tools) == ("a simple task", True)
 
 
@@ -958,6 +996,71 @@ async def test_the_analysis_is_switched_off_by_one_setting_and_is_of_selection_a
         crib.profiles.add({"name": "mine", "extends": "selection", "options": {"analyse": False}})
         for profile in ("mine", "gateway", "adaptive", "flat"):
             assert of(crib, profile, folder, key=profile).intent_of("What time is it in Tokyo?") == {}
+
+
+async def test_long_built_in_tools_go_on_in_the_background_unless_the_operator_lets_their_callers_wait(
+    crib: Toolcrib, folder: Path
+) -> None:
+    long = ("run_command", "run_tests", "notebook_execute", "ast_search", "web_fetch")
+    async with built_in(tools={"background_after": {"web_fetch": None, "ast_search": 30}}) as own:
+        for one, seconds in ((crib, {}), (own, {"web_fetch": None, "ast_search": 30})):
+            offered = of(one, "introspection", folder).scene.offered()
+            found = {tool.name: tool.execution.background_after for tool in offered if tool.name in long}
+            assert found == {name: seconds.get(name, 10) for name in found}
+            assert {"web_fetch", "ast_search"} <= set(found)
+
+
+GROUPS: Mapping[str, Mapping[str, Any]] = load("selection").options["skill_groups"]
+
+
+def test_the_default_groups_have_the_categories_of_the_seed() -> None:
+    assert {
+        "ppt_generation",
+        "document_creation",
+        "image_generation",
+        "data_analysis",
+        "knowledge_base",
+        "task_planning",
+        "file_operations",
+        "system_control",
+        "screen_observation",
+        "task_scheduling",
+        "api_calling",
+    } <= set(GROUPS)
+
+
+@needs_sandbox
+@pytest.mark.parametrize("group", GROUPS)
+async def test_every_default_group_selects_the_built_in_tools_that_it_names(
+    crib: Toolcrib, folder: Path, group: str
+) -> None:
+    chosen = of(crib, "selection", folder, intent={"skill_groups": [group]}).selection
+    missing = set(GROUPS[group]["tools"]) - set(chosen.names)
+    assert (missing - {"web_search"}, chosen.warnings) == (set(), ()), "web_search needs a service"
+    planned = of(crib, "selection", folder, plan={"required_capabilities": [group]}).selection
+    assert (set(GROUPS[group]["tools"]).isdisjoint(planned.names), planned.warnings) == (False, ())
+
+
+async def test_the_sessions_plan_selects_what_it_needs_until_it_ends(crib: Toolcrib, folder: Path) -> None:
+    session = of(crib, "selection", folder)
+    before = names(session)
+    needs = {"required_tools": ["git_log"], "required_capabilities": ["time"]}
+    made = await told(session, "plan", {"action": "create", "name": "Report", "todos": ["Read", "Write"], **needs})
+    assert {key: made[key] for key in needs} == needs
+    assert {"git_log", "current_time"} <= set(names(session)) - set(before)
+    session.begin(intent={"complexity": "simple"})
+    assert {"git_log", "current_time", "plan"} <= set(names(session)), "a plan is more than a simple task"
+    session.begin(plan={"required_tools": ["git_branch"]})
+    assert ("git_branch" in names(session), "git_log" in names(session)) == (True, False)
+
+    session.begin()
+    await told(session, "plan", {"action": "update", "required_tools": [], "required_capabilities": []})
+    assert names(session) == before
+    await told(session, "plan", {"action": "update", "required_tools": ["git_log"]})
+    assert "git_log" in names(session)
+    for step in ("s1", "s2"):
+        await told(session, "plan", {"action": "update", "todo_id": step, "status": "completed"})
+    assert names(session) == before
 
 
 async def test_the_model_selects_what_the_selection_lacks(crib: Toolcrib, folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,10 @@ class TestRegistry:
             of(other, required_capabilities=wanted),
         )
         assert (names(mine)[9:], names(theirs)[9:]) == (["api_weather", "browser"], ["browser"])
+
+    async def test_a_tag_does_not_hide_the_category_of_the_same_name(self, other: Toolcrib) -> None:
+        await added(other, replace(made("peel"), category="fruit"), made("weigh", "fruit"))
+        assert set(names(of(other, intent={"required_tools": ["fruit"]}))) - set(CORE) == {"peel", "weigh"}
 
 
 class TestLevelOne:

@@ -19,9 +19,7 @@ from seeds.inventory import cases_of
 
 _SEEDS: Final[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "statements.yaml").read_text("utf-8"))
 _SHARED: Final = Path(os.environ.get("TOOLCRIB_SHARED", ROOT.parent / "shared")) / "seeds"
-_OPEN: Final = {
-    "issue 17, item 2": 1,
-}
+_OPEN: Final[dict[str, int]] = {}
 """Rows without a test, by the part that closes them. A number may only fall."""
 _FIXTURES: Final = {"crib", "other", "session", "shared"}
 

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
 from ..core.tool import EVERY_SESSION, Kind, Tool
 from ..core.versions import pin_of_session
 from . import names as naming
-from .index import Hit, IndexEntry
+
+if TYPE_CHECKING:
+    from .ranking.terms import Hit, IndexEntry
 
 __all__ = [
     "OUR_SOURCES",
@@ -33,7 +35,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-OUR_SOURCES = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources", "toolcrib"})
+OUR_SOURCES = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources", "subagents", "toolcrib"})
 """The sources of the tools that come with Toolcrib or arrive by entry point."""
 
 _MODULUS = 1 << 256
@@ -93,6 +95,8 @@ def version_of(total: int) -> str:
 
 def entry_of(tool: Tool, about: About | None = None) -> IndexEntry:
     """Return the ranked text of a tool, and of its source."""
+    from .ranking.terms import IndexEntry  # it brings the stemmer and word lists: only to search
+
     return IndexEntry(
         name=tool.name,
         leaf=tool.local_name,

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
@@ -29,8 +29,10 @@ from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .embedding.embedder import Meanings
-from .index import Hit, Index, IndexEntry
 from .preflight import look_alikes
+
+if TYPE_CHECKING:
+    from .index import Hit, Index, IndexEntry
 
 __all__ = ["Collisions", "Overlay", "Registry"]
 
@@ -230,6 +232,8 @@ class Registry:
     ) -> list[Hit]:
         """Rank with the index, which is opened or built at the first search and kept up to date from then on."""
         if self._index is None:
+            from .index import Index  # it brings the stemmer and word lists: only to search
+
             self._stamped = self._stamp()
             entries = (self._entry(tool) for tool in self._placed.values())
             kept = self._kept if len(self._placed) >= _WORTH_KEEPING else None

@@ -3,6 +3,9 @@
 A resource keeps its URI where one source alone has it. What several have is shown as `toolcrib://SOURCE/` and that
 URI, by each of them, and the bare URI is refused: which source answers never depends on who came first. A URI with
 that prefix always means that source, listed or not (security.md T30). Prompts are named as tools are.
+
+Views of MCP Apps are recognised by their scheme, which stays: `ui://x` is shown as `ui://toolcrib/SOURCE/x`, and so are
+the links of tools to them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
 from ..core.events import Problem
@@ -25,6 +28,10 @@ RESOURCES: Final = "resources"
 """The source of the tools that read resources."""
 
 _SCHEME: Final = "toolcrib://"
+_UI: Final = "ui://"
+_UI_PREFIX: Final = "ui://toolcrib/"
+_UI_LINKS: Final = ("ui/resourceUri", "openai/outputTemplate")
+"""Keys of a tool's `_meta` that name its view, beside `ui.resourceUri`."""
 _EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
 
 
@@ -52,6 +59,8 @@ class FeatureRegistry:
         self._layers: dict[str, _Layer] = {}
         self._prompts: dict[str, FeaturePlace] = {}
         self._shared: Mapping[str, frozenset[str]] = {"uri": frozenset(), "uriTemplate": frozenset()}
+        self.ui_owners: frozenset[tuple[str, str]] = frozenset()
+        """The sources that serve resources, and the views that they list: what `linked` depends on."""
         self.version = 0
         """Another number after every change."""
         self.problems: tuple[Problem, ...] = ()
@@ -114,16 +123,15 @@ class FeatureRegistry:
         a URI that names an unknown source.
         """
         readers = [name for name, layer in self._layers.items() if layer.features.reads and admits(name)]
-        if uri.startswith(_SCHEME):
-            owner, _, rest = uri.removeprefix(_SCHEME).partition("/")
-            if (source := unquote(owner)) in readers and rest:
-                return FeaturePlace(source=source, name=rest)
+        source, own = _split(uri)
+        if source in readers and own:
+            return FeaturePlace(source=source, name=own)
         for having in (self._listing(uri, readers), self._templated(uri, readers)):
             if len(having) == 1:
                 return FeaturePlace(source=having[0], name=uri)
             if having:
                 raise _ambiguous(uri, having)
-        if len(readers) == 1 and not uri.startswith(_SCHEME):
+        if len(readers) == 1 and not _is_ours(uri):
             return FeaturePlace(source=readers[0], name=uri)
         raise ToolFailure(
             "not_found",
@@ -153,13 +161,33 @@ class FeatureRegistry:
         """Return by which URI a resource of that source is known."""
         return self._named(place.source, place.name, "uri")
 
+    def linked(self, source: str, meta: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the `_meta` of a tool with the URI of its view as a client has to read it; the same without one."""
+        changed: dict[str, Any] = {key: self._view_of(source, meta[key]) for key in _UI_LINKS if key in meta}
+        ui = meta.get("ui")
+        if isinstance(ui, Mapping) and "resourceUri" in ui:
+            known = cast("Mapping[str, Any]", ui)
+            changed["ui"] = {**known, "resourceUri": self._view_of(source, known["resourceUri"])}
+        return {**meta, **changed} if any(meta[key] != value for key, value in changed.items()) else meta
+
+    def _view_of(self, source: str, uri: Any) -> Any:
+        """Return the URI of a view of that source: the bare one only where it means that source."""
+        layer = self._layers.get(source)
+        if not isinstance(uri, str) or not uri.startswith(_UI) or layer is None or not layer.features.reads:
+            return uri
+        try:
+            is_bare = self.resource(uri, lambda _: True) == FeaturePlace(source=source, name=uri)
+        except ToolFailure:
+            is_bare = False
+        return uri if is_bare else prefixed(source, uri)
+
     def _shown(self, source: str, entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         named = self._named(source, str(entry[key]), key)
         return entry if named == entry[key] else {**entry, key: named}
 
     def _named(self, source: str, uri: str, key: str) -> str:
-        is_ours = uri.startswith(_SCHEME)  # a server that uses our scheme itself must not take another's place
-        return prefixed(source, uri) if is_ours or uri in self._shared[key] else uri
+        # A server that uses our prefix itself must not take another's place.
+        return prefixed(source, uri) if _is_ours(uri) or uri in self._shared[key] else uri
 
     def _prompts_of(self, source: str, layer: _Layer) -> Iterable[Mapping[str, Any]]:
         by_local = {str(entry["name"]): entry for entry in layer.features.prompts}
@@ -184,6 +212,7 @@ class FeatureRegistry:
             "uri": _twice(entry["uri"] for features in all_features for entry in features.resources),
             "uriTemplate": _twice(entry["uriTemplate"] for features in all_features for entry in features.templates),
         }
+        self.ui_owners = frozenset(_ui_owners(self._layers))
         self._prompts, problems = {}, list[Problem]()
         for source, layer in self._layers.items():
             names: dict[str, str] = {}
@@ -224,7 +253,31 @@ def matches(template: str, uri: str) -> bool:
 
 def prefixed(source: str, uri: str) -> str:
     """Return the URI that identifies a resource of that source even when others have the same URI."""
+    if uri.startswith(_UI):
+        return f"{_UI_PREFIX}{quote(source, safe='')}/{uri.removeprefix(_UI)}"
     return f"{_SCHEME}{quote(source, safe='')}/{uri}"
+
+
+def _is_ours(uri: str) -> bool:
+    return uri.startswith((_SCHEME, _UI_PREFIX))
+
+
+def _split(uri: str) -> tuple[str, str]:
+    """Return the source and its own URI that a prefixed URI names; empty texts for any other."""
+    for prefix, scheme in ((_SCHEME, ""), (_UI_PREFIX, _UI)):
+        if uri.startswith(prefix):
+            owner, _, rest = uri.removeprefix(prefix).partition("/")
+            return (unquote(owner), f"{scheme}{rest}") if rest else ("", "")
+    return "", ""
+
+
+def _ui_owners(layers: Mapping[str, _Layer]) -> Iterable[tuple[str, str]]:
+    for name, layer in layers.items():
+        if layer.features.reads:
+            yield name, ""
+        uris = (entry["uri"] for entry in layer.features.resources)
+        templates = (entry["uriTemplate"] for entry in layer.features.templates)
+        yield from ((name, str(uri)) for uri in (*uris, *templates) if str(uri).startswith(_UI))
 
 
 def _twice(names: Iterable[Any]) -> frozenset[str]:

@@ -1,9 +1,10 @@
-"""Skill groups: the skills and tags that a kind of task needs, as data.
+"""Skill groups: the skills, tools and tags that a kind of task needs, as data.
 
     skill_groups:
       data_analysis:
         description: spreadsheets, tables, cleaning
         skills: [excel-analyzer, csv-processor]
+        tools: [notebook_execute]
         capabilities: [data_processing, visualization]
       _always:
         skills: [local-search]
@@ -24,7 +25,7 @@ __all__ = ["ALWAYS", "Expansion", "SkillGroup", "SkillGroups"]
 ALWAYS: Final = "_always"
 """The group that every expansion includes; it needs no mention and is not offered for choice."""
 
-_KEYS: Final = ("description", "skills", "capabilities")
+_KEYS: Final = ("description", "skills", "tools", "capabilities")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class SkillGroup:
     name: str
     description: str = ""
     skills: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    """Names of tools that are no skills; a name that does not exist has no effect."""
     capabilities: tuple[str, ...] = ()
     """Tags that tools of any kind may have too."""
 
@@ -43,6 +46,7 @@ class Expansion:
     """Union of some groups without duplicates, in the order of the groups."""
 
     skills: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     """Names that are not groups."""
@@ -80,6 +84,7 @@ class SkillGroups:
         """Return the union of `groups` and the group that always applies; spelling of names is forgiven."""
         by_name = {naming.fold(group.name): group for group in self.groups}
         skills: dict[str, None] = {}
+        tools: dict[str, None] = {}
         capabilities: dict[str, None] = {}
         unknown: list[str] = []
         for name in (ALWAYS, *groups):
@@ -88,8 +93,11 @@ class SkillGroups:
                 unknown += [name] if name != ALWAYS else []
                 continue
             skills |= dict.fromkeys(group.skills)
+            tools |= dict.fromkeys(group.tools)
             capabilities |= dict.fromkeys(group.capabilities)
-        return Expansion(skills=tuple(skills), capabilities=tuple(capabilities), unknown=tuple(unknown))
+        return Expansion(
+            skills=tuple(skills), tools=tuple(tools), capabilities=tuple(capabilities), unknown=tuple(unknown)
+        )
 
     def of_skill(self, skill: str) -> tuple[SkillGroup, ...]:
         """Return the groups that `skill` is in, in their order; hyphens and underscores are the same."""
@@ -108,7 +116,9 @@ class SkillGroups:
     def described(self) -> str:
         """Return one line a group for the model that has to choose: name, description, a few of its skills."""
         return "\n".join(
-            f"- {group.name}: {group.description} ({', '.join(_some(group.skills))})".replace(":  (", ": (")
+            f"- {group.name}: {group.description} ({', '.join(_some(group.skills or group.tools))})".replace(
+                ":  (", ": ("
+            )
             for group in self.groups
             if group.name != ALWAYS
         )
@@ -128,6 +138,7 @@ def _group(name: str, value: Any, problems: list[str]) -> SkillGroup | None:
         name=name,
         description=str(given.get("description") or ""),
         skills=_names(name, "skills", given, problems),
+        tools=_names(name, "tools", given, problems),
         capabilities=_names(name, "capabilities", given, problems),
     )
 
@@ -147,6 +158,7 @@ def _merged(mine: SkillGroup, other: SkillGroup) -> SkillGroup:
         name=mine.name,
         description=mine.description or other.description,
         skills=tuple(dict.fromkeys((*mine.skills, *other.skills))),
+        tools=tuple(dict.fromkeys((*mine.tools, *other.tools))),
         capabilities=tuple(dict.fromkeys((*mine.capabilities, *other.capabilities))),
     )
 

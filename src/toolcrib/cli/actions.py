@@ -6,6 +6,7 @@ each action is a function under `@results.command("show")`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, ClassVar, Final
 
@@ -40,13 +41,18 @@ _SENTENCE: Final = 300
 class WholeHelp(TyperGroup):
     """A group whose help shows the first sentence of each command whole; the base class cuts it to one line."""
 
+    def sections(self, ctx: Any) -> Mapping[str, Sequence[str]]:
+        """Return the names of the commands by heading."""
+        return {"Actions": self.list_commands(ctx)}
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and first sentences of the commands, in lines of the terminal's width."""
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        with formatter.section("Actions" if isinstance(self, Actions) else "Commands"):
-            formatter.write_dl(
-                [(name, command.get_short_help_str(_SENTENCE)) for name, command in commands.items() if command]
-            )
+        for heading, names in self.sections(ctx).items():
+            commands = {name: self.get_command(ctx, name) for name in names}
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(name, command.get_short_help_str(_SENTENCE)) for name, command in commands.items() if command]
+                )
 
 
 class Actions(WholeHelp):

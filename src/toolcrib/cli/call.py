@@ -15,7 +15,7 @@ from ..core.schema.nodes import Node, properties_of, types_of, value_of
 from ..core.tool import Tool
 from ..crib import CallOptions
 from ..errors import CODES, UsageError
-from .open_crib import only_for, opened, patience, report
+from .open_crib import only_for, opened, patience, report_missing
 from .options import ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out
 from .prompts import Terminal
@@ -54,7 +54,7 @@ def call(
                 options: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
                 answer = await session.call(name, arguments, **options)
             if answer.error is not None and answer.error.code == "not_found":
-                report(crib)
+                report_missing(crib, name)
             return answer
 
     result = run(main)

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ..catalog.catalog import OUR_SOURCES
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.signatures import call_example, signature
 from ..errors import CODES, ToolFailure
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .open_crib import only_for, opened, report
+from .open_crib import only_for, opened, report, report_missing
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
@@ -55,13 +56,14 @@ class Listed:
 
 
 def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
-    """Return every tool that exists, callable or withheld, in the catalog's order."""
+    """Return every tool that exists, callable or withheld, in the catalog's order, built-in ones behind the others."""
     states = {state.source: state.state for state in crib.tools.sources}
     names = crib.session().scene.labels.names
     listed = [
         Listed.of(tool, states.get(tool.source, "ready"), counter, names(tool)) for tool in crib.catalog.tools.values()
     ]
-    return listed + [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
+    listed += [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
+    return sorted(listed, key=lambda tool: tool.source in OUR_SOURCES)
 
 
 def tools(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0) -> None:
@@ -130,7 +132,7 @@ def show(
                 changes = {} if tool.source.startswith("rest@") else await crib.tools.changes(tool.source)
                 return tool, state, changes.get(tool.local_name, ""), labels.names(tool)
             except ToolFailure:
-                report(crib)
+                report_missing(crib, name)
                 raise
 
     tool, state, changed, names = run(main)

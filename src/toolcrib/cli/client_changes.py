@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -37,12 +37,13 @@ from ..config.connections import (
 from ..config.connections import connect as write_connection
 from ..config.directories import config_files
 from ..config.loader import confirm, own_file, specs_of
-from ..config.own_file import add_servers, read_servers
+from ..config.own_file import add_servers, read_servers, remove_server
 from ..core.yaml_document import parse_yaml
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, UsageError
 from ..sources.mcp.tool_list import ListingCache
 from .clients import candidates, identity, portable_value
+from .disconnect import put_back
 from .output import note
 from .own_environment import entry_program, make_environment, own_program
 from .server_probe import probe
@@ -54,6 +55,7 @@ __all__ = [
     "Way",
     "change_client",
     "command_line",
+    "take_back",
 ]
 
 LIST_SECONDS: Final = 20.0
@@ -106,8 +108,10 @@ class ClientChange:
     """It was connected before, and servers of another project were moved now."""
     before: tuple[FoundServer, ...] = ()
     """The servers in its file before."""
-    moved: tuple[str, ...] = ()
-    """The names of those that were moved behind us."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Our names of those that were moved behind us, by their names there."""
+    added: tuple[str, ...] = ()
+    """Our names of the servers that our configuration did not have before."""
     rules: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Rules that were carried over from the client's own settings."""
     rewritten: tuple[Path, ...] = ()
@@ -116,6 +120,11 @@ class ClientChange:
     """New questions of the client or of Toolcrib, and permissions that are not carried over."""
     permissions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Those of tools in our entry."""
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """The names there of the servers that were moved behind us."""
+        return tuple(self.names)
 
     def carried_to_json(self) -> dict[str, Any]:
         """Return what is carried over from the client's own settings."""
@@ -134,6 +143,8 @@ class Program:
         self._places, self.dry_run = places, dry_run
         self.entry = entry_program(places, command)
         self.own = own_program(places)
+        self.planned: dict[str, Any] = {}
+        """In a dry run: what clients before this one would have moved into our configuration."""
         self._made: str | None = None
 
     @property
@@ -179,7 +190,7 @@ def change_client(
         way = way.of_entry(there[NAME])
     own = way.own_file(places)
     path = NAME if way.shared else program.path
-    names = _move(client, movable, own, places, dry_run=program.dry_run)
+    names, added = _move(client, movable, own, places, program)
     if is_more and not names:
         return ClientChange(client=client, file=file, way=way, is_new=False)
     moved_here = [server.name for server in movable if server.scope == "local" and server.name in names]
@@ -203,7 +214,8 @@ def change_client(
         is_new=True,
         is_more=is_more,
         before=tuple(found),
-        moved=tuple(names),
+        names=names,
+        added=added,
         rules=carried.mode.get("rules", {}),
         notes=carried.notes,
         permissions=carried.extras,
@@ -456,6 +468,20 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
     return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]
 
 
+def take_back(changes: Sequence[ClientChange], others: Iterable[ClientChange], places: Places) -> None:
+    """Put the clients of `changes` back, and take the servers out of our files that came with them alone."""
+    needed = {name for change in others for name in change.names.values()}
+    for change in changes:
+        for file in (*change.rewritten, change.file):
+            put_back(change.client, file, places)
+        own = change.way.own_file(places)
+        for name in change.added:
+            if name not in needed:
+                remove_server(own, name)
+        if change.added:
+            _confirm(own, change.way, places)
+
+
 def _confirm(own: Path, way: Way, places: Places) -> None:
     """Confirm the project's file of ours: the user has just changed it, and had confirmed the rest."""
     if way.shared:
@@ -463,16 +489,18 @@ def _confirm(own: Path, way: Way, places: Places) -> None:
 
 
 def _move(
-    client: Client, found: Sequence[FoundServer], target: Path, places: Places, *, dry_run: bool
-) -> dict[str, str]:
+    client: Client, found: Sequence[FoundServer], target: Path, places: Places, program: Program
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """Make sure that the servers `found` are in our file `target`, reviewed as they are now; not in a dry run.
 
-    Return the names here of those that may leave the client, by their names there: a new one that does not answer stays
-    in the client, where it works or fails as before, and a note says what there is to do. A dry run expects answers.
+    Return the names here of those that may leave the client, by their names there, and the names that are new here. A
+    new one that does not answer stays in the client, where it works or fails as before, and a note says what there is
+    to do. A dry run expects answers.
     """
-    rows = candidates(found, read_servers(target))
-    if dry_run:
-        return {place.name: row.name for row in rows for place in row.places}
+    rows = candidates(found, {**read_servers(target), **program.planned})
+    if program.dry_run:
+        program.planned |= {row.name: row.found.value for row in rows}
+        return {place.name: row.name for row in rows for place in row.places}, ()
     new = [row for row in rows if not row.known]
     specs, problems = specs_of([row.found.entry(row.name) for row in new])
     probes = probe(load(), specs, wait=LIST_SECONDS, accept=True)
@@ -481,14 +509,14 @@ def _move(
         written = add_servers(target, {row.name: row.found.value for row in answering})
         if target != config_files(places.directories, places.project)[0]:
             confirm(places.directories, [(target, written)], places.environ)
-        note(f"{len(answering)} servers of {client.title} are in {target} now")
     reasons = {problem.source: problem.message for problem in problems}
     for row in new:
         if row not in answering:
             state = probes[row.name].state if row.name in probes else reasons.get(row.name, "it is switched off")
             names = ", ".join(place.name for place in row.places)
             note(f"{client.title} keeps {names}: {state}. To do: {_to_do(client, row.name, state)}")
-    return {place.name: row.name for row in rows if row.known or row in answering for place in row.places}
+    names = {place.name: row.name for row in rows if row.known or row in answering for place in row.places}
+    return names, tuple(row.name for row in answering)
 
 
 def _to_do(client: Client, server: str, state: str) -> str:

@@ -119,10 +119,16 @@ def portable_value(value: Any, folder: str) -> Any:
 def identity(value: Mapping[str, Any]) -> bytes:
     """Return what an entry starts or reaches, and with what: two entries of one identity are the same server.
 
-    A client's limit for it (`timeout`), that it is on (`enabled`), and the `type` that an entry without one has, make
-    no other server of it.
+    A client's limit for it (`timeout`), that it is on (`enabled`), the `type` that an entry without one has, arguments
+    in the list of `command`, and a choice of all tools (`*`) make no other server of it.
     """
     same = {key: item for key, item in value.items() if key not in _NO_IDENTITY and item not in ({}, [], "", None)}
+    command, rest = same.get("command"), same.get("args", [])
+    if isinstance(command, list) and isinstance(rest, list):
+        program, *arguments = [*cast("list[Any]", command), *cast("list[Any]", rest)]
+        same |= {"command": program, **({"args": arguments} if arguments else {})}
+    if same.get("enabled_tools") == ["*"]:
+        del same["enabled_tools"]
     if same.get("type") in _USUAL_TYPES["command" if "command" in same else "url"]:
         del same["type"]
     is_off = value.get("disabled") is True or value.get("enabled") is False

@@ -26,10 +26,9 @@ from ..disclosure.profiles import load as load_profile
 from ..errors import UsageError
 from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .client_changes import LIST_SECONDS, ClientChange, Program, Way, change_client, command_line
+from .client_changes import LIST_SECONDS, ClientChange, Program, Way, change_client, command_line, take_back
 from .clients import CLAUDE, InProject, Names, candidates, chosen_files, client_file, for_each, identity, is_shared
 from .daemon_start import start_daemons
-from .disconnect import put_back
 from .last_seen import remember
 from .open_crib import opened
 from .options import AsJson, run
@@ -112,6 +111,7 @@ def connect(
     chosen = chosen_files(clients, all_, lambda client: client_file(client, places, project), "connect")
     if approvals and [client.name for client, _ in chosen] != [CLAUDE]:
         raise UsageError("--approvals is for Claude Code: `toolcrib connect claude --approvals`")
+    better: list[ClientChange] = []
     worse: list[ClientChange] = []
     costs: Mapping[str, _Cost] = {}
     try:
@@ -122,17 +122,21 @@ def connect(
         else:
             costs = _costs([change for change in changes if change.is_new], places)
             worse = [] if anyway else [change for change in changes if _is_worse(change, costs)]
-            for change in worse:
-                for file in (*change.rewritten, change.file):
-                    put_back(change.client, file, places)
-            _report([change for change in changes if change not in worse], costs, places, as_json=as_json)
-    if worse:
-        raise UsageError("; ".join(_refusal(change, costs[change.client.name]) for change in worse))
+            better = [change for change in changes if change not in worse]
+            take_back(worse, better, places)
+            _report(better, worse, costs, places, as_json=as_json)
     if approvals and not dry_run:
         path = program.path
         _connect_desk(path, places, project=project, unanswered=unanswered, tell=note if as_json else out)
     if start and not dry_run:
-        start_daemons(_entries(changes, program), places.project, places.environ)
+        start_daemons(_entries(better, program), places.project, places.environ)
+    refusals = [_refusal(change, costs[change.client.name]) for change in worse]
+    if len(chosen) == 1 and refusals:
+        raise UsageError(refusals[0])
+    for refusal in refusals:
+        note(refusal)
+    if worse and not (all_ and better):
+        raise UsageError(f"{len(worse)} of {len(chosen)} clients stay as they were")
 
 
 def _entries(changes: Sequence[ClientChange], program: Program) -> Iterable[Sequence[str]]:
@@ -222,10 +226,11 @@ def _refusal(change: ClientChange, cost: _Cost) -> str:
     counter = tokenizer()
     figures = f"{counter.shown(cost.after)} tokens instead of {counter.shown(cost.direct)} ({counter.name})"
     again = f"`toolcrib connect {change.client.name}"
-    move = f"{again} --replace` moves its servers behind Toolcrib, " if len(change.before) > len(change.moved) else ""
+    move = "" if change.way.replace or not change.before else f"{again} --replace` moves its servers behind Toolcrib, "
+    replaced = " --replace" if change.way.replace else ""
     return (
         f"{change.client.title} is as it was: the definitions of its first request would be {figures} for the same "
-        f"servers; {move}{again} --anyway` connects all the same"
+        f"servers; {move}{again}{replaced} --anyway` connects all the same"
     )
 
 
@@ -245,15 +250,24 @@ def _tell_rest(change: ClientChange, own: Path) -> None:
         note(f"{title}: {line}")
 
 
-def _report(changes: Sequence[ClientChange], costs: Mapping[str, _Cost], places: Places, *, as_json: bool) -> None:
+def _report(
+    changes: Sequence[ClientChange],
+    refused: Sequence[ClientChange],
+    costs: Mapping[str, _Cost],
+    places: Places,
+    *,
+    as_json: bool,
+) -> None:
     """Print what was done to each client, and what the definitions of its first request cost before and after."""
     counter = tokenizer()
-    paid = {
+    paid: dict[str, dict[str, Any]] = {
         str(change.file): {"tokens": costs[change.client.name].after, "exact": counter.exact}
         for change in changes
         if change.client.name in costs
     }
+    paid |= {str(change.file): {"refused": costs[change.client.name].after} for change in refused}
     remember(places.directories.cache, clients=paid)
+    _tell_added(changes, places)
     rows: list[dict[str, Any]] = []
     for change in changes:
         client, way, cost = change.client, change.way, costs.get(change.client.name)
@@ -284,7 +298,28 @@ def _report(changes: Sequence[ClientChange], costs: Mapping[str, _Cost], places:
         if cost.silent:
             note(f"{client.title}: not counted, for they did not answer: {', '.join(cost.silent)}")
     if as_json:
-        emit_json(rows)
+        emit_json([*rows, *(_refused_to_json(change, costs[change.client.name]) for change in refused)])
+
+
+def _tell_added(changes: Sequence[ClientChange], places: Places) -> None:
+    """Print how many servers of each client came into our configuration."""
+    for change in changes:
+        if number := len(change.added):
+            servers = "1 server" if number == 1 else f"{number} servers"
+            have = "is" if number == 1 else "are"
+            note(f"{servers} of {change.client.title} {have} in {change.way.own_file(places)} now")
+
+
+def _refused_to_json(change: ClientChange, cost: _Cost) -> dict[str, Any]:
+    tokens = {"before": cost.direct, "after": cost.after, "tokenizer": tokenizer().name, "unanswered": cost.silent}
+    reason = _refusal(change, cost)
+    return {
+        "client": change.client.name,
+        "file": str(change.file),
+        "connected": False,
+        "tokens": tokens,
+        "refused": reason,
+    }
 
 
 def _costs(changes: Sequence[ClientChange], places: Places) -> dict[str, _Cost]:

@@ -190,7 +190,8 @@ def _sandbox(settings: Settings) -> Check:
     sandbox, why = find(settings)
     if sandbox is not None and sandbox.kind != "none":
         return Check(check="sandbox", state="ok", detail="bubblewrap; the shell tools are there")
-    then = "the shell tools are off" if sandbox is None else "`shell.unsandboxed` is set, so that every command asks"
+    asks = "each command asks, in sessions with a person to ask; others have no shell tools"
+    then = "the shell tools are off" if sandbox is None else "each command asks" if settings.shell.unsandboxed else asks
     detail = f"{why}; {then}; `apt install bubblewrap` or your system's own package brings it"
     return Check(check="sandbox", state="missing", detail=detail)
 

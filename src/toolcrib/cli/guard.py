@@ -15,7 +15,8 @@ from ..config.connections import NAME, entries
 from ..config.guard_switch import GuardSwitch
 from ..config.loader import here, load_gateway
 from ..core.call import Call, Options, Route
-from ..core.session import Audience, SessionState, Taint
+from ..core.session import Audience, SessionState
+from ..core.taint import Taint
 from ..core.tool import Annotations, Tool
 from ..crib import Toolcrib
 from ..errors import ConfigError, ToolcribError

@@ -23,7 +23,7 @@ from ..core.entry_points import installed, origin_of, summary_of
 from ..errors import CODES, ToolcribError, ToolFailure, UsageError
 from .actions import WholeHelp
 
-__all__ = ["COMMANDS", "Commands", "Home", "app", "exit_status", "main", "root"]
+__all__ = ["COMMANDS", "SECTIONS", "Commands", "Home", "app", "exit_status", "main", "root"]
 
 
 class Home(NamedTuple):
@@ -35,10 +35,12 @@ class Home(NamedTuple):
 
 COMMANDS: Final[Mapping[str, Home]] = {
     "overview": Home("toolcrib.cli.overview", "Show clients, servers, tokens a turn, and what there is to do."),
+    "demo": Home("toolcrib.cli.demo", "Show the gateway at work on sample servers."),
     "import": Home("toolcrib.cli.import_servers", "Take over the servers that your clients are configured with."),
     "connect": Home("toolcrib.cli.connect", "Put Toolcrib into a client's configuration."),
     "disconnect": Home("toolcrib.cli.disconnect", "Put a client's configuration back as it was."),
     "uninstall": Home("toolcrib.cli.uninstall", "Disconnect every client and remove what Toolcrib keeps."),
+    "doctor": Home("toolcrib.cli.doctor", "Check configuration, servers, store and machine."),
     "serve": Home("toolcrib.cli.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
     "daemon": Home("toolcrib.cli.daemon", "Show, end or follow the local daemons that stdio clients share."),
     "add": Home("toolcrib.cli.servers", "Add a server or an API to your configuration and list its tools."),
@@ -56,7 +58,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "plugins": Home("toolcrib.cli.plugins", "List the plugins: what loaded, from where, and what did not."),
     "plugin": Home("toolcrib.cli.plugins", "Write a new plugin, with its tests."),
     "policy": Home("toolcrib.cli.policy", "Try the rules on a command or a call, list them, take over Claude Code's."),
-    "guard": Home("toolcrib.cli.guard", "Be strict behind clients, too, or as they are; show what asks."),
+    "guard": Home("toolcrib.cli.guard", "Switch the strict checks behind connected clients on or off; show what asks."),
     "accept": Home("toolcrib.cli.reviews", "Accept the definitions of servers as reviewed."),
     "lock": Home("toolcrib.cli.reviews", "Lock what is reviewed in a file, or check what there is against it."),
     "trust": Home("toolcrib.cli.reviews", "Confirm the configuration that a project brings."),
@@ -71,11 +73,19 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "worker": Home("toolcrib.cli.worker", "Carry out background jobs and fire schedules of a shared store."),
     "results": Home("toolcrib.cli.results", "List the long results that are kept; show one, search it, remove it."),
     "log": Home("toolcrib.cli.log", "Show the calls that were made."),
-    "doctor": Home("toolcrib.cli.doctor", "Check configuration, servers, store and machine."),
-    "demo": Home("toolcrib.cli.demo", "Show the gateway at work on sample servers."),
     "version": Home("toolcrib.cli.version", "Print the version."),
 }
 """Every command of our own, in the order of `--help`; those of guests follow."""
+
+SECTIONS: Final[Mapping[str, str]] = {
+    "overview": "Start, and clients",
+    "serve": "Gateway and servers",
+    "tools": "Tools",
+    "policy": "Permissions",
+    "jobs": "Background, results and records",
+}
+"""The headings of `--help`, by the command that each stands above; guests have one of their own."""
+_GUESTS: Final = "Agents and projects"
 
 _EXIT_TEXT: Final = {
     0: "done",
@@ -98,6 +108,16 @@ class Commands(WholeHelp):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the table."""
         return [*COMMANDS, *_guests()]
+
+    def sections(self, ctx: Any) -> Mapping[str, Sequence[str]]:
+        """Return the commands by heading."""
+        found: dict[str, list[str]] = {}
+        heading = ""
+        for name in COMMANDS:
+            heading = SECTIONS.get(name, heading)
+            found.setdefault(heading, []).append(name)
+        guests = [name for name in self.list_commands(ctx) if name not in COMMANDS]
+        return {**found, _GUESTS: guests} if guests else found
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a stub that knows its name and its summary."""

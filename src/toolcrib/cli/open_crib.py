@@ -14,6 +14,7 @@ from ..catalog.names import SEPARATOR, portable
 from ..config import Settings
 from ..core.events import Problem
 from ..crib import Toolcrib
+from ..crib.plugins import categories_of_guests
 from .output import note
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "opened",
     "patience",
     "report",
+    "report_missing",
     "summaries",
 ]
 
@@ -99,6 +101,15 @@ def report(crib: Toolcrib) -> None:
             note(f"{state.source}: has not answered yet; --wait gives it more seconds")
     if crib.settings.sources.no_prefix and len(crib.settings.sources.servers) > 1:
         note("no_prefix is for a single server: the tools keep their servers' prefixes")
+
+
+def report_missing(crib: Toolcrib, name: str) -> None:
+    """Tell what `report` tells and, of a built-in tool that is switched off, which category switches it on."""
+    report(crib)
+    if crib.catalog.find(name) is not None:
+        return
+    if category := categories_of_guests().get(name):
+        note(f"{name} is built in and switched off: add {category} to `builtins` in the configuration")
 
 
 def summaries(problems: Iterable[Problem]) -> Iterator[tuple[Problem, str]]:

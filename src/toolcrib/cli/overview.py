@@ -23,7 +23,7 @@ from .output import Column, emit_json, escape, out, table
 
 __all__ = ["overview", "print_overview"]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _FILE: Final = "overview.json"
 _CLIENTS: Final[tuple[Column, ...]] = (
     ("CLIENT", "<"),
@@ -42,6 +42,12 @@ _TITLES: Final[Mapping[str, str]] = {
     "problem": "problems",
 }
 """Kinds of findings, in the order of the screen, and their titles."""
+_FIRST_STEPS: Final = (
+    "no servers yet:",
+    "  `toolcrib demo --once` shows the gateway at work on sample servers",
+    "  `toolcrib add NAME -- COMMAND …` or `toolcrib add NAME URL` adds an MCP server",
+    "  `toolcrib connect CLIENT` then puts Toolcrib into your client",
+)
 _SHOWN: Final = 6
 """Findings of one kind that the screen has; `--json` has all."""
 
@@ -85,7 +91,7 @@ def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
             str(client["servers"]),
             str(client["tools"]),
             _tokens(client),
-            "connected" if client["connected"] else "not connected",
+            _state(client),
         )
         for client in facts["clients"]
     ]
@@ -104,8 +110,16 @@ def _screen(facts: Mapping[str, Any]) -> Sequence[str]:
             lines.append(f"  {escape(one['subject'])}: {escape(one['detail'])}")
         lines += [f"  … {len(found) - _SHOWN} more: `toolcrib overview --json`"] if len(found) > _SHOWN else []
     if not (facts["findings"] or facts["fixable"]):
-        lines += ["", "nothing to do"]
+        has_servers = own["servers"] or any(client["servers"] for client in facts["clients"])
+        lines += ["", "nothing to do"] if has_servers else ["", *_FIRST_STEPS]
     return [*lines, "", "`toolcrib --help` lists the commands, `toolcrib doctor` checks servers and machine"]
+
+
+def _state(client: Mapping[str, Any]) -> str:
+    """Return the state of a client, with the reason why `connect` left it alone."""
+    if client["refused"]:
+        return f"shorter without ({client['refused']:,} tokens with)"
+    return "connected" if client["connected"] else "not connected"
 
 
 def _by_detail(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -122,7 +136,7 @@ def _by_detail(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
 
 def _tokens(row: Mapping[str, Any]) -> str:
     """Return a figure for people; one that lacks servers that were never listed says so."""
-    if row["tokens"] is None or (row["unlisted"] and not row["tools"]):
+    if row["tokens"] is None or (row["unlisted"] and not row["tokens"]):
         return "not listed yet"
     mark = "" if row["exact"] else "≈"
     return f"{mark}{row['tokens']:,}{' and more' if row['unlisted'] else ''}"

@@ -113,7 +113,7 @@ def gather(places: Places) -> tuple[dict[str, Any], Sequence[Path]]:
         "own": {"file": own_file, "servers": len(own), **_sums(own, counter)},
         "tokenizer": counter.name,
         "findings": gathering.findings,
-        "fixable": [row["client"] for row in clients if not row["connected"] and row["movable"]],
+        "fixable": [row["client"] for row in clients if not (row["connected"] or row["refused"]) and row["movable"]],
     }
     return facts, gathering.files
 
@@ -165,8 +165,11 @@ def _client(
     sums = _sums(servers, counter, client)
     if connected:
         paid = gathering.seen["clients"].get(str(connected[0]))
-        sums |= {"tokens": paid["tokens"] if paid else None, "exact": bool(paid and paid["exact"])}
+        known = paid if paid and "tokens" in paid else {"tokens": None, "exact": False}
+        sums |= {"tokens": known["tokens"], "exact": bool(known["exact"])}
     user_file = client.user_file(places)
+    refused = None if connected else gathering.seen["clients"].get(str(user_file), {}).get("refused")
+    is_cheaper = refused is not None and not sums["unlisted"] and sums["tokens"] < refused
     return {
         "client": client.name,
         "title": client.title,
@@ -174,6 +177,7 @@ def _client(
         "servers": len(servers),
         **sums,
         "connected": bool(connected),
+        "refused": refused if is_cheaper else None,
         "movable": [found.name for found, _ in mine if found.file == user_file and found.scope == "user"],
     }
 

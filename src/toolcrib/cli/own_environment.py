@@ -55,7 +55,7 @@ _FOLDER: Final = "environments"
 _TRY_SECONDS: Final = 120.0
 
 _UNSERVED_EXTRAS: Final = frozenset(
-    {"anthropic", "bench", "dev", "langchain", "openai", "openai-agents", "pydantic-ai", "test-peers"}
+    {"anthropic", "bench", "dev", "docs", "langchain", "openai", "openai-agents", "pydantic-ai", "test-peers"}
 )
 """Extras for programs that use the library, or for work on Toolcrib itself: no gateway needs them."""
 

@@ -153,7 +153,11 @@ async def tell_what_is_served(
 
 
 def snippet(url: str, *, is_guarded: bool = False) -> str:
-    """Return how a client is pointed at `url`: an entry for `mcp.json`, and the command for Claude Code."""
+    """Return how a client is pointed at `url`: an entry for `mcp.json`, and the command for Claude Code.
+
+    An address that stands for all of this machine is none to connect to: a client here reaches it by loopback.
+    """
+    url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     headers = {"headers": {"Authorization": "Bearer <token>"}} if is_guarded else {}
     entry = dumps({"mcpServers": {"toolcrib": {"type": "http", "url": url, **headers}}}).decode()
     option = ' --header "Authorization: Bearer <token>"' if is_guarded else ""

@@ -20,7 +20,7 @@ from ..core.document_tree import Member, Node
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..core.json import read_json
-from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, conflicts, expected, setting
+from ..core.settings import CallTimeout, Flag, Hints, Scalar, Section, Wait, check_headers, conflicts, expected, setting
 from ..errors import ConfigError, ConfigErrors
 from ..mcp.client.spec import ServerSpec, Transport
 from ..net.oauth.spec import OAuthSpec
@@ -131,7 +131,7 @@ class ServerEntry(Section):
     """Working directory of the program."""
     url: Annotated[Scalar, AfterValidator(_url)] = ""
     """Address of a server over HTTP."""
-    headers: _Named = setting({})
+    headers: Annotated[_Named, AfterValidator(check_headers)] = setting({})
     """Headers of every request."""
     auth: OAuthSpec | None = None
     """Login; `none` never logs in."""

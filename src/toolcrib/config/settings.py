@@ -230,8 +230,9 @@ class ShellSpec(Section):
 
     replaced_whole = True
 
-    unsandboxed: Flag = False
-    """Whether commands may run where the sandbox is missing; each of them asks for approval then."""
+    unsandboxed: Flag | None = None
+    """Whether commands may run where the sandbox is missing; each of them asks for approval then. Without a value they
+    may in sessions with a person to ask."""
     network: _Network = False
     """`true` gives commands in the sandbox the whole network, services of this machine included; a list gives them
     these hosts, by name and at public addresses."""

@@ -19,12 +19,13 @@ The argument names of a profile become the tool's own before, in the step `resol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final, Self, cast
 
 from .context import Listener, Peer
+from .kept_secrets import SIGN, placeholders_in
 from .permission import Decision, Grant
 from .result import Trust
 from .schema import FieldError, Validator, ValidatorCache
@@ -35,6 +36,7 @@ __all__ = [
     "DIRECT",
     "NESTED",
     "UNCHANGED",
+    "UNREAD",
     "USUAL",
     "Call",
     "Changes",
@@ -45,10 +47,14 @@ __all__ = [
     "Turn",
     "canonical_arguments",
     "complete_arguments",
+    "context_values",
+    "default_key",
     "effective_arguments",
     "validator_of",
 ]
 
+UNREAD: Final = frozenset({"cli", "rest", "schedule", "service"})
+"""Origins of calls that a person or a program made beforehand: no model reads the result and chooses the next call."""
 NESTED: Final = "batch"
 """Origin of a call whose tool the caller of another call named among its arguments: a batch, a started job."""
 _NO_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -101,7 +107,8 @@ def canonical_arguments(tool: Tool, effective: Any, defaults: Mapping[str, Any] 
         return effective
     if stripped is effective or not defaults:
         return stripped
-    return {name: value for name, value in effective.items() if name in stripped or name in defaults} | stripped
+    filled = context_values(tool, defaults)
+    return {name: value for name, value in effective.items() if name in stripped or name in filled} | stripped
 
 
 def _with_context(tool: Tool, given: Any, defaults: Mapping[str, Any]) -> Any:
@@ -111,11 +118,33 @@ def _with_context(tool: Tool, given: Any, defaults: Mapping[str, Any]) -> Any:
     sent = cast("Mapping[str, Any]", given)
     declared = tool.input_schema.get("properties", {})
     missing = {
-        name: value
-        for name, value in defaults.items()
-        if name in declared and name not in sent and name not in tool.explicit
+        name: value for name, value in context_values(tool, defaults).items() if name in declared and name not in sent
     }
     return {**sent, **missing} if missing else sent
+
+
+def default_key(name: str, category: str) -> str:
+    """Return the key of a context value that is for the tools of one category."""
+    return f"{category}/{name}" if category else name
+
+
+def context_values(tool: Tool, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the session's context values that fill arguments of a tool, by name; those in `tool.explicit` excepted.
+
+    A value for the tool's category fills what the tool requires, and takes the place of the session's own value. It
+    fills no optional argument by itself: left out, such a filter means "all", and a tool that ran cannot change that.
+    """
+    if not defaults:
+        return defaults
+    values = {name: value for name, value in defaults.items() if "/" not in name}
+    required = tool.input_schema.get("required") or ()
+    for name in {*values, *required} if len(values) < len(defaults) else ():
+        key = default_key(name, tool.category)
+        if key in defaults:
+            values[name] = defaults[key]
+    for name in tool.explicit:
+        values.pop(name, None)
+    return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +304,17 @@ class Call:
             display = _replaced(display, reference.path, reference.display)
         return display if self.tool is None else canonical_arguments(self.tool, display, self.session.defaults)
 
+    @property
+    def may_use_secrets(self) -> bool:
+        """Whether placeholders of hidden values may be among the arguments, which nearly every call answers with no."""
+        for value in self.arguments.values():  # a loop: a generator costs twice as much
+            if isinstance(value, str):
+                if SIGN in value:
+                    return True
+            elif isinstance(value, Mapping | list) and any(True for _ in placeholders_in(value)):
+                return True
+        return False
+
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with `changes`: fields of the call, or of one of its groups (`timeout`, `listener` …).
 
@@ -283,8 +323,8 @@ class Call:
         values = self.__dict__ | changes
         if len(values) > _FIELD_COUNT:  # a field of one of the groups, or an unknown name
             values = self.__dict__ | self._grouped(changes)
-        new = object.__new__(type(self))
-        object.__setattr__(new, "__dict__", values)
+        new = _new(type(self))
+        _set_fields(new, values)
         return new
 
     def _grouped(self, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,6 +349,9 @@ class Call:
         return own
 
 
+_new: Final = object.__new__
+_set_fields: Final[Callable[[Call, dict[str, Any]], None]] = Call.__dict__["__dict__"].__set__
+"""Sets all fields of a new call at once, without the look-ups of `object.__setattr__`."""
 _FIELDS: Final = frozenset(field.name for field in fields(Call))
 _FIELD_COUNT: Final = len(_FIELDS)
 _GROUP_OF: Final = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
@@ -23,7 +23,8 @@ from .host import Host, Records, Schedules
 from .permission import Effect
 from .result import ToolResult
 from .sandbox import Sandbox
-from .shared_storage import Schema, SharedStorage
+from .shared_storage import Event, Schema, SharedStorage
+from .taint import StoredTaint, Taint
 from .workspace import Workspace
 
 __all__ = ["CallHost", "Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress", "Signal"]
@@ -37,11 +38,13 @@ class Signal:
     which belongs to the event loop.
     """
 
-    __slots__ = ("_event", "_outliving", "_over", "_reason", "deadline", "is_starting")
+    __slots__ = ("_event", "_outliving", "_over", "_reason", "deadline", "is_enforced", "is_starting")
 
-    def __init__(self, deadline: float = float("inf")) -> None:
+    def __init__(self, deadline: float = float("inf"), *, is_enforced: bool = False) -> None:
         """`deadline` is on the clock of `time.monotonic`; from then on the signal counts as given."""
         self.deadline = deadline
+        self.is_enforced = is_enforced
+        """Whether the runner of the call cancels it at the deadline, so that a source need not."""
         self._reason = ""
         self._event: anyio.Event | None = None
         self._outliving = 0
@@ -106,6 +109,14 @@ class Peer(Protocol):
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """Capabilities that the client declared: `sampling`, `elicitation`, `roots` …"""
+        ...
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether requests reach the client while its call runs, as up to revision 2025-11-25.
+
+        Later ones have a call end with its questions, and come back with the answers.
+        """
         ...
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -224,6 +235,8 @@ class Context:
     """Abort signal, for functions in threads."""
     listener: Listener | None = None
     elicitor: Elicitor | None = None
+    stored_taint: StoredTaint | None = None
+    """Marks what the call stores and what it reads as untrusted; None in a context that was built by hand."""
     cleaner: Cleaner | None = None
     """Masks secrets in all output; None sends output unchanged."""
     _sent: _Sent = field(default_factory=_Sent, repr=False)
@@ -254,24 +267,40 @@ class Context:
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """Sandbox for commands; None where commands are not allowed."""
-        return None if self.host is None else self.host.sandbox
+        """Sandbox for commands of this session; None where commands are not allowed."""
+        return None if self.host is None else self.host.sandbox(self.principal, self.session_key)
 
     def records(self, collection: str) -> Records:
         """Return the records of the caller's principal in a collection; other principals cannot see them."""
-        return self.lent.records(self.principal, collection)
+        return self.lent.records(self.principal, collection, self.stored_taint)
 
-    def storage(self, schema: Schema) -> SharedStorage:
-        """Return the tables of a guest, with the rows of the projects that the caller's principal is a member of."""
-        return self.lent.storage(self.principal, schema)
+    def storage(self, schema: Schema, *, source: str = "") -> SharedStorage:
+        """Return the tables of a guest, with the rows of the projects that the caller's principal is a member of.
+
+        `source` names the origin of content of strangers, such as the service that sent it: all that is written is
+        marked with it, and taints the sessions that read it.
+        """
+        taint = StoredTaint(session=Taint(), is_approved=False, read=source) if source else self.stored_taint
+        return self.lent.storage(self.principal, schema, taint)
+
+    async def events(self, *, project_id: str = "", types: Sequence[str] = (), limit: int = 50) -> list[Event]:
+        """Return the newest events of guests that the caller's principal may see, newest first."""
+        found = await self.lent.events.recent(self.principal, project_id=project_id, types=types, limit=limit)
+        if self.stored_taint is not None:
+            self.stored_taint.note(event.tainted for event in found)
+        return found
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Make a call of the same session: decided, asked about and recorded as any other one."""
         return await self.lent.call(self, name, arguments)
 
-    def set_default(self, name: str, value: Any) -> None:
-        """Set a context value of the session from its next call on; None removes it."""
-        self.lent.set_default(self.principal, self.session_key, name, value)
+    def set_default(self, name: str, value: Any, *, categories: Sequence[str] = ("",)) -> None:
+        """Set a context value of the session from its next call on; None removes it.
+
+        It fills the argument `name` of every tool that declares it. With `categories` it is for their tools only:
+        it fills the argument where a tool requires it, and takes the place of the session's own value.
+        """
+        self.lent.set_default(self.principal, self.session_key, name, value, categories)
 
     @property
     def schedules(self) -> Schedules:

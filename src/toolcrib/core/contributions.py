@@ -22,7 +22,17 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from .host import Host
 
-__all__ = ["CommandHost", "RestResource", "RestRoute", "Service", "ServiceHost", "ToolCaller"]
+__all__ = [
+    "CommandHost",
+    "RestResource",
+    "RestRoute",
+    "Service",
+    "ServiceHost",
+    "SignatureCheck",
+    "SignedCall",
+    "SignedRequest",
+    "ToolCaller",
+]
 
 T = TypeVar("T")
 
@@ -70,6 +80,31 @@ class CommandHost(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignedRequest:
+    """A request to a signed route, before its check."""
+
+    place: Mapping[str, str]
+    """The arguments of the path."""
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: bytes
+    """As it came; at most 4 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedCall:
+    """The call of the route's tool that a signed request is."""
+
+    principal: str
+    """The principal whose rules and roles hold for it; empty for the first caller of the server."""
+    arguments: Mapping[str, Any]
+
+
+SignatureCheck = Callable[[Host, SignedRequest], SignedCall]
+"""Raises `ToolFailure("denied")` for a wrong signature, compared in constant time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestRoute:
     """One method of one path: a call of a tool."""
 
@@ -80,6 +115,8 @@ class RestRoute:
     """Its name or operation. The other arguments come by the query, or by the JSON object of the body."""
     status: int = 200
     """Of a call that succeeded."""
+    signed: SignatureCheck | None = None
+    """For senders without a token of the server: decides by the signature. The path has no `{argument}` of the tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

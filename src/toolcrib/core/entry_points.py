@@ -10,8 +10,20 @@ from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
-__all__ = ["COMMANDS", "RESOURCES", "SERVICES", "SKILLS", "folder_of", "installed", "origin_of", "summary_of"]
+__all__ = [
+    "AGENT_TOOLS",
+    "COMMANDS",
+    "RESOURCES",
+    "SERVICES",
+    "SKILLS",
+    "folder_of",
+    "installed",
+    "origin_of",
+    "summary_of",
+]
 
+AGENT_TOOLS: Final = "toolcrib.agent_tools"
+"""Group of tools that run agents: `crib.agents.AgentToolset`."""
 COMMANDS: Final = "toolcrib.commands"
 """Group of commands: `toolcrib NAME`."""
 RESOURCES: Final = "toolcrib.resources"

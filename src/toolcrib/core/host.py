@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from .result import ToolResult
 from .sandbox import Sandbox
 from .shared_storage import EventLog, Schema, SharedStorage
+from .taint import StoredTaint
 
 __all__ = [
     "SESSIONS",
@@ -162,6 +163,8 @@ class Record:
     updated: float
     score: float = 0.0
     """Score of a search result; greater is better, and only the order is meaningful."""
+    tainted: str = ""
+    """The tool that had brought content of strangers into the session which stored it; empty for a clean one."""
 
 
 class Records(Protocol):
@@ -431,16 +434,16 @@ class Host(Protocol):
         """Return the introspection of the crib for a session."""
         ...
 
-    def records(self, owner: str, collection: str) -> Records:
-        """Return the records of a collection; `owner` is a principal."""
+    def records(self, owner: str, collection: str, taint: StoredTaint | None = None) -> Records:
+        """Return the records of a collection; `owner` is a principal, `taint` that of the call that wants them."""
         ...
 
-    def storage(self, principal: str, schema: Schema) -> SharedStorage:
-        """Return the tables of a guest, as far as a principal may see their rows."""
+    def storage(self, principal: str, schema: Schema, taint: StoredTaint | None = None) -> SharedStorage:
+        """Return the tables of a guest, as far as a principal may see their rows; `taint` as for `records`."""
         ...
 
-    def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
-        """Set a context value of a session from its next call on; None removes it."""
+    def set_default(self, owner: str, session: str, name: str, value: Any, categories: Sequence[str]) -> None:
+        """Set a context value of a session from its next call on, for each category ("" is all); None removes it."""
         ...
 
     @property
@@ -465,9 +468,8 @@ class Host(Protocol):
         """HTTP APIs by their descriptions."""
         ...
 
-    @property
-    def sandbox(self) -> Sandbox | None:
-        """Sandbox for commands; None where commands are not allowed."""
+    def sandbox(self, owner: str, session: str) -> Sandbox | None:
+        """Return the sandbox for commands of a session; None where commands are not allowed."""
         ...
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -6,7 +6,7 @@ edge without being rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -74,9 +74,9 @@ class ToolResult:
     @classmethod
     def of_text(cls, text: str, *, structured: Any = None) -> ToolResult:
         """A success that is one piece of text."""
-        new = object.__new__(cls)
+        new = _new(cls)
         content = ({"type": "text", "text": encodable(text)},)
-        object.__setattr__(new, "__dict__", _EMPTY | {"content": content, "structured_content": structured, "meta": {}})
+        _set_fields(new, {**_EMPTY, "content": content, "structured_content": structured, "meta": {}})
         return new
 
     @classmethod
@@ -130,15 +130,20 @@ class ToolResult:
         values = self.__dict__ | changes
         if len(values) > len(_EMPTY):
             raise TypeError(f"a result has no field {', '.join(sorted(values.keys() - _EMPTY))}")
-        new = object.__new__(ToolResult)
-        object.__setattr__(new, "__dict__", values)
+        new = _new(ToolResult)
+        _set_fields(new, values)
         return new
 
     def with_meta(self, **entries: Any) -> ToolResult:
         """Return the same result with more metadata."""
-        return self.evolve(meta={**self.meta, **entries} if self.meta else entries)
+        new, meta = _new(ToolResult), self.meta
+        _set_fields(new, {**self.__dict__, "meta": {**meta, **entries} if meta else entries})
+        return new
 
 
+_new: Final = object.__new__
+_set_fields: Final[Callable[[ToolResult, dict[str, Any]], None]] = ToolResult.__dict__["__dict__"].__set__
+"""Sets all fields of a new result at once; each call makes three."""
 _NOTHING: Final = ToolResult()
 _EMPTY: Final = _NOTHING.__dict__
 """Fields of an empty result, to be copied: each call makes one."""

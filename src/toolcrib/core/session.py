@@ -26,6 +26,7 @@ from .elicitation import Elicitor
 from .json import canonical
 from .permission import Approver, Effect
 from .settings import Amount, Number, Section, setting
+from .taint import Taint
 from .tool import Tool
 from .workspace import Workspace
 
@@ -47,7 +48,6 @@ __all__ = [
     "SessionState",
     "SessionTable",
     "StrategyState",
-    "Taint",
     "Usage",
 ]
 
@@ -76,7 +76,7 @@ class Runtime(dict[str, Any]):
                 _LOG.exception("%s of a session's runtime could not be closed", name)
 
 
-BUILT_IN: Final = frozenset({"builtin", "jobs"})
+BUILT_IN: Final = frozenset({"builtin", "jobs", "subagents"})
 """Sources of the tools that come with us, which a profile can include and exclude."""
 LOCAL: Final = "local"
 """The principal of the process's own user: the library's own caller, stdio, loopback without a token."""
@@ -186,25 +186,6 @@ class Usage:
     """Estimated tokens of the results that the model saw, by tool name; counted where a budget exists for them."""
     rates: dict[str, Bucket] = field(default_factory=dict[str, Bucket])
     """Remaining allowance of the session's own rates."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Taint:
-    """Content of strangers and private data that a session has read."""
-
-    source: str = ""
-    """The tool that first brought content of strangers into this session; empty in a new session."""
-    private_read_by: str = ""
-    """The tool that first read private data in this session."""
-    links: dict[str, None] = field(default_factory=dict[str, None])
-    """Links that untrusted results showed, the newest last; following one unchanged discloses nothing."""
-    is_unread: bool = False
-    """Whether the store could not be read before the last call, so that another process may know of a taint."""
-
-    @property
-    def cause(self) -> str:
-        """The tool that tainted the session, or that its taint is not known; empty for no taint."""
-        return self.source or ("not known, as the store cannot be read" if self.is_unread else "")
 
 
 @dataclass(slots=True, kw_only=True)

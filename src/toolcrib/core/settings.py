@@ -44,6 +44,7 @@ __all__ = [
     "a_list_of",
     "at_least",
     "at_most",
+    "check_headers",
     "conflicts",
     "expected",
     "identity_of",
@@ -224,6 +225,16 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def check_headers(value: Mapping[str, str]) -> Mapping[str, str]:
+    """Refuse what would end a header and begin another one. Values may be secrets, and are not told."""
+    for name, text in value.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a header")
+        if not _HEADER_VALUE.fullmatch(text):
+            raise ValueError(f"the value of {name!r} can only hold printable ASCII: no line break, no other character")
+    return value
+
+
 def seconds_of(text: str) -> float | None:
     """Return the seconds of `90d`, `12h` or `2w`; None for another text."""
     match = _DURATION.fullmatch(text)
@@ -315,6 +326,9 @@ def _hints(value: Any) -> Any:
         raise expected("read, write, destructive or a mapping of MCP hints")
     return cast("Any", value)
 
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
 
 Flag = Annotated[bool, Strict()]
 """true or false; texts and numbers are not accepted."""

@@ -80,7 +80,9 @@ class Schema:
     """Prefix of the tables' names in the database."""
     tables: tuple[Table, ...]
     migrations: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    """Version, from 2 on → statements that change the tables of the version before; `{tasks}` is a table's name."""
+    """Version, from 2 on → statements that change the tables of the version before; `{tasks}` is a table's name.
+
+    A new version makes the tables and indexes that are new by itself: they need no statement."""
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a name that is not plain."""
@@ -134,6 +136,8 @@ class Event:
     payload: Mapping[str, Any]
     time: float
     """Seconds since 1970."""
+    tainted: str = ""
+    """The tool that had brought content of strangers into the session which caused it; empty for a clean one."""
 
 
 class Rows(Protocol):

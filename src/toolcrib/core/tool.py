@@ -91,6 +91,7 @@ TRAITS: Final = (
     "outbound",
     "private",
     "reviewed",
+    "store_writer",
     "untrusted",
 )
 """The words of `Tool.traits`."""

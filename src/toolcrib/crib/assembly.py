@@ -103,7 +103,7 @@ def assemble(
     profiles = ProfileRegistry(settings.disclosure.profiles, table, guarded=guarded)
     policy = policy_of(settings, profiles)
     profiles.get_or_load(settings.disclosure.profile)
-    views = Views(inventory, profiles, policy, table, guarded=guarded)
+    views = Views(inventory, profiles, policy, table, intake.shelf, guarded=guarded)
     plans = Plans(table)
     workspaces = Workspaces(settings, policy, store.pending, plans)
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, learning)
@@ -128,6 +128,18 @@ def assemble(
     late = settings.approvals.when_gone == "run"
 
     artifacts = Artifacts(storage.folders.artifacts, settings.results)
+    hosting = Hosting(
+        settings,
+        storage,
+        profiles,
+        workspaces.shells,
+        InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
+        schedules,
+        calls,
+        table,
+        artifacts,
+        inventory.ranking.embedder,
+    )
     return Parts(
         settings=settings,
         storage=storage,
@@ -163,18 +175,8 @@ def assemble(
         ),
         deferred_calls=DeferredCalls(approvals, store.approvals, saved_calls, table, views, late=late),
         explainer=Explainer(views, policy, inventory.sources, tools, spending, custom),
-        hosting=Hosting(
-            settings,
-            storage,
-            profiles,
-            workspaces.shells,
-            InsightParts(settings=settings, store=store, jobs=jobs, tools=tools, views=views),
-            schedules,
-            calls,
-            table,
-            artifacts,
-            inventory.ranking.embedder,
-        ),
+        hosting=hosting,
+        records=hosting.records,
         loader=Loader(settings, tools, calls),
         plugins=Plugins(settings.sources.plugins, tools, calls, storage.folders),
         custom=custom,

@@ -82,7 +82,10 @@ _PROVIDED_BY: Final[Mapping[str, str]] = {
         " it runs in a sandbox"
     ),
     "plan": "only a session that is in a mode with a plan, and has none yet, has it",
-    "shell": "commands run in a sandbox: install bubblewrap (`apt install bubblewrap`); `toolcrib doctor` says more",
+    "shell": (
+        "commands run in a sandbox: install bubblewrap (`apt install bubblewrap`); without one they run where a person"
+        " can be asked before each of them: session(approver=…); `toolcrib doctor` says more"
+    ),
     "user": "give the session an elicitor: session(elicitor=…), or a client that can ask its user",
     "workspace": "declare the folder that tools may work in: `workspace: .` in the config, or session(workspace=…)",
 }

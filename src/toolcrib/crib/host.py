@@ -21,17 +21,17 @@ import anyio
 import anyio.to_thread
 
 from ..catalog.embedding.embedder import SharedEmbedder
-from ..catalog.index import Index, IndexEntry
 from ..config import Settings, files, load
 from ..config.directories import PROJECT_FOLDER
 from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
-from ..config.own_file import set_key
+from ..core.call import default_key
 from ..core.context import Context
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Records, Setting, Web
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL, SessionTable
 from ..core.shared_storage import Schema, SharedStorage
+from ..core.taint import StoredTaint
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..jobs.job import Jobs
@@ -112,6 +112,8 @@ class Adjusting:
             return await anyio.to_thread.run_sync(self._write, key, value)
 
     def _write(self, key: str, value: Any) -> Setting:
+        from ..config.own_file import set_key  # it brings the readers of YAML catalogs: few programs change settings
+
         steps, file = steps_of(key), self._file()
         nested = value
         for step in reversed(steps[1:]):
@@ -390,25 +392,27 @@ class Hosting:
         if self._apis is not None:
             await self._apis.aclose()
 
-    def records(self, owner: str, collection: str) -> Records:
-        """Return the records of a collection."""
-        return RecordCollection(self._rows, (owner, collection), self._mask, self._meaning)
+    def records(self, owner: str, collection: str, taint: StoredTaint | None = None) -> Records:
+        """Return the records of a collection, marked by and marking the call with that taint."""
+        return RecordCollection(self._rows, (owner, collection), self._mask, self._meaning, taint)
 
-    def storage(self, principal: str, schema: Schema) -> SharedStorage:
-        """Return the tables of a guest for a principal."""
-        return GuestStorage(schema, principal, self._shared, self._rows, self._mask, self._meaning, self.events)
+    def storage(self, principal: str, schema: Schema, taint: StoredTaint | None = None) -> SharedStorage:
+        """Return the tables of a guest for a principal, marked by and marking the call with that taint."""
+        parts = self._shared, self._rows, self._mask, self._meaning, self.events
+        return GuestStorage(schema, principal, *parts, taint)
 
     async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Make a call of the session of another one, by the names of the catalog."""
         return await self._calls.door_of(context)(name, dict(arguments), raw=True)
 
-    def set_default(self, owner: str, session: str, name: str, value: Any) -> None:
-        """Set a context value of a session; None removes it."""
+    def set_default(self, owner: str, session: str, name: str, value: Any, categories: Sequence[str]) -> None:
+        """Set a context value of a session for each category ("" is all); None removes it."""
         state = self._sessions.find(owner, session)
         if state is None:
             raise ToolFailure("unavailable", "the session of this call has ended")
-        others = {key: known for key, known in state.defaults.items() if key != name}
-        state.defaults = others if value is None else {**others, name: value}
+        keys = [default_key(name, category) for category in categories]
+        others = {key: known for key, known in state.defaults.items() if key not in keys}
+        state.defaults = others if value is None else {**others, **dict.fromkeys(keys, value)}
 
     @property
     def web(self) -> Web:
@@ -428,10 +432,10 @@ class Hosting:
             self._apis = ApiShelf(self._folders.for_tools, self._private)
         return self._apis
 
-    @property
-    def sandbox(self) -> Sandbox | None:
-        """Where commands run; None where they may not."""
-        return self._shells.sandbox
+    def sandbox(self, owner: str, session: str) -> Sandbox | None:
+        """Return where commands of a session run; None where they may not."""
+        state = self._sessions.find(owner, session)
+        return self._shells.sandbox_of(state) if state is not None else None
 
     def configuration(self, owner: str) -> Adjusting:
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
@@ -469,6 +473,8 @@ class Hosting:
 
     def rank(self, query: str, texts: Mapping[str, tuple[str, str]], limit: int) -> list[str]:
         """Return the keys of the texts that fit a query, best first."""
+        from ..catalog.index import Index, IndexEntry  # it brings the stemmer and word lists: only to rank
+
         entries = (
             IndexEntry(name=key, leaf=title, source="", description=text) for key, (title, text) in texts.items()
         )

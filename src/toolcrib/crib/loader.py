@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -27,9 +27,11 @@ from ..sources.settings import KINDS, CatalogSpec, SkillsSpec
 from ..sources.skill_folder import skill_file
 from ..sources.skills.skill_scan import SkillRoot, find_folders
 from ..sources.source import Source
-from ..sources.yaml.document import YamlOptions
 from .calls import CallRunner
 from .tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from ..sources.yaml.document import YamlOptions
 
 __all__ = ["Kind", "Loader", "kind_of", "mount_entries"]
 
@@ -113,6 +115,8 @@ class Loader:
         return _openapi(name, path)
 
     def _options(self, spec: CatalogSpec) -> YamlOptions:
+        from ..sources.yaml.document import YamlOptions  # only for cribs with catalogs
+
         settings = self._settings
         confirmed, record = _trust(settings)
         return YamlOptions(

@@ -75,7 +75,8 @@ class InteractionOptions(TypedDict, total=False):
     intent: Mapping[str, Any]
     """What is known of the task: `complexity`, `needs_plan`, `is_follow_up`, `skill_groups`, `required_tools`."""
     plan: Mapping[str, Any] | None
-    """The plan that is worked on; `required_capabilities` and `required_skills` in it are honoured."""
+    """The plan that is worked on; `required_capabilities`, `required_skills` and `required_tools` in it are honoured.
+    None leaves it to the plan that the session's own tools made."""
 
 
 class SessionOptions(InteractionOptions, total=False):

@@ -14,7 +14,6 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from ..catalog.catalog import Catalog
-from ..catalog.ranking.terms import terms
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
@@ -24,11 +23,20 @@ from ..plugin import Guest, load_entry_points
 from ..sources.plugins import Enrichment, FoundPlugin, Plugin, PluginSource, discover, given
 from ..sources.python import PythonSource, Setting
 from ..sources.settings import PluginSettings
+from .agents import toolsets
 from .calls import CallRunner
 from .storage import Folders
 from .tools import ToolRegistry
 
-__all__ = ["GUESTS", "PluginState", "Plugins", "covered_categories", "follow_servers", "load_guests"]
+__all__ = [
+    "GUESTS",
+    "PluginState",
+    "Plugins",
+    "categories_of_guests",
+    "covered_categories",
+    "follow_servers",
+    "load_guests",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +186,20 @@ def load_guests(chosen: bool | tuple[str, ...], setting: Setting, *own: object) 
     known: dict[str, str] = {}
     for guest in (*guests, *(Guest(origin="toolcrib", thing=thing) for thing in own)):
         known |= source.offer(guest.thing, guest.origin, words)
+    if words is not None and not words <= {*known, *known.values()}:
+        for toolset in toolsets():
+            known |= toolset.categories
     unknown = sorted((words or frozenset[str]()) - {*known, *known.values()})
     source.report(*problems, *(_unknown(name, known) for name in unknown))
     return source
+
+
+def categories_of_guests() -> Mapping[str, str]:
+    """Return the category of every tool that installed packages bring, switched on or not, by the tool's name."""
+    source, known = PythonSource(GUESTS), dict[str, str]()
+    for guest in load_entry_points()[0]:
+        known |= source.offer(guest.thing, guest.origin, frozenset())
+    return known
 
 
 def _unknown(name: str, known: Mapping[str, str]) -> Problem:
@@ -234,4 +253,6 @@ def _does_work(category: str, own: Iterable[Tool], source: str, theirs: Iterable
 
 
 def _words(name: str) -> frozenset[str]:
+    from ..catalog.ranking.terms import terms  # it brings the stemmer: only where servers stand beside plugins
+
     return frozenset(terms(name, joined=False))

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -19,12 +19,14 @@ from ..catalog.embedding import open_texts
 from ..catalog.embedding.embedder import SharedEmbedder, Texts
 from ..core.host import Embedded, Nearest, Record
 from ..core.json import dumps
+from ..core.taint import StoredTaint
 from ..errors import ToolFailure
 from ..store.records import MOST_RECORDS, RecordRows, SearchText
 
 __all__ = ["Meaning", "RecordCollection", "mixed", "near"]
 
 T = TypeVar("T")
+_Records = list[Record]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -130,10 +132,6 @@ def mixed(shares: Mapping[str, float], cosines: Mapping[str, float], limit: int)
     return {key: scores[key] for key in sorted(kept, key=lambda key: (-scores[key], key))[:limit]}
 
 
-if TYPE_CHECKING:
-    pass
-
-
 _NAME_BYTES: Final = 2000
 """Of an id or a group: PostgreSQL's indexes hold 2,704 bytes, with the owner and the collection."""
 
@@ -153,8 +151,19 @@ _TEXT: Final = 1 << 20
 class RecordCollection:
     """One collection of one owner. As long as the store is open."""
 
-    def __init__(self, rows: RecordRows, key: tuple[str, str], mask: Callable[[Any], Any], meaning: Meaning) -> None:
-        """`key` is the owner with the collection's name; `mask` takes secrets out."""
+    def __init__(
+        self,
+        rows: RecordRows,
+        key: tuple[str, str],
+        mask: Callable[[Any], Any],
+        meaning: Meaning,
+        taint: StoredTaint | None = None,
+    ) -> None:
+        """`key` is the owner with the collection's name; `mask` takes secrets out.
+
+        `taint` is that of the call which uses the collection; without it records are stored unmarked.
+        """
+        self._taint = taint
         self._rows = rows
         self._key = key
         self._mask = mask
@@ -164,7 +173,7 @@ class RecordCollection:
         """Keep a new one; see `core.host.Records`, here and below. Raises `ToolFailure` for what is over a limit."""
         group = self._name(group, "group")
         kept, search_text = await self._content(value, text, title)
-        return await self._rows.add(self._key, kept, group=group, text=search_text)
+        return await self._rows.add(self._key, kept, group=group, text=search_text, tainted=self._mark)
 
     async def put(
         self,
@@ -179,11 +188,14 @@ class RecordCollection:
         """Keep one in the place of what has the id."""
         named, group = self._name(id, "id"), self._name(group, "group")
         kept, search_text = await self._content(value, text, title)
-        return await self._rows.put(self._key, named, kept, group=group, text=search_text, revision=revision)
+        return await self._rows.put(
+            self._key, named, kept, group=group, text=search_text, revision=revision, tainted=self._mark
+        )
 
     async def get(self, id: str) -> Record | None:
         """Return one."""
-        return await self._rows.get(self._key, self._name(id, "id"))
+        found = await self._rows.get(self._key, self._name(id, "id"))
+        return found and self._noted([found])[0]
 
     async def remove(self, id: str) -> bool:
         """Forget one."""
@@ -191,26 +203,35 @@ class RecordCollection:
 
     async def list(self, *, group: str | None = None, limit: int = 1000) -> list[Record]:
         """Return those of a group, or all."""
-        return await self._rows.list(self._key, group=self._group(group), limit=_within(limit))
+        return self._noted(await self._rows.list(self._key, group=self._group(group), limit=_within(limit)))
 
     async def search(self, query: str, *, group: str | None = None, limit: int = 10) -> list[Record]:
         """Return those that share words with the query, or mean the same."""
         group, limit = self._group(group), _within(limit)
         model = await self._meaning.model()
         if not model or not limit:
-            return await self._rows.search(self._key, query, group=group, limit=limit)
+            return self._noted(await self._rows.search(self._key, query, group=group, limit=limit))
         wide = max(limit, _CANDIDATES)
         found = await self._rows.search(self._key, query, group=group, limit=wide)
         shares = {record.id: min(record.score, 1.0) for record in found}
         held = await self._rows.vectors(self._key, group=group, model=model)
         scores = mixed(shares, await self._meaning.cosines(query, held), limit)
-        records = await self._rows.some(self._key, list(scores))
+        records = self._noted(await self._rows.some(self._key, list(scores)))
         return [replace(record, score=scores[record.id]) for record in records]
 
     async def meant(self, *, group: str | None = None) -> int | None:
         """Return how many are found by their meaning; None where there is no embedder."""
         group, model = self._group(group), await self._meaning.model()
         return await self._rows.count_vectors(self._key, group=group, model=model) if model else None
+
+    @property
+    def _mark(self) -> str:
+        return "" if self._taint is None else self._taint.mark
+
+    def _noted(self, records: _Records) -> _Records:
+        if self._taint is not None:
+            self._taint.note(record.tainted for record in records)
+        return records
 
     async def _content(self, value: Mapping[str, Any], text: str, title: str) -> tuple[Mapping[str, Any], SearchText]:
         size = _size(value)

@@ -13,6 +13,7 @@ import anyio
 
 from ..config import Settings
 from ..core.call import Call
+from ..core.host import Records
 from ..core.json import dumps
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -20,7 +21,7 @@ from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import VisibleCatalog
 from ..disclosure.formats import Definitions, definitions
-from ..disclosure.selection import Route, Selection, SelectionState, analyse, route, select
+from ..disclosure.selection import Route, Selection, analyse, route, select
 from ..policy.decision import Policy
 from ..policy.questions import forget
 from ..results.artifacts import Artifacts
@@ -53,6 +54,8 @@ class SessionParts:
     resources: ResourceRegistry
     artifacts: Artifacts
     deferred_calls: DeferredCalls
+    records: Callable[[str, str], Records]
+    """Returns the records of a principal in a collection."""
 
 
 class Session:
@@ -276,11 +279,7 @@ class Session:
         profile = self.scene.profile
         if profile.strategy != "selection" or not profile.progressive or not profile.options.get("analyse", True):
             return {}
-        intent = analyse(self.scene, task, follows=follows)
-        before = self.state.state_of(SelectionState).intent.get("required_tools", ())
-        if not intent["is_follow_up"]:
-            return intent
-        return {**intent, "required_tools": [*dict.fromkeys((*before, *intent["required_tools"]))]}
+        return analyse(self.scene, task, follows=follows)
 
     def route(self, query: str = "", *, capability: str = "", quality: str = "") -> Route:
         """Return the one tool or skill for a request in words, or for a capability tag, and the next best.

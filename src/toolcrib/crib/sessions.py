@@ -138,6 +138,8 @@ class SessionFactory:
         self._sources = inventory.sources
         self._disabled = inventory.disabled
         self._learning = learning
+        self.conditions_of_clients: frozenset[str] = frozenset()
+        """Requirements of tools (`Availability.needs`) that the sessions of clients meet, by what is mounted."""
 
     def find(self, principal: str, key: str) -> SessionState | None:
         """Return the session of that principal and key if this process still has it."""
@@ -162,6 +164,8 @@ class SessionFactory:
         self._workspaces.arrange(state, options, is_new=is_new)
         self._shells.arrange(state)
         state.runtime[KEEPS_SHELL] = presented.session.shell.get("keep", self._settings.shell.keep)
+        if state.audience.is_client:
+            state.scope.provided |= self.conditions_of_clients
         provide(self._sources.values(), state.scope.provided)
         state.profile = profile
         grows = options.get("grows", state.audience.grows)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from ..core.shared_storage import Event, EventHandler, Rows, Schema, TextHit
+from ..core.taint import StoredTaint
 from ..errors import ToolcribError
 from ..store.records import RecordRows
 from ..store.shared_rows import IndexedText, SharedRows, text_key
@@ -92,8 +93,10 @@ class GuestStorage:
         mask: Callable[[Any], Any],
         meaning: Meaning,
         events: StoredEvents,
+        taint: StoredTaint | None = None,
     ) -> None:
-        """`texts` are the search records, `mask` takes secrets out."""
+        """`texts` are the search records, `mask` takes secrets out, `taint` is that of the call."""
+        self._taint = taint
         self._schema = schema
         self._principal = principal
         self._rows = rows
@@ -105,12 +108,12 @@ class GuestStorage:
     async def read(self, work: Callable[[Rows], T], *, long: bool = False) -> T:
         """Return `work(rows)` for a `work` that only reads."""
         await self._rows.prepare(self._schema)
-        return await self._rows.read(self._schema, self._principal, self._mask, work, long=long)
+        return await self._rows.read(self._schema, self._principal, self._mask, work, long=long, taint=self._taint)
 
     async def write(self, work: Callable[[Rows], T]) -> T:
         """Return `work(rows)`, run in one durable transaction."""
         await self._rows.prepare(self._schema)
-        value, done = await self._rows.write(self._schema, self._principal, self._mask, work)
+        value, done = await self._rows.write(self._schema, self._principal, self._mask, work, self._taint)
         if done.published:
             self._events.wake()
         if self._meaning.embeds:
@@ -120,7 +123,8 @@ class GuestStorage:
 
     def note(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
         """Record an event with one of the next commits."""
-        self._rows.note(type, project_id, self._principal, self._mask(dict(payload)))
+        mark = "" if self._taint is None else self._taint.mark
+        self._rows.note(type, project_id, self._principal, self._mask(dict(payload)), mark)
 
     async def search(
         self, query: str, *, project_id: str = "", tables: Sequence[str] = (), limit: int = 20

@@ -28,6 +28,7 @@ from ..core.result import ToolResult
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..errors import ToolFailure
 from ..sources.source import Source
+from .agents import mount_agent_tools
 from .assembly import Slice, Slices, assemble, build_pipeline
 from .contributions import GuestServices
 from .jobs import follow_catalog, mount_jobs
@@ -215,8 +216,12 @@ class Toolcrib:
         return self._slices.get(kind)
 
     async def start_background_work(self) -> None:
-        """Fire due schedules and run the services of guests from now on, unless `jobs.work` is off."""
+        """Fire due schedules and run the services of guests from now on, unless `jobs.work` is off.
+
+        Sessions of clients have the tools that run agents from now on, if a model is configured.
+        """
         await self.schedules.start()
+        await mount_agent_tools(self.parts)
         if self.settings.jobs.work and self.settings.sources.builtins:
             await self.slice(GuestServices).start()
 

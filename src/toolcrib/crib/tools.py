@@ -20,7 +20,6 @@ from ..core.tool import Tool
 from ..disclosure import meta_tools
 from ..errors import UsageError
 from ..mcp.client.spec import ServerSpec
-from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
 from ..sources.source import Source
 from .calls import CallRunner
@@ -328,6 +327,8 @@ class ToolRegistry:
         self, specs: Iterable[ServerSpec], *, accept: bool, through: Callable[[Source], Source] = lambda one: one
     ) -> list[str]:
         """Mount MCP servers and return their sources' names. Waits for none; one out of reach is a problem."""
+        from ..sources.mcp.source import McpSource  # it brings the MCP client: only for cribs with servers
+
         mounted: list[str] = []
         servers = tuple(specs)
         prefix = not (self._settings.sources.no_prefix and len(servers) == 1)

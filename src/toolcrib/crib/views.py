@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ..catalog import names as naming
 from ..catalog.catalog import Catalog, PinnedCatalogs
+from ..catalog.resources import FeatureRegistry
 from ..catalog.skill_groups import SkillGroups
 from ..core.context import Context
 from ..core.events import Problem, SourceState
@@ -64,6 +65,10 @@ _INTRODUCTION: Final = "What the servers of these tools say of their use, in the
 _FRAME: Final = '<server_instructions server="{server}">\n{text}\n</server_instructions>'
 _IMITATION: Final = re.compile(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
 _CUT: Final = " […]"
+_NO_COMMANDS: Final = (
+    "Commands cannot run here: this machine has no sandbox (`toolcrib doctor` says why), and there is no person to ask"
+    " before each of them."
+)
 _LEAST: Final = 80
 """Minimum useful bytes of one text: with too many servers, the last ones are left out."""
 _BYTES_PER_TOKEN: Final = 4
@@ -148,13 +153,15 @@ class Views:
         profiles: ProfileRegistry,
         policy: Policy,
         sessions: SessionTable,
+        features: FeatureRegistry,
         *,
         guarded: bool = True,
     ) -> None:
-        """Without `guarded` listings carry no fences."""
+        """`features` says by which URIs the views of tools are read. Without `guarded` listings carry no fences."""
         self._registry = inventory.registry
         self._overlays = inventory.overlays
         self._sources = inventory.sources
+        self._features = features
         self._mounted = inventory.mounted
         self._profiles = profiles
         self._policy = policy
@@ -199,7 +206,7 @@ class Views:
         """Return the shown definitions as a JSON array of MCP tools."""
         catalog = self.catalog_of(state)
         self._forget_old()
-        key = (*_key(catalog, state), self.skill_groups)
+        key = (*_key(catalog, state), self.skill_groups, self._features.ui_owners)
         listed = self._bytes.get(key)
         if listed is None:
             shown = (tool.listed for tool in self._view(catalog, state).tools)
@@ -277,19 +284,27 @@ class Views:
     def _view(self, catalog: Catalog, state: SessionState) -> View:
         self._forget_old()
         prompt = self._policy.mode(state.mode).prompt
-        key = (*_key(catalog, state), self.skill_groups, prompt)
+        key = (*_key(catalog, state), self.skill_groups, self._features.ui_owners, prompt)
         view = self._views.get(key)
         if view is None:
             scene = self._scene(catalog, state)
             view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
-            view = replace(view, tools=tuple(map(_declared, view.tools)))
+            view = replace(view, tools=tuple(map(self._declared, view.tools)))
             of_servers = ""
             if state.audience.is_client and not profiles.strategy_of(scene.profile).tells_sources:
                 of_servers = server_instructions(scene, view)
-            if of_servers or prompt:
-                view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt, of_servers))))
+            missing = _NO_COMMANDS if _lacks_shell(scene) else ""
+            if of_servers or prompt or missing:
+                parts = (view.instructions, prompt, missing, of_servers)
+                view = replace(view, instructions="\n\n".join(filter(None, parts)))
             _keep(self._views, key, view)
         return view
+
+    def _declared(self, tool: Tool) -> Tool:
+        """Return a shown tool as a client declares it: under its name for clients, with a link to its view to read."""
+        meta = self._features.linked(tool.source, tool.meta) if tool.meta else tool.meta
+        tool = tool if meta is tool.meta else replace(tool, meta=meta)
+        return tool.renamed(naming.declared(tool.name, tool.source, tool.local_name))
 
     def _forget_old(self) -> None:
         """Drop what was made of profiles that were replaced since."""
@@ -300,11 +315,6 @@ class Views:
             self._bytes.clear()
 
 
-def _declared(tool: Tool) -> Tool:
-    """Return a shown tool under the name by which a client declares it."""
-    return tool.renamed(naming.declared(tool.name, tool.source, tool.local_name))
-
-
 def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a definition without what tells a model nothing: hints that MCP assumes anyway, marks of generators."""
     definition = {**definition, "inputSchema": lean_schema(definition["inputSchema"])}
@@ -313,6 +323,15 @@ def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
     }
     rest = {key: value for key, value in definition.items() if key != "annotations"}
     return {**rest, "annotations": hints} if hints else rest
+
+
+def _lacks_shell(scene: VisibleCatalog) -> bool:
+    """Whether the session lacks `run_command` for no other reason than that it may run no commands."""
+    session, tool = scene.session, scene.catalog.tools.get("run_command")
+    if tool is None or "shell" in session.scope.provided or "shell" not in tool.availability.needs:
+        return False
+    needs = tuple(need for need in tool.availability.needs if need != "shell")
+    return session.admits(replace(tool, availability=replace(tool.availability, needs=needs)))
 
 
 def _planning(scene: VisibleCatalog) -> View | None:

@@ -23,7 +23,6 @@ from ..core.workspace import PendingChange, PendingSet, PendingStore, Workspace
 from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.modes import Mode
-from ..sandbox.bubblewrap import Bounds
 from ..workspace.batch import is_written
 from ..workspace.disk import DiskWorkspace, Tree
 from ..workspace.git import is_from_commit
@@ -291,6 +290,7 @@ _LANGUAGE_SERVER: Final = "language_server"
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
     """Return the sandbox that a configuration gives on this machine, and why it is not bubblewrap. For a thread."""
+    from ..sandbox.bubblewrap import Bounds  # slow to load: for the thread
     from ..sandbox.detection import find_sandbox  # needs POSIX
 
     shell = settings.shell
@@ -298,7 +298,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
     named = Reach(hosts=shell.hosts, private=shell.private_hosts)
     return find_sandbox(
         settings.environment,
-        unsandboxed=shell.unsandboxed,
+        unsandboxed=shell.unsandboxed is not False,
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,
@@ -324,7 +324,7 @@ class Shells:
         """Look for nothing yet."""
         self._settings = settings
         self._search: Thread | None = None
-        self.sandbox: Sandbox | None = None
+        self._sandbox: Sandbox | None = None
 
     def seek(self) -> None:
         """Begin to look, where there are tools that would use it."""
@@ -339,18 +339,30 @@ class Shells:
         return self._provided()
 
     def arrange(self, state: SessionState) -> None:
-        """Give a session what there is."""
-        is_apart = self.sandbox is None or self.sandbox.kind != "none"
-        state.scope.provided |= self._provided() if is_apart else {*self._provided(), UNSANDBOXED}
+        """Give a session what there is; without a sandbox only what the operator, or a person who is asked, accepts."""
+        given = self._provided()
+        if self._sandbox is not None and self._sandbox.kind == "none":
+            is_accepted = self._settings.shell.unsandboxed or self._can_ask(state)
+            given = given | {UNSANDBOXED} if is_accepted else frozenset[str]()
+        state.scope.provided = state.scope.provided - {_SHELL, _LANGUAGE_SERVER, UNSANDBOXED} | given
+
+    def sandbox_of(self, state: SessionState) -> Sandbox | None:
+        """Return where commands of a session run; None where they may not."""
+        return self._sandbox if _SHELL in state.scope.provided else None
+
+    def _can_ask(self, state: SessionState) -> bool:
+        """Whether a question about a call of the session reaches a person; a job, and a program alone, have none."""
+        approvals = self._settings.approvals
+        return state.approvals.approver is not None or approvals.wait or approvals.webhook is not None
 
     def _provided(self) -> frozenset[str]:
         """Return what tools need that is there: language servers run in the sandbox, too."""
-        if self.sandbox is None:
+        if self._sandbox is None:
             return frozenset()
         return frozenset({_SHELL, _LANGUAGE_SERVER} if _has_servers(self._settings.tools.get("lsp")) else {_SHELL})
 
     def _find(self) -> None:
-        self.sandbox, _ = find(self._settings)
+        self._sandbox, _ = find(self._settings)
 
 
 def _has_servers(config: Any) -> bool:

@@ -91,6 +91,9 @@ class SessionDefaults:
     """Rules beside those of the configuration."""
     shell: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """`keep`: whether the commands of a session share a shell; the configuration decides without it."""
+    agents: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Limits of sub-agents, for agents that are given none: `depth` of agents that spawn agents, `requests` of a turn,
+    `max_turns` of one that works in the background."""
     loops: Loops = NO_LOOPS
     """Limits on repeated turns of a model."""
 

@@ -99,7 +99,10 @@ def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
         body["message"] = f"{failure.message}; {failure.hint}"
     if failure.details:
         body["details"] = failure.details
-    body["help_path"] = "root" if call.tool is None or _is_ours(call) else op_name(call)
+    is_known = call.tool is not None or (
+        failure.code == "unavailable" and call.route.op
+    )  # it cannot run here, and has help
+    body["help_path"] = op_name(call) if is_known and not _is_ours(call) else "root"
     return body
 
 

@@ -53,6 +53,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType(
 )
 """Every strategy by its name (`strategies`)."""
 
+_AGENT_LIMITS: Final = ("depth", "max_turns", "requests")
 BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
@@ -286,6 +287,10 @@ def _check_texts(values: Mapping[str, Any], file: str, errors: ErrorList) -> Non
         if name != "keep" or not isinstance(value, bool):
             message = f"takes `keep: true` or `keep: false`, not {name}: {value!r}"
             errors.found.append(ConfigError(message, file=file, key=f"shell.{name}"))
+    for name, value in values.get("agents", {}).items():
+        if name not in _AGENT_LIMITS or isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            message = f"takes {', '.join(_AGENT_LIMITS)} with a whole number from 1 on, not {name}: {value!r}"
+            errors.found.append(ConfigError(message, file=file, key=f"agents.{name}"))
     mapped = ((key, values.get(key, {}).items()) for key in ("categories", "placed"))
     for key, entries in (*listed, *mapped):
         for place, inner in entries:

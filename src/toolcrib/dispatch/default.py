@@ -88,8 +88,10 @@ def build(parts: Parts) -> Pipeline:
         parts.store.calls,
         parts.policy.permissions,
         RedactedPeers(Cleaning(parts.redactor)),
+        parts.policy.taint.stain,
         parts.host,
         parts.memory,
+        parts.redactor.learn_used,
     )
     return Pipeline(
         before=[

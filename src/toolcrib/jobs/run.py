@@ -32,6 +32,11 @@ class Line:
         """Capabilities that the client declared; empty once the connection is cut."""
         return self._peer.capabilities if self._peer is not None else {}
 
+    @property
+    def takes_requests(self) -> bool:
+        """Whether requests reach the client while its call runs; not once the line is cut."""
+        return self._peer is not None and self._peer.takes_requests
+
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Pass a notification on; drop it once the line is cut."""
         if self._peer is not None:

@@ -11,7 +11,8 @@
      `call_tool_readonly` with a tool that reads is excepted. Such a rule that asks comes before an allow of 4
   7  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
-In a session that has read untrusted content, an allow that does not name the tool may become an ask (`taint`). An
+A call that brings the placeholder of a hidden value asks where it is not denied (`secret_arguments`). In a session
+that has read untrusted content, an allow that does not name the tool may become an ask (`taint`). An
 allowed call still runs only with the `Grant` that the `approve` step mints.
 """
 
@@ -33,6 +34,7 @@ from .modes import MODES, Mode, kind_of, permitted
 from .origin import is_local
 from .questions import approved_as, covering
 from .rules import Layers, Rule, Rules, names_of, spellings_of
+from .secret_arguments import on_placeholders
 from .shell.command_tools import as_cell, runs_shell
 from .shell.readonly_commands import looks_only
 from .taint import Taint
@@ -95,7 +97,11 @@ class Policy:
 
     def decide_call(self, call: Call) -> Decision:
         """Return the decision on a resolved call, as `decide` does, by the way that it took to its tool."""
-        decision = self.decide(call.target, call.arguments, call.session, is_unshown=self._is_unshown(call))
+        session = call.session
+        decision = self.decide(call.target, call.arguments, session, is_unshown=self._is_unshown(call))
+        if decision.effect != "deny" and call.may_use_secrets:
+            secret = on_placeholders(call.target, call.arguments, session, self._rules.of(session))
+            decision = secret or decision
         if call.options.ask and decision.effect == "allow":
             return Decision(effect="ask", rule=f"workflow step: its definition asks before {call.target.name}")
         return decision
@@ -137,6 +143,8 @@ class Policy:
         session = call.session
         approvals, taint = session.approvals, session.taint
         if call.options.ask or taint.source or taint.is_unread or approvals.remembered or approvals.blanket:
+            return False
+        if call.may_use_secrets:
             return False
         is_unshown = self._behind_client and call.route.verb and session.audience.is_client
         return not is_unshown and not self.is_strict()

@@ -6,7 +6,6 @@ A grant that this module did not mint, or that was spent, covers nothing, indepe
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,21 +18,21 @@ __all__ = ["arguments_digest", "covers", "mint", "spend"]
 _MAX_OPEN: Final = 10_000
 """Maximum of minted and unspent grants; beyond it the oldest, whose calls ended otherwise, are forgotten."""
 
-_open: OrderedDict[int, Grant] = OrderedDict()
-"""By identity: an equal grant that was built elsewhere is not in it."""
+_open: dict[int, Grant] = {}
+"""By identity, oldest first: an equal grant that was built elsewhere is not in it."""
 
 
 def arguments_digest(arguments: Mapping[str, Any]) -> bytes:
-    """Return the 32-byte digest of these arguments. Raises `TypeError` for a value that is not JSON."""
-    return hashlib.blake2b(canonical(arguments), digest_size=32).digest()
+    """Return the SHA-256 of these arguments, which the record has too. Raises `TypeError` for what is not JSON."""
+    return hashlib.sha256(canonical(arguments)).digest()
 
 
 def mint(call_id: str, tool: Tool, arguments: Mapping[str, Any], rule: str) -> Grant:
     """Return the right to run `tool` with these arguments as this call. Only the `approve` step calls this."""
-    grant = Grant(call_id=call_id, tool=tool.digest, arguments=arguments_digest(arguments), rule=rule)
+    grant = Grant(call_id, tool.digest, arguments_digest(arguments), rule)
     _open[id(grant)] = grant
     if len(_open) > _MAX_OPEN:
-        _open.popitem(last=False)
+        del _open[next(iter(_open))]
     return grant
 
 

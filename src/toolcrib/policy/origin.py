@@ -6,7 +6,7 @@
     vouched     reviewed    of a source or tool that the operator trusts (`trusted: true`, `untrusted.trusted`, the
                             trait `reviewed`)
     process     local       of a function, object or built-in tool of this process
-    quoted      local       whose text is contained in one argument of the call
+    quoted      local       whose text is contained in one argument of the call that is not a value of the tool's schema
     plain       local       of which the model sees nothing but values whose schema names them or gives them no room for
                             text: numbers, booleans, enums, date-times
     elsewhere   untrusted   of everything else: MCP servers, HTTP APIs, kinds of source that are not known here
@@ -19,8 +19,9 @@ operator trusts the server or wrote the hint.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
 from ..core.json import read_json
@@ -58,7 +59,10 @@ _PROCESS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflo
 """Kinds of source that run in this process, or whose files the operator has trusted; empty is an object of ours."""
 _WORD: Final = re.compile(r"[\w.:/+-]{0,64}", re.ASCII)
 """Names of properties and values of enums that are no sentences."""
+_VALUES: Final = frozenset({"const", "default", "enum", "examples"})
+"""Keywords of a schema whose values a server proposes."""
 _DEPTH: Final = 16
+_SCHEMA_DEPTH: Final = 64
 _MOST: Final = 10_000
 """Values of a result that are compared; a larger one is not plain."""
 _TIMES: Final[Mapping[str, re.Pattern[str]]] = {
@@ -109,10 +113,13 @@ def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Ori
         if wrapped.keys() != {"result"}:
             return origin
         shown.append(wrapped["result"])  # of a tool that returns text, as servers wrap it
-    given = _texts(arguments)
-    for one in shown:
-        if not _is_quoted(one, given):
-            return origin
+    given = list(_texts(arguments))
+    if not all(_is_quoted(one, given) for one in shown):
+        return origin
+    offered = _offered(tool)  # the last look, and seldom: most results quote nothing
+    own = [one for one in given if one not in offered]
+    if not all(_is_quoted(one, own) for one in shown):
+        return origin
     return CLASSES["quoted"]
 
 
@@ -149,6 +156,29 @@ def _is_json_of(text: str, structured: Any) -> bool:
         return read_json(text, strict=True) == structured  # a key that comes twice would hide the first value
     except ValueError:
         return False
+
+
+@lru_cache(maxsize=128)
+def _offered(tool: Tool) -> frozenset[str]:
+    """Return the texts that the schema of a tool proposes; a walk through the schema at each call costs 20 µs."""
+    return frozenset(_values_in(tool.input_schema))
+
+
+def _values_in(schema: Any, depth: int = 0) -> Iterator[str]:
+    """Yield the texts that a schema proposes as values: defaults, which we fill in ourselves, enums and examples.
+
+    They are the server's words, also where a call carries them: a result that repeats a part of one quotes nobody.
+    A single word of an enum is left out, for it says nothing.
+    """
+    if isinstance(schema, Mapping):
+        for key, inner in cast("Mapping[str, Any]", schema).items():
+            if key in _VALUES:
+                yield from (one for one in _texts(inner) if key == "default" or not _WORD.fullmatch(one))
+            if depth < _SCHEMA_DEPTH:  # a property may have the name of a keyword
+                yield from _values_in(inner, depth + 1)
+    elif isinstance(schema, list) and depth < _SCHEMA_DEPTH:
+        for inner in cast("list[Any]", schema):
+            yield from _values_in(inner, depth + 1)
 
 
 def _is_plain(schema: Any, value: Any) -> bool:

@@ -118,7 +118,10 @@ class _Plan:
 
     def fits(self, result: ToolResult) -> bool:
         """Whether nothing is too long, text and structured content together."""
-        size = _text_bytes(result.content) + _json_bytes(result.structured_content)
+        size = _text_bytes(result.content)
+        if size > max(self.room.size, self.ceiling) or (self.room.unit == "bytes" and size > self.room.size):
+            return False  # the text alone: a large structured content need not be written out to be measured
+        size += _json_bytes(result.structured_content)
         if self.room.unit == "bytes" or size <= self.room.size:
             return size <= self.room.size
         length = len(_joined(result.content)) + len(dumps(result.structured_content or "").decode())
@@ -177,9 +180,11 @@ class Limiter:
         media = sum(map(_block_media, result.content))
         if plan.fits(result) and media <= self._media_bytes and _is_short(result.error):
             return result
-        structured = _json_bytes(result.structured_content)
-        is_shortened = way.schema is not None and structured > plan.ceiling
-        if is_shortened or _text_bytes(result.content) + structured + media > _IN_THREAD:
+        size = _text_bytes(result.content) + media
+        if size <= _IN_THREAD:
+            structured = _json_bytes(result.structured_content)
+            size = _IN_THREAD + 1 if way.schema is not None and structured > plan.ceiling else size + structured
+        if size > _IN_THREAD:
             return await to_thread.run_sync(self._limit, result, plan, owner)
         return self._limit(result, plan, owner)
 
@@ -187,8 +192,9 @@ class Limiter:
         """Whether the result is within every limit, `least` bytes among them, as nearly all are."""
         if result.spooled is not None:
             return False
-        size = _text_bytes(result.content) + _json_bytes(result.structured_content)
+        size = _text_bytes(result.content)
         room = min(max(budget_tokens * _BYTES_PER_TOKEN, _LEAST), least)
+        size += _json_bytes(result.structured_content) if size <= room else 0
         return size <= room and sum(map(_block_media, result.content)) <= self._media_bytes and _is_short(result.error)
 
     @staticmethod
@@ -198,8 +204,9 @@ class Limiter:
 
     def _passes_whole(self, result: ToolResult) -> bool:
         """Whether a client gets text and structured content as they are; one mostly repeats the other."""
-        size = max(_text_bytes(result.content), _json_bytes(result.structured_content))
-        return result.spooled is None and size <= self._pass_whole
+        if result.spooled is not None or _text_bytes(result.content) > self._pass_whole:
+            return False
+        return _json_bytes(result.structured_content) <= self._pass_whole
 
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
         content = self._limit_media(result.content)

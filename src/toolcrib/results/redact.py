@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import is_not
@@ -14,9 +15,9 @@ from anyio import to_thread
 
 from ..core.json import dumps
 from ..core.result import SpooledResult, ToolError, ToolResult
-from .secret_formats import ASSIGNMENT, FORMATS, NAMED, PREFILTER, names_secret, spellings
+from .secret_formats import ASSIGNMENT, FORMATS, NAMED, PREFILTER, is_certain_name, names_secret, spellings
 
-__all__ = ["IN_THREAD", "Find", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
+__all__ = ["IN_THREAD", "Find", "Keep", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
 
 try:
     import re2
@@ -93,6 +94,10 @@ _EDGE: Final = 256
 
 _NESTED: Final = 200
 """Bytes of a value that is no secret and is looked through for a further name."""
+_TABLE: Final = 4 * 1024 * 1024
+"""Bytes of JSON that are looked at in whole: each pass over them holds the interpreter for a few milliseconds."""
+_TELLING: Final = 16
+"""Distinct telling keys of a table that are judged without a walk: each costs a pass over its JSON."""
 _NAME_BEFORE: Final = re.compile(rb"([\w.-]*)( [A-Za-z]+)?")
 """Read backwards: an end cannot be sought, only a beginning."""
 
@@ -104,6 +109,12 @@ class Find:
     start: int
     end: int
     kind: str
+    is_certain: bool = True
+    """Whether it is a secret for sure; else the words around it, or how random it looks, suggest so."""
+
+
+Keep = Callable[[str, bool], str]
+"""Returns the placeholder that stands for a value, empty for one that is masked for good. `True` for a certain find."""
 
 
 class Redactor:
@@ -113,22 +124,37 @@ class Redactor:
         """Compile; takes some milliseconds."""
         self._given = tuple(secrets)
         self._learnt: dict[str, None] = {}
+        self._used: dict[str, None] = {}
+        self._keep: Keep | None = None
         self._compile()
+
+    def keeping(self, keep: Keep) -> Redactor:
+        """Return a view for one result, which shows the placeholders of `keep` in place of marks; `learn` ends it."""
+        view = copy(self)
+        view._keep = keep
+        return view
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Mask `secrets` too from now on: tokens that we got while we run. Of many the last ones count."""
-        before = tuple(self._learnt)
+        self._add(self._learnt, secrets)
+
+    def learn_used(self, secrets: Iterable[str]) -> None:
+        """Mask values that were put in the place of placeholders: apart from `learn`, so that no login is displaced."""
+        self._add(self._used, secrets)
+
+    def _add(self, known: dict[str, None], secrets: Iterable[str]) -> None:
+        before = set(known)
         for secret in secrets:
             if len(secret) >= _SHORTEST:
-                self._learnt.pop(secret, None)
-                self._learnt[secret] = None
-        while len(self._learnt) > _LEARNT:
-            del self._learnt[next(iter(self._learnt))]
-        if set(before) != set(self._learnt):
+                known.pop(secret, None)
+                known[secret] = None
+        while len(known) > _LEARNT:
+            del known[next(iter(known))]
+        if before != set(known):
             self._compile()
 
     def _compile(self) -> None:
-        secrets = (*self._given, *self._learnt)
+        secrets = (*self._given, *self._learnt, *self._used)
         self._own = tuple(sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True))
         self.__dict__.pop("_beginnings", None)
         own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
@@ -151,7 +177,12 @@ class Redactor:
 
         Values that are not JSON (arguments before validation) are walked all the same.
         """
+        return self._looked_at(value)[0]
+
+    def _looked_at(self, value: Any) -> tuple[Any, bytes]:
+        """Return `value` without secrets, and its JSON where a look at that would find nothing either."""
         only_assignments = False
+        raw = b""
         try:
             raw = dumps(value)
         except (TypeError, ValueError, RecursionError):
@@ -163,10 +194,40 @@ class Redactor:
                 texts.append(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"'))
                 hits = {*hits, *self.match(texts[1])}
             if not hits:
-                return value
+                return value, raw
             only_assignments = b"\\" not in texts[-1] and not _has_format(hits, texts)
+            if only_assignments and len(texts) == 1 and len(raw) <= _TABLE and self._tells_nothing(raw):
+                return value, raw
         walked = _Walk(self, only_assignments=only_assignments).clean(value, b"", 0)
-        return value if walked == value else walked
+        return (value if walked == value else walked), b""
+
+    def _tells_nothing(self, raw: bytes) -> bool:
+        """Whether no telling name in this JSON is more than a key of texts that are no secrets.
+
+        A look at the distinct names and values of large tables, in place of a walk over all of their rows; False means
+        that only a walk can tell. `raw` has no backslashes, so that each quote begins or ends a text.
+        """
+        named = compiled(b"(?i)" + NAMED)
+        telling, rest = list[bytes](), raw
+        while (found := named.search(rest)) is not None:  # a pass for each telling key: few, where all keys are many
+            start, end = found.span()
+            start, end = rest.rfind(b'"', 0, start) + 1, rest.find(b'"', end)
+            key = rest[start:end]
+            if len(telling) == _TELLING or rest[end : end + 2] != b'":':
+                return False
+            telling.append(key)
+            rest = rest.replace(b'"' + key + b'":', b"")
+        for key in telling:
+            name = key.decode("utf-8", "surrogatepass")
+            if self.text(name) is not name:
+                return False
+            for value in set(re.findall(b'"' + re.escape(key) + b'":("[^"]*"|.)', raw)):
+                if value in (b"[", b"{"):
+                    return False
+                text = value.strip(b'"').decode("utf-8", "surrogatepass")
+                if value[:1] == b'"' and self.named(text, key[:80]) is not text:
+                    return False
+        return True
 
     def result(self, result: ToolResult) -> ToolResult:
         """Return `result` without secrets in its content, metadata and excerpts of a spooled result.
@@ -176,10 +237,16 @@ class Redactor:
         if self._is_clean_failure(result):
             return result
         changes: dict[str, Any] = {}
-        content = [self._block(block) for block in result.content]
-        if any(map(is_not, content, result.content)):
-            changes["content"] = tuple(content)
-        for name in ("structured_content", "input_required", "meta"):
+        structured, looked_at = result.structured_content, b""
+        if structured:
+            shown, looked_at = self._looked_at(structured)
+            if shown is not structured:
+                changes["structured_content"] = shown
+        if not (looked_at and _is_text(result.content, looked_at)):
+            content = [self._block(block) for block in result.content]
+            if any(map(is_not, content, result.content)):
+                changes["content"] = tuple(content)
+        for name in ("input_required", "meta"):
             old = getattr(result, name)
             if old and (new := self.value(old)) is not old:
                 changes[name] = new
@@ -247,7 +314,7 @@ class Redactor:
     def _clean(self, raw: bytes, hits: list[int]) -> bytes:
         """Return `raw` itself when a closer look finds nothing."""
         finds = self._look(raw, hits)
-        return _replaced(raw, finds, len(raw)) if finds else raw
+        return _replaced(raw, finds, len(raw), self._keep) if finds else raw
 
     def finds(self, raw: bytes) -> list[Find]:
         """Return the secrets in UTF-8 text, in order and without overlap."""
@@ -265,7 +332,7 @@ class Redactor:
             for found in compiled(form.pattern).finditer(raw):
                 start, end = found.span(1)
                 if form.judge is None or form.judge(raw[start:end]):
-                    finds.append(Find(start, end, form.kind))
+                    finds.append(Find(start, end, form.kind, form.is_certain))
         if len(FORMATS) in wanted:
             finds += self._assignments(raw)
         return _disjoint(finds)
@@ -286,7 +353,7 @@ class Redactor:
             if is_secret is None:
                 is_secret = judged[parts] = names_secret(*parts)
             if is_secret:
-                finds.append(Find(start, end, _kind_of(name)))
+                finds.append(Find(start, end, _kind_of(name), is_certain_name(name)))
             elif position - start <= _NESTED:
                 position = start  # `auth: password=VALUE`: the value of one name may begin with the next one
         return finds
@@ -324,7 +391,7 @@ class Redactor:
         assigned = name + b'": "' + raw
         for find in self.finds(assigned):
             if find.start == len(name) + 4 and find.end == len(assigned):
-                return f"[redacted:{find.kind}]"
+                return _mark(assigned, find, self._keep).decode("utf-8", "surrogatepass")
             if find.end > len(name) + 4:
                 return self._clean(assigned, self.match(assigned))[len(name) + 4 :].decode("utf-8", "surrogatepass")
         return value
@@ -433,6 +500,14 @@ def _scanner_with(own: Iterable[bytes]) -> Scanner:
     return Scanner([*(_necessary(form.pattern) for form in FORMATS), PREFILTER, *own])
 
 
+def _is_text(content: Sequence[Mapping[str, Any]], raw: bytes) -> bool:
+    """Whether a result's content is this one text, as most tools add it to their structured content."""
+    if len(content) != 1 or set(content[0]) != {"type", "text"} or not isinstance(content[0]["text"], str):
+        return False
+    text = content[0]["text"]
+    return len(text) <= len(raw) and text.encode("utf-8", "surrogatepass") == raw
+
+
 def _necessary(pattern: bytes) -> bytes:
     """A weaker pattern that every match of `pattern` matches too, with a small automaton: counts become `+`, `*`."""
     weaker = re.sub(rb"\{0(?:,\d*)?\}|\{,\d+\}", b"*", pattern)
@@ -476,17 +551,30 @@ def _disjoint(finds: list[Find]) -> list[Find]:
     for find in sorted(finds, key=lambda found: found.start):
         if merged and find.start < merged[-1].end:
             last = merged[-1]
-            merged[-1] = Find(last.start, max(last.end, find.end), last.kind)
+            is_certain = last.is_certain or find.is_certain
+            merged[-1] = Find(last.start, max(last.end, find.end), last.kind, is_certain)
         else:
             merged.append(find)
     return merged
 
 
-def _replaced(raw: bytes, finds: list[Find], stop: int) -> bytes:
+def _mark(raw: bytes, find: Find, keep: Keep | None) -> bytes:
+    """Return what stands in the place of a find: a placeholder, if its value is kept, else its kind.
+
+    A value with a backslash may be an escaped spelling, which no tool could use: it is not kept.
+    """
+    if keep is not None:
+        value = raw[find.start : find.end]
+        if b"\\" not in value and (placeholder := keep(value.decode("utf-8", "surrogatepass"), find.is_certain)):
+            return placeholder.encode()
+    return f"[redacted:{find.kind}]".encode()
+
+
+def _replaced(raw: bytes, finds: list[Find], stop: int, keep: Keep | None = None) -> bytes:
     parts: list[bytes] = []
     position = 0
     for find in finds:
-        parts += (raw[position : find.start], f"[redacted:{find.kind}]".encode())
+        parts += (raw[position : find.start], _mark(raw, find, keep))
         position = find.end
     parts.append(raw[position:stop])
     return b"".join(parts)

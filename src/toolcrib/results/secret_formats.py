@@ -25,6 +25,7 @@ __all__ = [
     "PREFILTER",
     "Format",
     "entropy",
+    "is_certain_name",
     "is_credential",
     "is_generated",
     "is_mixed",
@@ -48,6 +49,9 @@ _FILLER: Final = re.compile(
     rb"x{5}|X{5}|\.{3}|\*{3}|EXAMPLE|#{5}|PLACEHOLDER|placeholder|REDACTED|\[redacted|0{12}|1{12}|1234567890123"
 )
 """Placeholders for the rest of a token in documentation."""
+
+_KEPT: Final = re.compile(rb"\xe2\x9f\xa6secret:[a-z]{10}\xe2\x9f\xa7[^\w]{0,4}")
+"""The placeholder of a value that the process keeps (`core.kept_secrets`), and punctuation behind it."""
 
 _NO_PASSWORD: Final = frozenset(
     b"password passwd pass pwd pw token test user username xxx xxxx value string required".split()
@@ -94,7 +98,7 @@ def is_placeholder(value: bytes) -> bool:
     """Whether `value` is a placeholder for a secret."""
     if len(set(value)) <= 3 or value[:1] in b"$<{%[*" or value.lower() in _NOT_SECRET:
         return True
-    return _PLACEHOLDER.search(value) is not None
+    return _PLACEHOLDER.search(value) is not None or _KEPT.fullmatch(value) is not None
 
 
 def not_example(value: bytes) -> bool:
@@ -119,6 +123,7 @@ def is_password(value: bytes) -> bool:
         and value.lower() not in _NO_PASSWORD
         and value[:1] not in b"$<{%[*"
         and _FILLER.search(value) is None
+        and _KEPT.fullmatch(value) is None
     )
 
 
@@ -193,6 +198,11 @@ class Format:
     kind: str
     pattern: bytes
     judge: Callable[[bytes], bool] | None = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the format alone shows a secret; a password in prose is a guess from the words around it."""
+        return self.judge not in (_is_chosen, _is_strong)
 
 
 _B: Final = rb"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2})"
@@ -561,6 +571,11 @@ def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: 
     if _IS_ISSUER.search(name):
         return len(value) >= 11 and (is_uuid(value) or is_random(value))
     return bool(_IS_WEAK.search(name)) and len(value) >= 12 and not is_uuid(value) and is_random(value)
+
+
+def is_certain_name(name: bytes) -> bool:
+    """Whether a generated value under this name is a secret for sure; it may be a handle under `item_key`."""
+    return _IS_PASSWORD.search(name) is not None or _CREDENTIAL.search(name) is not None or name.isupper()
 
 
 def _names_handle(name: bytes, word: bytes, value: bytes) -> bool:

@@ -14,6 +14,7 @@ import itertools
 import os
 import re
 import stat
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ __all__ = [
     "is_harmless",
     "is_taken_up",
     "move_aside",
+    "rebases_of",
+    "restore_rebases",
     "restore_repository",
     "stamp_of",
     "stamps_of",
@@ -64,6 +67,12 @@ _ENDS: Final = (
     *("/.jj/repo/config.toml", "/_darcs/prefs/defaults"),
 )
 """Ends of the paths of configurations of Mercurial, Jujutsu and Darcs, which may name programs."""
+_SPELLED: Final = {
+    name.lower(): name
+    for name in (*_NAMES, *_FOLDERS, *_FORGES, *_OF_FORGE, *(step for end in _ENDS for step in end.split("/")))
+}
+_FOLDS_CASE: Final = sys.platform in ("darwin", "win32")
+"""Whether disks of this system hold `agents.md` and `AGENTS.md` as one file."""
 _MAX_CONTENT: Final = 256 * 1024
 """Bytes of a file whose content is kept, to be given back."""
 _MAX_KEPT: Final = 16 * 1024 * 1024
@@ -86,12 +95,22 @@ Stamp = tuple[int, int, int]
 
 
 def is_taken_up(parts: tuple[str, ...], name: str) -> bool:
-    """Whether a file of this name, in a folder with these steps below its root, is taken up by another program."""
+    """Whether a file of this name, in a folder with these steps below its root, is taken up by another program.
+
+    Names with a dot count in every case: `.ENVRC` is `.envrc` where a disk of macOS or Windows holds the folder, or a
+    colleague's does. Others count in every case on those systems only, for `agents.md` is an ordinary page elsewhere.
+    """
+    parts, name = tuple(map(_in_case, parts)), _in_case(name)
     if name in _NAMES or name in _FOLDERS or not _FOLDERS.isdisjoint(parts):
         return True
     if parts and f"/{'/'.join(parts[-2:])}/{name}".endswith(_ENDS):
         return True
     return any(forge in _FORGES and folder in _OF_FORGE for forge, folder in itertools.pairwise(parts))
+
+
+def _in_case(name: str) -> str:
+    """Return a name as the lists here spell it, where it differs from that in case only."""
+    return _SPELLED.get(name.lower(), name) if name.startswith(".") or _FOLDS_CASE else name
 
 
 def is_harmless(path: Path) -> bool:
@@ -181,6 +200,12 @@ def _names(path: Path) -> Iterator[Path]:
 
 
 _OF_REPOSITORY: Final = ("config", "config.worktree", "commondir", "hooks", "info/attributes")
+_OF_REBASE: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/strategy")
+"""Files of a rebase that stopped: `git rebase --continue` runs the `exec` lines of the first, and the program
+`git-merge-NAME` for a name in the second."""
+_STEP_THAT_RUNS: Final = re.compile(r"\s*(?:x|exec)\b", re.IGNORECASE)
+_OWN_STRATEGIES: Final = frozenset({"", "octopus", "ort", "ours", "recursive", "resolve", "subtree"})
+"""Merge strategies that are part of git."""
 _HARMLESS_KEYS: Final = re.compile(
     r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
     r"|safecrlf|sparsecheckout|sparsecheckoutcone|quotepath|longpaths|untrackedcache|preloadindex|abbrev|compression"
@@ -209,7 +234,7 @@ _ASLEEP: Final = (".sample", ".aside")
 
 def stamps_of(repository: Path) -> tuple[object, ...]:
     """Return the stamps of the files of a repository that start programs."""
-    places = [repository / name for name in _OF_REPOSITORY]
+    places = [repository / name for name in (*_OF_REPOSITORY, *_OF_REBASE)]
     with contextlib.suppress(OSError):
         places += sorted((repository / "hooks").iterdir())
     return tuple((str(place), stamp_of(place)) for place in (repository, *places) if place.name != "hooks")[1:]
@@ -255,8 +280,22 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
         yield from _moved(place)
         if earlier is not None and earlier[1]:
             with contextlib.suppress(OSError):
+                place.parent.mkdir(exist_ok=True)  # it was a link that is put aside now
                 place.write_bytes(earlier[0])
                 place.chmod(stat.S_IMODE(earlier[1]))
+
+
+def rebases_of(repository: Path) -> Mapping[Path, bytes]:
+    """Return the files of stopped rebases in a repository and in its worktrees, each with its content."""
+    places = [folder / name for folder in _parts_of(repository) for name in _OF_REBASE]
+    return {place: _text(place).encode() for place in places if place.is_file()}
+
+
+def restore_rebases(repository: Path, before: Mapping[Path, bytes]) -> Iterator[str]:
+    """Take away the steps of a stopped rebase that would run a program and were not there before; yield new names."""
+    for folder in _parts_of(repository):
+        for place in (folder / name for name in _OF_REBASE):
+            yield from _clean_rebase(place, before.get(place, b""))
 
 
 def _part_of(place: Path) -> Path:
@@ -287,11 +326,19 @@ def _parts_of(repository: Path) -> Iterator[Path]:
     if repository.is_symlink() or not repository.is_dir():
         return
     yield repository
-    for kind in ("worktrees", "modules"):
-        for place, folders, files in os.walk(repository / kind):
+    for kind in _own_folders(repository):
+        for place, folders, files in os.walk(kind):
             if "HEAD" in files:
                 yield Path(place)
                 folders[:] = [name for name in folders if name == "modules"]
+
+
+def _own_folders(repository: Path) -> Iterator[Path]:
+    """Yield the folders with worktrees and submodules, without links: behind one are repositories of others.
+
+    A command cannot write to those, and must not make us do it. What it can write to is found by its `.git` file.
+    """
+    yield from (folder for kind in ("worktrees", "modules") if not (folder := repository / kind).is_symlink())
 
 
 def clean_repository(
@@ -313,8 +360,8 @@ def clean_repository(
             yield from clean_folder(target)
     else:
         yield from clean_folder(repository)
-        for kind in ("worktrees", "modules"):
-            for place, folders, files in os.walk(repository / kind):
+        for kind in _own_folders(repository):
+            for place, folders, files in os.walk(kind):
                 if "HEAD" in files:
                     yield from clean_folder(Path(place))
                     folders.clear()
@@ -329,6 +376,8 @@ def clean_folder(folder: Path) -> Iterator[str]:
     if not is_worktree:
         yield from _moved(shared)
     yield from _moved(folder / "info" / "attributes")
+    for name in _OF_REBASE:
+        yield from _clean_rebase(folder / name, b"")
     hooks = folder / "hooks"
     if hooks.is_symlink():
         yield from _moved(hooks)
@@ -349,6 +398,24 @@ def _clean_config(file: Path) -> Iterator[str]:
         yield from _moved(file)
         with contextlib.suppress(OSError):
             file.write_text(kept, encoding="utf-8")
+
+
+def _clean_rebase(file: Path, before: bytes) -> Iterator[str]:
+    """Put aside a file of a stopped rebase that would run a program which it did not run before; leave its picks."""
+    stamp = stamp_of(file)
+    if stamp is None or (stamp[2] == 0 and not file.is_symlink()):
+        return  # at its last step a rebase has an empty plan, and needs it to go on
+    earlier = before.decode("utf-8", "replace").splitlines()
+    lines = [] if file.is_symlink() else _text(file).splitlines()
+    if file.name == "strategy":
+        kept = [line for line in lines if line.strip() in _OWN_STRATEGIES or line in earlier]
+    else:
+        kept = [line for line in lines if not _STEP_THAT_RUNS.match(line) or line in earlier]
+    if file.is_symlink() or kept != lines or not lines:
+        yield from _moved(file)
+        if kept:
+            with contextlib.suppress(OSError):
+                file.write_text("\n".join([*kept, ""]), encoding="utf-8")
 
 
 def harmless_config(text: str) -> str:
@@ -383,6 +450,8 @@ def _is_harmless_line(section: str, line: str) -> bool:
 
 
 def _moved(path: Path) -> Iterator[str]:
+    """Rename a file; where its folder is a link, that link: the file behind it may be outside of the workspace."""
+    path = path.parent if path.parent.is_symlink() else path
     if os.path.lexists(path) and (name := move_aside(path)):
         yield name
 

@@ -23,6 +23,8 @@ from .leftovers import (
     contents_of,
     is_taken_up,
     move_aside,
+    rebases_of,
+    restore_rebases,
     restore_repository,
     stamp_of,
     stamps_of,
@@ -207,6 +209,8 @@ class Guarded:
     """What these repositories have for their worktrees."""
     open: Mapping[Path, Contents] = field(default_factory=dict[Path, Contents])
     """Repositories that nothing but the comparison guards, with the files that start programs."""
+    rebases: Mapping[Path, Mapping[Path, bytes]] = field(default_factory=dict[Path, Mapping[Path, bytes]])
+    """Repositories with the files of stopped rebases: commands write these, in a sandbox, too."""
 
 
 def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False, mounts: bool = True) -> Guarded:
@@ -248,6 +252,7 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
         taken_up=taken_up,
         programs={path: stamp for found in below for path, stamp in found.programs.items()},
         open={} if mounts else {folder: contents_of(folder) for folder in (*repositories, *shown)},
+        rebases={folder: rebases_of(folder) for folder in (*repositories, *shown)},
     )
 
 
@@ -276,6 +281,8 @@ def left_in(guarded: Guarded, known: Repositories) -> Left:
     files, programs, aside, unseen = list[Path](), list[str](), list[str](), list[str]()
     for folder, before in guarded.open.items():
         aside += restore_repository(folder, before)
+    for folder, steps in guarded.rebases.items():
+        aside += restore_rebases(folder, steps)
     moved = frozenset(guarded.placed.values())
     for folder in guarded.mounted if not guarded.open else ():
         for worktree in _folders_in(folder / "worktrees"):
@@ -346,9 +353,13 @@ def _of_nested(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    """Return the folders in a folder; empty when it is missing or a link."""
+    """Return the folders in a folder, without links; empty when it is missing or a link."""
     try:
-        return [] if folder.is_symlink() else [Path(entry) for entry in os.scandir(folder) if entry.is_dir()]
+        return (
+            []
+            if folder.is_symlink()
+            else [Path(entry) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        )
     except OSError:
         return []
 

@@ -42,9 +42,53 @@ from ..mcp.server.http_messages import (
 from ..mcp.server.service import Service, ServiceLimits
 from .request_checks import Authority, RequestLimits, instance_of
 
-__all__ = ["HttpOptions", "HttpRoute", "Listener", "MakeRoute", "McpApp", "bind", "serve_http"]
+__all__ = ["HttpOptions", "HttpRoute", "JoinedWrites", "Listener", "MakeRoute", "McpApp", "bind", "serve_http"]
 
 _HEADER_BYTES: Final = 32 * 1024
+
+
+class JoinedWrites(asyncio.Transport):
+    """Transport that sends the head of a response together with what follows in the same turn of the event loop.
+
+    uvicorn writes the head and the body apart: two system calls and two packets for each small answer.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        """`transport` is that of the connection, `loop` the event loop that it belongs to."""
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Send `data`; the head of a response waits for more until the event loop turns."""
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head + data)
+        elif data[:9] == b"HTTP/1.1 ":
+            self._head = bytes(data)
+            self._loop.call_soon(self._send_head)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what waits, and close the connection."""
+        self._send_head()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Cut the connection; what waits is lost."""
+        self._head = b""
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closing or closed."""
+        return self._transport.is_closing()
+
+    def _send_head(self) -> None:
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head)
 
 
 class _Protocol(HttpToolsProtocol):
@@ -61,6 +105,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        self.transport = JoinedWrites(transport, self.loop)
         self._header_timer = self.loop.call_later(self.patience, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -69,7 +114,9 @@ class _Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._in_headers:
+        if self._in_headers:  # most headers arrive whole, and need no timer
+            if self._header_timer is None:
+                self._header_timer = self.loop.call_later(self.patience, self.timeout_keep_alive_handler)
             self._header_bytes += len(data)
             if self._header_bytes > _HEADER_BYTES and not self.transport.is_closing():
                 head = b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -79,8 +126,6 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._header_bytes = 0
         self._in_headers = True
-        if self._header_timer is None:
-            self._header_timer = self.loop.call_later(self.patience, self.timeout_keep_alive_handler)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:

@@ -57,7 +57,10 @@ def _operation(route: RestRoute, tool: Tool) -> dict[str, Any]:
     others = {key: value for key, value in properties.items() if key not in in_path}
     parameters = [_parameter(key, "path", properties.get(key, _TEXT), is_required=True) for key in in_path]
     body: dict[str, Any] = {}
-    if route.method in WITH_BODY:
+    if route.signed is not None:
+        body = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+        body["security"] = []  # no token: the request is signed
+    elif route.method in WITH_BODY:
         rest = {**schema, "properties": others, "required": sorted(required - set(in_path))}
         content = {"application/json": {"schema": {**rest, "$id": f"urn:toolcrib:{tool.name}"}}}
         body = {"requestBody": {"required": True, "content": content}}

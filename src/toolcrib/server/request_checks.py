@@ -77,7 +77,8 @@ class Authority:
         ]
         self._is_open = all(spec.scope == "admin" for spec in specs)
         if self._is_open and not is_loopback(host):
-            raise UsageError(f"{host} can be reached from other machines: give --token, or bind 127.0.0.1")
+            token = "the variable TOOLCRIB_TOKEN, `--token-file FILE`, in Python `token=`"
+            raise UsageError(f"{host} can be reached from other machines: set a token ({token}), or bind 127.0.0.1")
         if any(not 0x21 <= ord(character) <= 0x7E for spec in specs for character in spec.token):
             raise UsageError("the token may hold visible ASCII characters only")
         if len({spec.token for spec in specs}) < len(specs):
@@ -177,8 +178,23 @@ class RequestLimits:
         self._is_local = lru_cache(maxsize=256)(self._check_host)
         self._is_known = lru_cache(maxsize=256)(self._check_origin)
 
+    @property
+    def principal(self) -> str:
+        """The name of the first caller there is, the local user where no token is asked for."""
+        return self._authority.principal
+
     def admit(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[Caller, Headers]:
         """Return who calls, and the headers by lower-case name. Raises `Refusal`."""
+        headers = self.check(raw)
+        caller = self._authority.caller_of(headers.get(b"authorization"))
+        if caller is None:
+            error = b', error="invalid_token"' if b"authorization" in headers else b""
+            challenge = (b"www-authenticate", b'Bearer realm="toolcrib"' + error)
+            raise Refusal(401, "Unauthorized: send the bearer token of this server", headers=[challenge])
+        return caller, headers
+
+    def check(self, raw: Sequence[tuple[bytes, bytes]]) -> Headers:
+        """Return the headers of a request from anybody, by lower-case name. Raises `Refusal`."""
         headers = dict(raw)
         if len(headers) != len(raw):
             _refuse_twins(raw)
@@ -188,12 +204,7 @@ class RequestLimits:
         origin = headers.get(b"origin")
         if origin is not None and not self._is_known(origin, host):
             raise Refusal(403, "Forbidden: requests from that Origin are not accepted")
-        caller = self._authority.caller_of(headers.get(b"authorization"))
-        if caller is None:
-            error = b', error="invalid_token"' if b"authorization" in headers else b""
-            challenge = (b"www-authenticate", b'Bearer realm="toolcrib"' + error)
-            raise Refusal(401, "Unauthorized: send the bearer token of this server", headers=[challenge])
-        return caller, headers
+        return headers
 
     def _check_host(self, value: bytes) -> bool:
         parsed = _parse_host(value.decode("latin-1"), 80)

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote
 
 import anyio
 
-from ..core.contributions import RestResource, RestRoute
+from ..core.contributions import RestResource, RestRoute, SignatureCheck, SignedRequest
 from ..core.entry_points import RESOURCES
 from ..core.events import Problem as GuestProblem
 from ..core.json import dumps, read_json
@@ -30,7 +30,7 @@ from ..plugin import Guest, load_entry_points
 from .openapi import PLACE, WITH_BODY, describe
 from .request_checks import Caller, RequestLimits, instance_of
 
-__all__ = ["Answer", "GuestResources", "Problem", "not_allowed", "read_object", "respond"]
+__all__ = ["Answer", "GuestResources", "Problem", "not_allowed", "read_body", "read_object", "respond"]
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -100,20 +100,25 @@ async def respond(
 
 async def read_object(headers: Headers, receive: Receive, patience: float, *, limit: int) -> dict[str, Any]:
     """Return the JSON object of a body that arrives within `patience` seconds. Raises `Problem`."""
+    body = await read_body(headers, receive, patience, limit=limit)
+    try:
+        given: Any = read_json(body, limit=limit, strict=True)
+    except ValueError as error:
+        raise Problem(400, "invalid_arguments", f"The body is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise Problem(400, "invalid_arguments", "The body must be a JSON object")
+    return cast("dict[str, Any]", given)
+
+
+async def read_body(headers: Headers, receive: Receive, patience: float, *, limit: int) -> bytes:
+    """Return a body that says that it is JSON, and arrives within `patience` seconds. Raises `Problem`."""
     if not is_json(headers.get(b"content-type", b"")):
         raise Problem(415, "refused", "The body must be application/json, in UTF-8", headers=[_CLOSE])
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > 15 or int(length) > limit:
         raise _too_large(limit)
     with anyio.move_on_after(patience) as waiting:
-        body = await _body(receive, limit)
-        try:
-            given: Any = read_json(body, limit=limit, strict=True)
-        except ValueError as error:
-            raise Problem(400, "invalid_arguments", f"The body is not JSON: {error}") from None
-        if not isinstance(given, dict):
-            raise Problem(400, "invalid_arguments", "The body must be a JSON object")
-        return cast("dict[str, Any]", given)
+        return await _body(receive, limit)
     assert waiting.cancelled_caught
     raise Problem(408, "timeout", "The body did not arrive in time", headers=[_CLOSE])
 
@@ -201,9 +206,13 @@ class GuestResources:
         self._routes[name] = [(_pattern(name, route.path), route) for route in resource.routes]
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Answer:
-        caller, headers = self._edge.admit(scope["headers"])
         path, method = scope["path"], scope["method"]
         name = path.split("/")[2]
+        for pattern, route in self._routes[name]:
+            if route.signed is not None and route.method == method and (match := pattern.fullmatch(path)):
+                given = {key: unquote(value) for key, value in match.groupdict().items()}
+                return await self._signed(route, route.signed, given, self._edge.check(scope["headers"]), receive)
+        caller, headers = self._edge.admit(scope["headers"])
         if path == f"/v1/{name}/{_DESCRIPTION}":
             if method != "GET":
                 raise not_allowed(["GET"])
@@ -245,9 +254,23 @@ class GuestResources:
                 errors = [{"path": name, "message": "it is given by the path or the query"} for name in both]
                 raise Problem(422, "invalid_arguments", f"{both[0]} is given twice", errors=errors)
             arguments = {**arguments, **body}
-        instance = instance_of(caller, headers)
-        key = f"rest/{caller.principal}/{instance}"
-        session = unattended_session(self._crib.parts, key, caller.principal, instance=instance)
+        return await self._made(route, caller.principal, instance_of(caller, headers), arguments)
+
+    async def _signed(
+        self, route: RestRoute, check: SignatureCheck, place: Mapping[str, str], headers: Headers, receive: Receive
+    ) -> Answer:
+        body = await read_body(headers, receive, self._patience, limit=_BODY_BYTES)
+        named = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
+        try:
+            call = check(self._crib.parts.hosting, SignedRequest(place=place, headers=named, body=body))
+        except ToolFailure as failure:
+            problem = _problem_of(failure)
+            raise Problem(401, "denied", problem.detail) if failure.code == "denied" else problem from None
+        return await self._made(route, call.principal or self._edge.principal, "", dict(call.arguments))
+
+    async def _made(self, route: RestRoute, principal: str, instance: str, arguments: dict[str, Any]) -> Answer:
+        key = f"rest/{principal}/{instance}"
+        session = unattended_session(self._crib.parts, key, principal, instance=instance)
         try:
             result = await SessionCaller(session, "rest").call(route.tool, arguments)
         except ToolFailure as failure:

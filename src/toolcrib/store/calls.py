@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from ..core.call import Call
 from ..core.json import canonical, dumps, loads
+from ..core.permission import Grant
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 from .chain import (
@@ -147,6 +148,7 @@ class CallRow:
     arguments: str
     """JSON, redacted; longer ones as `{"truncated": true, "bytes": …, "head": …}`."""
     arguments_hash: str
+    """SHA-256 of the effective arguments, of a granted call those of its grant; empty for what is not JSON."""
     definition: str
     """Digest of the tool's definition; empty for an unknown tool."""
     outcome: str
@@ -176,8 +178,12 @@ class Calls:
 
         Raises `ToolFailure`, and then it must not run: `storage` where that is impossible now, `conflict` where a call
         with this id was begun before, by this or another process.
+
+        A tool with the trait `store_writer` changes nothing but this store: the disk has the intent with the commit of
+        the change at the latest, because commits reach it in their order. After a loss of power it has both or neither.
         """
-        await self._writer.run(self._intend, call, time.time(), time.monotonic(), durable=True)
+        durable = call.tool is None or "store_writer" not in call.tool.traits
+        await self._writer.run(self._intend, call, time.time(), time.monotonic(), durable=durable)
 
     async def finish(self, call: Call, result: ToolResult) -> None:
         """Put the outcome of an intended call on the disk.
@@ -273,8 +279,8 @@ class Calls:
             transaction.forget(call.id)
 
     def _start_values(self, call: Call, started: float) -> tuple[Any, ...]:
-        shown, digest = self._arguments(call.arguments, call.display_arguments)
-        tool, decision = call.tool, call.decision
+        tool, decision, grant = call.tool, call.decision, call.grant
+        shown, digest = self._arguments(call.arguments, call.display_arguments, grant)
         name, requested = tool.name if tool else call.name, call.route.requested or call.name
         if tool is None:  # a model may have written any text as the name
             name, requested = name[:_NAME], requested[:_NAME]
@@ -288,7 +294,7 @@ class Calls:
             name,
             requested,
             "dry_run" if call.options.dry_run else decision.effect if decision else "",
-            call.grant.rule if call.grant else decision.rule if decision else "",
+            grant.rule if grant else decision.rule if decision else "",
             shown,
             digest,
             tool.digest.hex() if tool else "",
@@ -297,10 +303,13 @@ class Calls:
             values = tuple(map(_storable, values))
         return (*values, started)
 
-    def _arguments(self, arguments: Any, display: Any) -> tuple[str, str]:
-        """JSON to show and hash; both honest about arguments that are not JSON (the caller's, before `validate`)."""
+    def _arguments(self, arguments: Any, display: Any, grant: Grant | None) -> tuple[str, str]:
+        """JSON to show and hash; both honest about arguments that are not JSON (the caller's, before `validate`).
+
+        The hash of a granted call is that of its grant: of the arguments that ran, even where the tool changed them.
+        """
         try:
-            digest = hashlib.sha256(canonical(arguments)).hexdigest()
+            digest = hashlib.sha256(canonical(arguments)).hexdigest() if grant is None else grant.arguments.hex()
             shown = dumps(self._redact(display) if self._redact else display)
         except (TypeError, ValueError, RecursionError) as error:
             return json.dumps({"unreadable": f"{type(arguments).__name__}: {type(error).__name__}"}), ""

@@ -63,10 +63,11 @@ GENESIS: Final = "0" * 64
 
 _ALL: Final = ", ".join(("seq", *COLUMNS, "prev", "hash"))
 _ROW: Final = f"({', '.join('?' * (len(COLUMNS) + 3))})"
-_INSERT: Final = f"INSERT INTO calls ({_ALL}) VALUES {_ROW} ON CONFLICT (id) DO NOTHING"
-_TOGETHER: Final = (32, 8, 1)
+_TAKE_BACK: Final = "DELETE FROM calls WHERE seq > ? AND seq <= ?"
+_TOGETHER: Final = (32, 16, 8, 4, 2, 1)
 """Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
-back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row."""
+back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row.
+Halves, so that the rest of a backlog takes at most one statement of each size."""
 _THEIRS: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta)\b", re.IGNORECASE)
 _PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
 _PAGE_ROWS: Final = 1000
@@ -161,18 +162,10 @@ class Transaction:
     def _write_rows(self) -> None:
         before = head = read_head(self.connection)
         for rows in _chunks(self._rows):
-            head = self._write_together(head, rows) if self._are_new(rows) else self._write_singly(head, rows)
+            head = self._write_singly(head, rows) if len(rows) == 1 else self._write_together(head, rows)
         self._rows = []
         if head != before:
             put_head(self.connection, head)
-
-    def _are_new(self, rows: Sequence[Sequence[Any]]) -> bool:
-        """Whether there are several rows, and none of them is recorded already."""
-        ids = [*{values[0] for values in rows}]
-        if len(rows) == 1 or len(ids) < len(rows):
-            return False
-        sql = f"SELECT 1 FROM calls WHERE id IN ({_marks(len(ids))}) LIMIT 1"
-        return self.connection.execute(sql, ids).fetchone() is None
 
     def _write_together(self, head: Head, rows: Sequence[Sequence[Any]]) -> Head:
         seq, last = head.seq, head.hash
@@ -181,14 +174,18 @@ class Transaction:
             seq, prev = seq + 1, last
             last = _digest(prev, seq, values)
             parameters += (seq, *values, prev, last)
-        self.connection.execute(_insert(len(rows)), parameters)
-        return Head(seq=seq, hash=last)
+        if self.connection.execute(_insert(len(rows)), parameters).rowcount == len(rows):
+            return Head(seq=seq, hash=last)
+        # Some were recorded already, and those behind them name a predecessor that is not there. A row of another one
+        # with such a number would have failed the statement, so that these are ours.
+        self.connection.execute(_TAKE_BACK, (head.seq, seq))
+        return self._write_singly(head, rows)
 
     def _write_singly(self, head: Head, rows: Sequence[Sequence[Any]]) -> Head:
         for values in rows:
             seq = head.seq + 1
             digest = _digest(head.hash, seq, values)
-            if self.connection.execute(_INSERT, (seq, *values, head.hash, digest)).rowcount == 1:
+            if self.connection.execute(_insert(1), (seq, *values, head.hash, digest)).rowcount == 1:
                 head = Head(seq=seq, hash=digest)
         return head
 
@@ -314,7 +311,7 @@ def _marks(count: int) -> str:
 
 @cache
 def _insert(count: int) -> str:
-    return f"INSERT INTO calls ({_ALL}) VALUES {', '.join([_ROW] * count)}"
+    return f"INSERT INTO calls ({_ALL}) VALUES {', '.join([_ROW] * count)} ON CONFLICT (id) DO NOTHING"
 
 
 @cache

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..core.host import Record
 from ..core.json import dumps, loads
@@ -24,17 +24,18 @@ from .chain import Transaction
 from .database import Connection
 from .threads import Reader, Writer
 
-__all__ = ["MOST_RECORDS", "RecordRows", "SearchText", "put_record", "put_vectors", "remove_record"]
+__all__ = ["MOST_RECORDS", "RecordContent", "RecordRows", "SearchText", "put_record", "put_vectors", "remove_record"]
 
 MOST_RECORDS: Final = 100_000
 """Of one collection of one owner."""
 
-_COLUMNS: Final = 'id, value, "group", revision, created, updated'
+_COLUMNS: Final = 'id, value, "group", revision, created, updated, tainted'
 _OF: Final = "owner = ? AND collection = ?"
 _PUT: Final = (
-    'INSERT INTO records (owner, collection, id, "group", value, revision, created, updated, words)'
-    ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, collection, id) DO UPDATE SET "group" = excluded."group",'
-    " value = excluded.value, revision = excluded.revision, updated = excluded.updated, words = excluded.words"
+    'INSERT INTO records (owner, collection, id, "group", value, revision, created, updated, words, tainted)'
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, collection, id) DO UPDATE SET"
+    ' "group" = excluded."group", value = excluded.value, revision = excluded.revision, updated = excluded.updated,'
+    " words = excluded.words, tainted = excluded.tainted"
 )
 _PUT_NUMBER: Final = (
     "INSERT INTO record_numbers (owner, collection, number) VALUES (?, ?, ?)"
@@ -71,6 +72,16 @@ class SearchText:
     """Of the passages of the text, one behind the other; empty without an embedder."""
 
 
+class RecordContent(NamedTuple):
+    """Content of a record, as it is written."""
+
+    value: Mapping[str, Any]
+    group: str
+    text: SearchText
+    tainted: str = ""
+    """The tool that brought untrusted content into the session which stores it."""
+
+
 class RecordRows:
     """The records of one store. Every method raises `ToolFailure("storage")` while it cannot be used."""
 
@@ -79,21 +90,32 @@ class RecordRows:
         self._reader = reader
         self._clock = clock
 
-    async def add(self, key: _Key, value: Mapping[str, Any], *, group: str, text: str | SearchText) -> Record:
+    async def add(
+        self, key: _Key, value: Mapping[str, Any], *, group: str, text: str | SearchText, tainted: str = ""
+    ) -> Record:
         """Add a record under the collection's next number. Durable on return.
 
         Raises `ToolFailure("too_large")` where there are `MOST_RECORDS`, as `put` does for a new one.
         """
-        return await self._writer.run(_add, key, (value, group, _search_text(text)), self._clock(), durable=True)
+        content = RecordContent(value, group, _search_text(text), tainted)
+        return await self._writer.run(_add, key, content, self._clock(), durable=True)
 
     async def put(
-        self, key: _Key, id: str, value: Mapping[str, Any], *, group: str, text: str | SearchText, revision: int | None
+        self,
+        key: _Key,
+        id: str,
+        value: Mapping[str, Any],
+        *,
+        group: str,
+        text: str | SearchText,
+        revision: int | None,
+        tainted: str = "",
     ) -> Record:
         """Write a record under its id, in place of any older one. Durable on return.
 
         Raises `ToolFailure("conflict")` when it is not in the state `revision`; 0 means that it must not exist.
         """
-        content = (value, group, _search_text(text))
+        content = RecordContent(value, group, _search_text(text), tainted)
         return await self._writer.run(put_record, key, id, content, revision, self._clock(), durable=True)
 
     async def get(self, key: _Key, id: str) -> Record | None:
@@ -158,7 +180,7 @@ def _in(key: _Key, group: str | None) -> tuple[str, tuple[str, ...]]:
     return (_OF, key) if group is None else (f'{_OF} AND "group" = ?', (*key, group))
 
 
-def _add(transaction: Transaction, key: _Key, content: tuple[Mapping[str, Any], str, SearchText], now: float) -> Record:
+def _add(transaction: Transaction, key: _Key, content: RecordContent, now: float) -> Record:
     number = _number(transaction, key)
     while _get(transaction, key=key, id=str(number)) is not None:  # a caller has `put` under a number
         number += 1
@@ -176,12 +198,12 @@ def put_record(
     transaction: Transaction,
     key: _Key,
     id: str,
-    content: tuple[Mapping[str, Any], str, SearchText],
+    content: RecordContent,
     revision: int | None,
     now: float,
 ) -> Record:
-    """Write a record in a transaction, as `RecordRows.put` does; `content` is value, group and text."""
-    value, group, search_text = content
+    """Write a record in a transaction, as `RecordRows.put` does."""
+    value, group, search_text, tainted = content
     before = _get(transaction, key=key, id=id)
     found = before.revision if before else 0
     if revision is not None and revision != found:
@@ -194,7 +216,7 @@ def put_record(
         _check_room(transaction, key)
     created = before.created if before else now
     counts = Counter(_words(search_text.text))
-    row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total())
+    row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total(), tainted)
     transaction.execute(_PUT, row)
     if before is not None:
         transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
@@ -204,7 +226,7 @@ def put_record(
             (*key, word, id, times),
         )
     _put_vectors(transaction, key, id, group, search_text)
-    return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now)
+    return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now, tainted=tainted)
 
 
 def put_vectors(transaction: Transaction, key: _Key, id: str, revision: int, search_text: SearchText) -> None:
@@ -286,5 +308,13 @@ def _words(text: str) -> list[str]:
 
 
 def _record(row: Sequence[Any]) -> Record:
-    id, value, group, revision, created, updated = row
-    return Record(id=id, value=loads(value), group=group, revision=int(revision), created=created, updated=updated)
+    id, value, group, revision, created, updated, tainted = row
+    return Record(
+        id=id,
+        value=loads(value),
+        group=group,
+        revision=int(revision),
+        created=created,
+        updated=updated,
+        tainted=tainted,
+    )

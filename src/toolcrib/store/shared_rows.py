@@ -14,10 +14,12 @@ from typing import Any, Final, TypeVar
 
 from ..core.json import dumps, loads
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Event, Member, Role, Row, Schema, Table
+from ..core.taint import StoredTaint
 from ..errors import ToolFailure, UsageError
 from .chain import Transaction
 from .database import Connection
-from .records import SearchText, put_record, put_vectors, remove_record
+from .records import RecordContent, SearchText, put_record, put_vectors, remove_record
+from .row_marks import RowMarks
 from .threads import Reader, Writer
 
 __all__ = ["IndexedText", "SharedRows", "SharedTransaction", "text_key"]
@@ -28,6 +30,7 @@ _VISIBLE: Final = (
     "(SELECT * FROM {table} WHERE deleted_at IS NULL AND project_id IN (SELECT project_id FROM my_projects))"
 )
 _MINE: Final = "SELECT project_id FROM members WHERE principal = ?"
+_VISIBLE_IDS: Final = f"SELECT id FROM {{table}} WHERE deleted_at IS NULL AND project_id IN ({_MINE})"
 _NAME: Final = re.compile(r"\{(\w+)\}")
 _WITH: Final = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
 _SELECT: Final = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
@@ -43,7 +46,7 @@ _EVENTS: Final = 100_000
 """Newest events that are kept."""
 _SWEEP: Final = 1000
 """Events between two removals of old ones."""
-_EVENT_COLUMNS: Final = "id, type, project_id, actor, payload, time"
+_EVENT_COLUMNS: Final = "id, type, project_id, actor, payload, time, tainted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class SharedTransaction:
     now: float
     mask: Callable[[Any], Any]
     connection: Connection
+    marks: RowMarks
+    """Marks of untrusted content."""
     transaction: Transaction | None = None
     """None while reading."""
     indexed: list[IndexedText] = field(default_factory=list[IndexedText])
@@ -104,9 +109,11 @@ class SharedTransaction:
         """Run a SELECT over the visible rows of the tables that it names in braces."""
         _check_statement(sql)
         json = dict[str, None]()
+        tables = dict[str, str]()
 
         def visible(match: re.Match[str]) -> str:
             table = self.schema.table(match[1])
+            tables[table.name] = _VISIBLE_IDS.format(table=_full(self.schema, table))
             json.update(dict.fromkeys(_json_columns(table)))
             return _VISIBLE.format(table=_full(self.schema, table))
 
@@ -117,6 +124,7 @@ class SharedTransaction:
         cursor = self.connection.execute(body, (self.principal, *parameters))
         names = [column[0] for column in cursor.description]
         found = [dict(zip(names, row)) for row in cursor.fetchall()]  # noqa: B905 - strict costs as much as the dict
+        self.marks.note(tables, found)
         return [_decoded(row, json) for row in found] if json.keys() & set(names) else found
 
     def create_project(self, project_id: str) -> None:
@@ -165,6 +173,7 @@ class SharedTransaction:
         marks = ", ".join("?" * len(names))
         sql = f"INSERT INTO {_full(self.schema, of)} ({', '.join(names)}) VALUES ({marks})"
         self._writing().execute(sql, [_encoded(of, name, row[name]) for name in names])
+        self.marks.put(self._writing(), of.name, row["id"], values)
         self._index(of, row)
         return row
 
@@ -199,6 +208,7 @@ class SharedTransaction:
         assigned = ", ".join(f"{name} = ?" for name in names)
         sql = f"UPDATE {_full(self.schema, of)} SET {assigned} WHERE id = ?"
         self._writing().execute(sql, [*(_encoded(of, name, row[name]) for name in names), id])
+        self.marks.put(self._writing(), of.name, id, changes)
         if any(name in changed for name in (of.title, *of.text)):
             self._index(of, row)
         return row
@@ -226,12 +236,14 @@ class SharedTransaction:
         of = self.schema.table(table)
         row: Row = {**self.get(table, id, "editor"), "deleted_at": self.now}
         self._writing().execute(f"UPDATE {_full(self.schema, of)} SET deleted_at = ? WHERE id = ?", (self.now, id))
+        self.marks.remove(self._writing(), of.name, id)
         remove_record(self._writing(), text_key(self.schema, row["project_id"]), id)
         return row
 
     def publish(self, type: str, project_id: str, payload: Mapping[str, Any]) -> None:
         """Record an event with this transaction."""
-        _put_event(self._writing(), type, project_id, self.principal, self.mask(dict(payload)), self.now)
+        content = self.mask(dict(payload))
+        _put_event(self._writing(), type, project_id, self.principal, content, self.now, self.marks.mark)
         self.published += 1
 
     def _check_role(self, noun: str, id: str, role: Role | None, wanted: Role) -> None:
@@ -263,7 +275,7 @@ class SharedTransaction:
         text = "\n\n".join(str(row[name]) for name in of.text if row[name])
         words = SearchText(text=f"{title} {title} {title} {text}")
         key = text_key(self.schema, row["project_id"])
-        record = put_record(self._writing(), key, row["id"], ({}, of.name, words), None, self.now)
+        record = put_record(self._writing(), key, row["id"], RecordContent({}, of.name, words), None, self.now)
         self.indexed.append(IndexedText(key=key, id=row["id"], revision=record.revision, text=text, title=title))
 
     def _writing(self) -> Transaction:
@@ -294,23 +306,43 @@ class SharedRows:
             raise UsageError(f"storage: two guests use the name {schema.name!r}")
 
     async def read(
-        self, schema: Schema, principal: str, mask: Callable[[Any], Any], work: Callable[[Any], T], *, long: bool
+        self,
+        schema: Schema,
+        principal: str,
+        mask: Callable[[Any], Any],
+        work: Callable[[Any], T],
+        *,
+        long: bool,
+        taint: StoredTaint | None = None,
     ) -> T:
-        """Return `work` of the rows that a principal may see."""
+        """Return `work` of the rows that a principal may see. What is marked as untrusted is noted in `taint`."""
 
         def query(connection: Connection) -> T:
             return work(
                 SharedTransaction(
-                    schema=schema, principal=principal, now=self._clock(), mask=mask, connection=connection
+                    schema=schema,
+                    principal=principal,
+                    now=self._clock(),
+                    mask=mask,
+                    connection=connection,
+                    marks=RowMarks(schema.name, principal, connection, taint),
                 )
             )
 
         return await (self._reader.read_apart(query) if long else self._reader.read(query))
 
     async def write(
-        self, schema: Schema, principal: str, mask: Callable[[Any], Any], work: Callable[[Any], T]
+        self,
+        schema: Schema,
+        principal: str,
+        mask: Callable[[Any], Any],
+        work: Callable[[Any], T],
+        taint: StoredTaint | None = None,
     ) -> tuple[T, SharedTransaction]:
-        """Return `work` of the rows, and the finished transaction. Durable on return."""
+        """Return `work` of the rows, and the finished transaction. Durable on return.
+
+        What a session tainted by `taint` stores is marked.
+        """
 
         def change(transaction: Transaction) -> tuple[T, SharedTransaction]:
             rows = SharedTransaction(
@@ -319,15 +351,16 @@ class SharedRows:
                 now=self._clock(),
                 mask=mask,
                 connection=transaction.connection,
+                marks=RowMarks(schema.name, principal, transaction.connection, taint),
                 transaction=transaction,
             )
             return work(rows), rows
 
         return await self._writer.run(change, durable=True)
 
-    def note(self, type: str, project_id: str, actor: str, payload: Mapping[str, Any]) -> None:
+    def note(self, type: str, project_id: str, actor: str, payload: Mapping[str, Any], tainted: str = "") -> None:
         """Record an event with one of the next commits."""
-        self._writer.later(_put_event, type, project_id, actor, payload, self._clock())
+        self._writer.later(_put_event, type, project_id, actor, payload, self._clock(), tainted)
 
     async def add_vectors(self, text: IndexedText, vectors: SearchText) -> None:
         """Store the vectors of a text."""
@@ -383,19 +416,33 @@ def _check_statement(sql: str) -> None:
 
 
 def _put_event(
-    transaction: Transaction, type: str, project_id: str, actor: str, payload: Mapping[str, Any], now: float
+    transaction: Transaction,
+    type: str,
+    project_id: str,
+    actor: str,
+    payload: Mapping[str, Any],
+    now: float,
+    tainted: str,
 ) -> None:
     """Add an event to the log; the oldest beyond `_EVENTS` go."""
     newest = transaction.execute("SELECT max(id) FROM events").fetchone()[0] or 0
-    sql = f"INSERT INTO events ({_EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
-    transaction.execute(sql, (newest + 1, type, project_id, actor, dumps(payload).decode(), now))
+    sql = f"INSERT INTO events ({_EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    transaction.execute(sql, (newest + 1, type, project_id, actor, dumps(payload).decode(), now, tainted))
     if newest % _SWEEP == 0:
         transaction.execute("DELETE FROM events WHERE id <= ?", (newest - _EVENTS,))
 
 
 def _event(row: Sequence[Any]) -> Event:
-    id, type, project_id, actor, payload, time = row
-    return Event(id=int(id), type=type, project_id=project_id, actor=actor, payload=loads(payload), time=time)
+    id, type, project_id, actor, payload, time, tainted = row
+    return Event(
+        id=int(id),
+        type=type,
+        project_id=project_id,
+        actor=actor,
+        payload=loads(payload),
+        time=time,
+        tainted=tainted,
+    )
 
 
 def _position(transaction: Transaction, name: str) -> int:
@@ -414,8 +461,10 @@ def _execute(transaction: Transaction, sql: str, parameters: Sequence[Any]) -> N
 def _migrate(transaction: Transaction, schema: Schema) -> None:
     sql = "SELECT version FROM guest_schemas WHERE name = ?"
     found = transaction.execute(sql, (schema.name,)).fetchone()
+    tables = [_created(schema, table) for table in schema.tables]
+    indexes = [statement for table in schema.tables for statement in _indexed(schema, table)]
     if found is None:
-        statements = [statement for table in schema.tables for statement in _created(schema, table)]
+        statements = [*tables, *indexes]
         transaction.execute("INSERT INTO guest_schemas (name, version) VALUES (?, ?)", (schema.name, schema.version))
     else:
         version = int(found[0])
@@ -425,7 +474,8 @@ def _migrate(transaction: Transaction, schema: Schema) -> None:
                 " upgrade it"
             )
         later = [number for number in sorted(schema.migrations) if number > version]
-        statements = [_migration(schema, statement) for number in later for statement in schema.migrations[number]]
+        migrated = [_migration(schema, statement) for number in later for statement in schema.migrations[number]]
+        statements = [*tables, *migrated, *indexes] if later else []  # a table or an index that is there stays
         transaction.execute("UPDATE guest_schemas SET version = ? WHERE name = ?", (schema.version, schema.name))
     for statement in statements:
         transaction.connection.define(statement)
@@ -436,16 +486,21 @@ def _migration(schema: Schema, statement: str) -> str:
     return _JSON.sub("TEXT", named)
 
 
-def _created(schema: Schema, table: Table) -> list[str]:
-    name = _full(schema, table)
+def _created(schema: Schema, table: Table) -> str:
     columns = {**ROW_COLUMNS, **table.columns}
     lines = ", ".join(f'"{column}" {_JSON.sub("TEXT", kind)}' for column, kind in columns.items())  # `text` is a type
-    statements = [f"CREATE TABLE {name} ({lines})"]
+    return f"CREATE TABLE IF NOT EXISTS {_full(schema, table)} ({lines})"
+
+
+def _indexed(schema: Schema, table: Table) -> list[str]:
+    name = _full(schema, table)
+    statements: list[str] = []
     for number, columns_of in enumerate((("project_id",), *table.indexes), 1):
-        statements.append(f"CREATE INDEX {name}_by_{number} ON {name} ({', '.join(columns_of)})")
+        statements.append(f"CREATE INDEX IF NOT EXISTS {name}_by_{number} ON {name} ({', '.join(columns_of)})")
     for number, columns_of in enumerate(table.unique, 1):
         listed = ", ".join(columns_of)
-        statements.append(f"CREATE UNIQUE INDEX {name}_one_{number} ON {name} ({listed}) WHERE deleted_at IS NULL")
+        one = f"CREATE UNIQUE INDEX IF NOT EXISTS {name}_one_{number} ON {name} ({listed})"
+        statements.append(f"{one} WHERE deleted_at IS NULL")
     return statements
 
 

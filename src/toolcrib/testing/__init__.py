@@ -50,6 +50,11 @@ class RecordingPeer:
         """One capability for the first part of every method in the table."""
         return {method.partition("/")[0]: {} for method in self._answers}
 
+    @property
+    def takes_requests(self) -> bool:
+        """True: it answers in the middle of a call."""
+        return True
+
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Keep the notification."""
         self.notifications.append((method, params))

@@ -88,6 +88,8 @@ class Seen:
     """The tool definitions as JSON: equal where a prompt cache would hold."""
     instructions: str
     settings: Mapping[str, Any]
+    outputs: tuple[str, ...] = ()
+    """Names of the tools by which structured output is asked for."""
 
     @property
     def prompts(self) -> list[str]:
@@ -181,6 +183,7 @@ class ScriptedModel(Model):
             listing=json.dumps([[tool.name, tool.description, tool.parameters_json_schema] for tool in tools]),
             instructions="\n\n".join(part.content for part in parts),
             settings=dict(settings or {}),
+            outputs=tuple(tool.name for tool in parameters.output_tools),
         )
         yield _Speech(model_request_parameters=parameters, reply=self._next(seen), name=self._name)
 

@@ -251,6 +251,7 @@ class TurnView:
 
     def _selected(self, event: Selected) -> None:
         why = f"the task is {event.intent.get('complexity', 'medium')}: {event.reason}"
+        why = f"{why} (not analysed by the model: {event.problem})" if event.problem else why
         self._screen.note(f"selected {', '.join(event.tools)} because {why}")
 
     def _compacted(self, event: Compacted) -> None:

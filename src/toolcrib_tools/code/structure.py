@@ -397,6 +397,7 @@ class _Search:
     kind="read",
     open_world=False,
     needs=["workspace"],
+    background_after=10,
     tags=["ast", "syntax", "structure", "pattern", "code", "tree-sitter"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[

@@ -273,8 +273,8 @@ def _check_folder(ctx: Context, url: str) -> None:
     path = Path(url.removeprefix("file://"))
     if not path.is_absolute() or "::" in url:
         raise ToolFailure("denied", f"the remote {url} is of a kind that is not used: https and ssh are")
-    roots = workspace_of(ctx).roots
-    if ctx.sandbox is None or not any(path.resolve().is_relative_to(root) for root in roots):
+    is_inside = any(path.resolve().is_relative_to(root) for root in workspace_of(ctx).roots)
+    if not is_inside or ctx.sandbox is None or ctx.sandbox.kind == "none":
         raise ToolFailure("denied", f"the remote {url} is a folder outside of the workspace, or there is no sandbox")
 
 

@@ -164,6 +164,7 @@ _LONGEST: Final = 200_000
     needs=["shell", "workspace"],
     timeout=MOST_SECONDS,
     type="CODE",
+    background_after=10,
     tags=[
         "python",
         "jupyter",
@@ -310,8 +311,8 @@ async def _notes(ctx: Context, notebook: Notebook, output: Output) -> list[str]:
         notebook.lost = ""
     if (kernel := notebook.kernel) is not None:
         left, kernel.left = tuple(kernel.left), []
-        told = CommandResult(stdout="", stderr="", finished=None, seconds=0, aside=left, refused=kernel.refused())
-        notes += notes_of(told)
+        notices = CommandResult(stdout="", stderr="", finished=None, seconds=0, aside=left, refused=kernel.refused())
+        notes += notes_of(notices)
     workspace = workspace_of(ctx)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the cell did not see them")

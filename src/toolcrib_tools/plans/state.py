@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from pydantic import Field
 
@@ -112,7 +112,7 @@ class Plans:
         return found
 
     async def create(
-        self, title: str, steps: Sequence[str | StepDraft], status: PlanStatus = "created", **more: str
+        self, title: str, steps: Sequence[str | StepDraft], status: PlanStatus = "created", **more: Any
     ) -> Record:
         """Make a plan, which is the session's from now on. Raises `ToolFailure("too_large")` for too many steps."""
         value: Values = {"title": title.strip(), "overview": "", "text": "", "status": status, "steps": [], **more}
@@ -293,6 +293,8 @@ class PlanView(TypedDict):
     done: Annotated[int, Field(description="Steps that are completed or skipped.")]
     total: int
     next: Annotated[list[str], Field(description="Steps that can be begun now.")]
+    required_tools: NotRequired[list[str]]
+    required_capabilities: NotRequired[list[str]]
 
 
 async def plan_view(plans: Plans, record: Record) -> PlanView:
@@ -300,7 +302,7 @@ async def plan_view(plans: Plans, record: Record) -> PlanView:
     waiting = await plans.waiting(record)
     steps = [step_view(step, waiting[step["id"]]) for step in record.value["steps"]]
     value = record.value
-    return PlanView(
+    view = PlanView(
         plan_id=record.id,
         title=value["title"],
         overview=value["overview"],
@@ -311,6 +313,10 @@ async def plan_view(plans: Plans, record: Record) -> PlanView:
         total=len(steps),
         next=[step["id"] for step in steps if step["status"] == "pending" and not step["waits_for"]],
     )
+    for key in ("required_tools", "required_capabilities"):
+        if value.get(key):
+            view[key] = value[key]
+    return view
 
 
 def step_view(step: dict[str, Any], waits_for: list[str]) -> StepView:

@@ -30,6 +30,7 @@ from .state import (
 __all__ = [
     "Blocked",
     "Description",
+    "Needs",
     "StepDone",
     "Text",
     "Todo",
@@ -46,6 +47,10 @@ __all__ = [
 ]
 
 
+Needs = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=50)] | None
+"""Names of tools, tags or categories; a name that does not exist is a warning of the selection."""
+
+
 class Todo(TypedDict):
     """One thing to do."""
 
@@ -58,6 +63,7 @@ class Todo(TypedDict):
 @tool(
     op="x.plan.todo",
     category="coordination",
+    metadata={"plan": True},
     kind="write",
     open_world=False,
     approval="never",
@@ -87,6 +93,8 @@ async def plan(
     todo_id: str = "",
     status: StepStatus | None = None,
     result: Annotated[str, Field(max_length=20_000)] = "",
+    required_tools: Needs = None,
+    required_capabilities: Needs = None,
 ) -> PlanView:
     """Make a plan for this conversation, or say how it goes, and get it as it is then.
 
@@ -99,17 +107,22 @@ async def plan(
         todo_id: update: the todo, such as "s1".
         status: update: how it stands with the todo.
         result: update: what came of it.
+        required_tools: Names of tools that the plan needs.
+        required_capabilities: Kinds of tools that it needs.
     """
     plans = Plans.of(ctx)
     _check(action, name, todos, todo_id, status, result)
     drafts = [_draft(todo) for todo in todos or []]
-    words = {key: text for key, text in (("title", name), ("overview", overview), ("text", plan)) if text.strip()}
+    named = (("title", name), ("overview", overview), ("text", plan))
+    words: Values = {key: text for key, text in named if text.strip()}
+    needs = _needs(required_tools, required_capabilities)
     if action == "create":
         before = await plans.current()
         if before is not None and before.value["status"] in ("created", "active"):
             await plans.edit(before, _given_up)
-        more = {key: text for key, text in words.items() if key != "title"}
-        return await plan_view(plans, await plans.create(name, drafts, "active", **more))
+        more: Values = {key: text for key, text in words.items() if key != "title"}
+        return await plan_view(plans, await plans.create(name, drafts, "active", **more, **needs))
+    words |= needs
     record = await plans.here()
     if action == "rewrite":
         return await plan_view(plans, await plans.edit(record, lambda value: _replace_steps(value, words, drafts)))
@@ -136,6 +149,12 @@ def _check(
         raise ToolFailure("invalid_arguments", "create needs a name: what the plan is for")
 
 
+def _needs(tools: list[str] | None, capabilities: list[str] | None) -> Values:
+    """Return the needs that are given; those of an update replace what the plan needed before."""
+    given = (("required_tools", tools), ("required_capabilities", capabilities))
+    return {key: list(dict.fromkeys(listed)) for key, listed in given if listed is not None}
+
+
 def _given_up(value: Values) -> list[EventDraft]:
     value["status"] = "cancelled"
     return [EventDraft(type="plan_cancelled", step_id="", text=value["title"])]
@@ -149,7 +168,7 @@ def _draft(todo: Todo | str) -> StepDraft:
     return StepDraft(text, todo.get("id", ""), todo.get("status", "pending"))
 
 
-def _replace_steps(value: Values, words: dict[str, str], todos: list[StepDraft]) -> list[EventDraft]:
+def _replace_steps(value: Values, words: Values, todos: list[StepDraft]) -> list[EventDraft]:
     """Replace the steps; one that says the same as before stays the step that it was."""
     check_open(value)
     value.update(words)
@@ -174,9 +193,7 @@ def _replace_steps(value: Values, words: dict[str, str], todos: list[StepDraft])
     return events
 
 
-async def _update_step(
-    plans: Plans, record: Record, words: dict[str, str], todo: tuple[str, StepStatus | None, str]
-) -> Record:
+async def _update_step(plans: Plans, record: Record, words: Values, todo: tuple[str, StepStatus | None, str]) -> Record:
     todo_id, status, result = todo
     others = await plans.others(record)
 
@@ -222,6 +239,7 @@ class StepDone(TypedDict):
 @tool(
     op="x.plan.create",
     category="coordination",
+    metadata={"plan": True},
     kind="write",
     open_world=False,
     approval="never",
@@ -233,13 +251,19 @@ class StepDone(TypedDict):
     },
 )
 async def create_plan(
-    title: Description, steps: Annotated[list[Description], Field(min_length=1, max_length=MOST_STEPS)], ctx: Context
+    title: Description,
+    steps: Annotated[list[Description], Field(min_length=1, max_length=MOST_STEPS)],
+    ctx: Context,
+    required_tools: Needs = None,
+    required_capabilities: Needs = None,
 ) -> PlanView:
     """Make a plan of steps for what is to be done in this conversation.
 
     Args:
         title: What it is for.
         steps: What is to be done, in order, a line each.
+        required_tools: Names of tools that the plan needs.
+        required_capabilities: Kinds of tools that it needs.
     """
     plans = Plans.of(ctx)
     before = await plans.current()
@@ -249,12 +273,13 @@ async def create_plan(
             f"the plan {before.value['title']!r} is being worked on",
             hint="add_step adds to it; complete_plan ends it, with status cancelled if it is not wanted any more",
         )
-    return await plan_view(plans, await plans.create(title, steps))
+    return await plan_view(plans, await plans.create(title, steps, **_needs(required_tools, required_capabilities)))
 
 
 @tool(
     op="x.plan.start",
     category="coordination",
+    metadata={"plan": True},
     kind="write",
     open_world=False,
     idempotent=True,
@@ -330,6 +355,7 @@ async def complete_step_with_output(step_id: str, output: dict[str, Any], ctx: C
 @tool(
     op="x.plan.status",
     category="coordination",
+    metadata={"plan": True},
     kind="read",
     open_world=False,
     tags=["plan", "todo", "progress", "status"],
@@ -344,6 +370,7 @@ async def get_plan_status(ctx: Context) -> PlanView:
 @tool(
     op="x.plan.complete",
     category="coordination",
+    metadata={"plan": True},
     kind="write",
     open_world=False,
     approval="never",

@@ -90,6 +90,7 @@ _ACCEPT: Final = "text/html, application/xhtml+xml, text/*;q=0.9, application/js
     idempotent=True,
     traits=["untrusted"],
     aliases=["fetch_url"],
+    background_after=10,
     tags=["http", "url", "page", "website", "download", "article"],
     timeout=150,
     metadata={"compression_hint": "skip"},

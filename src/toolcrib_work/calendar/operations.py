@@ -128,7 +128,10 @@ async def _sync(ctx: Context) -> Sync:
     storage = _storage(ctx)
     now = await storage.read(lambda rows: rows.now)
     accounts = accounts_of(_settings(ctx), ctx.principal, ctx.lent.authorization)
-    return Sync(storage=storage, web=ctx.lent.web, accounts=accounts, zone=_zone(ctx)[0], now=now)
+    invitations = ctx.storage(SCHEMA, source="calendar")
+    return Sync(
+        storage=storage, invitations=invitations, web=ctx.lent.web, accounts=accounts, zone=_zone(ctx)[0], now=now
+    )
 
 
 async def _refresh(ctx: Context) -> Sync:
@@ -585,8 +588,8 @@ async def _changed(ctx: Context, row: Row, warnings: list[str], message: str) ->
     """Return an event after a change, as it is stored now."""
     current = await _storage(ctx).read(lambda rows: rows.find("events", row["id"])) or row
     waits = {"pending": "; it waits to be sent to its calendar", "conflict": "; its calendar has another version"}
-    told = f"{message}{waits.get(current['sync_status'], '')}."
-    return {"event": event_view(current), "warnings": warnings, "message": told}
+    shown = f"{message}{waits.get(current['sync_status'], '')}."
+    return {"event": event_view(current), "warnings": warnings, "message": shown}
 
 
 def _checked_changes(row: Row, changes: Mapping[str, Any], zone: tzinfo, zone_name: str | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ refuses, and what it depends on replaces `urllib3` for every other program of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +55,10 @@ class Account:
     """Returns the `Authorization` of a request; empty without a login."""
 
 
+_FOLD: Final = re.compile(r"\r?\n[ \t]")
+_ORGANIZER: Final = re.compile(r"^ORGANIZER[;:]", re.MULTILINE | re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A calendar on a server."""
@@ -73,6 +78,11 @@ class Resource:
     href: str
     etag: str
     data: str
+
+    @property
+    def is_invitation(self) -> bool:
+        """Whether it has an organizer: anybody can invite, and servers put invitations into calendars unasked."""
+        return _ORGANIZER.search(_FOLD.sub("", self.data)) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,8 @@ class Sync:
     """Synchronisation of one principal's accounts, for one call."""
 
     storage: SharedStorage
+    invitations: SharedStorage
+    """The same tables, for invitations: they are content of strangers."""
     web: Web
     accounts: Sequence[Account]
     zone: tzinfo
@@ -179,7 +181,7 @@ class Sync:
         if there is None and row["sync_status"] == "deleting":
             await self.storage.write(partial(_forget, row["id"]))
             return
-        await self.storage.write(partial(_conflict, row["id"], self._conflict_of(row["sync_status"], there)))
+        await self._storage_of(there).write(partial(_conflict, row["id"], self._conflict_of(row["sync_status"], there)))
 
     async def _pull(self, remote: Remote, calendar: Row) -> None:
         changes = await remote.changes(calendar["href"], calendar["sync_token"] or "")
@@ -195,8 +197,13 @@ class Sync:
             part = wanted[first : first + _BATCH]
             resources = await remote.read(calendar["href"], part)
             parsed = await anyio.to_thread.run_sync(self._parsed, calendar, resources)
-            await self.storage.write(partial(self._store, calendar, parsed))
+            for storage in (self.storage, self.invitations):
+                if own := [one for one in parsed if self._storage_of(one[0]) is storage]:
+                    await storage.write(partial(self._store, calendar, own))
         await self.storage.write(partial(self._finish, calendar, gone, changes.token))
+
+    def _storage_of(self, resource: Resource | None) -> SharedStorage:
+        return self.invitations if resource is not None and resource.is_invitation else self.storage
 
     def _parsed(self, calendar: Row, resources: Sequence[Resource]) -> list[tuple[Resource, Parsed]]:
         """Return the events among resources. Runs in a thread: reading fifty takes a quarter of a second."""

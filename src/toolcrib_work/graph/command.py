@@ -25,6 +25,8 @@ _FORMATS: Final = ("svg", "mermaid", "json", "markdown")
 _DAYS: Final = 14
 """Of the calendar that is shown."""
 _PROJECTS: Final = 50
+_WHOLE: Final = 100_000
+"""Entities of a graph that is shown or written whole."""
 _DEEPEST: Final = 20
 _NOT_TREE: Final = ("document",)
 """Kinds that the tree of a project's work leaves out: documents have a tree of their own."""
@@ -98,7 +100,7 @@ async def _projects(tools: ToolCaller) -> dict[str, Any]:
 
 async def _whole(tools: ToolCaller, wanted: str) -> dict[str, Any]:
     id = await _find(tools, wanted)
-    found = await tools.call("onto.project.graph.get", {"project_id": id})
+    found = await tools.call("onto.project.graph.get", {"project_id": id, "limit": _WHOLE})
     return {**found["graph"], "calendar": await _calendar(tools, id)}
 
 
@@ -203,10 +205,10 @@ async def _exported(tools: ToolCaller, wanted: str, format: str) -> tuple[str, A
     """Return the name of a project, and its text, or its files by path."""
     id = await _find(tools, wanted)
     if format in ("svg", "mermaid"):
-        graph = (await tools.call("onto.project.graph.get", {"project_id": id}))["graph"]
+        graph = (await tools.call("onto.project.graph.get", {"project_id": id, "limit": _WHOLE}))["graph"]
         tree = tree_of(graph)
         return graph["project"]["name"], svg(tree) if format == "svg" else mermaid(tree, graph["edges"])
-    name = (await tools.call("onto.project.graph.get", {"project_id": id}))["graph"]["project"]["name"]
+    name = (await tools.call("onto.project.graph.get", {"project_id": id, "limit": _WHOLE}))["graph"]["project"]["name"]
     exported = await tools.call("x.graph.export", {"project_id": id, "format": format})
     if format == "json":
         return name, json.dumps(exported["data"], ensure_ascii=False, indent=2) + "\n"

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from toolcrib.plugin import Row, Rows
 
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
-from .nodes import get_node, invalid, node_kind
+from .nodes import get_node, invalid, new_id, node_kind
 
 __all__ = [
     "End",
@@ -237,7 +237,8 @@ def edges_of_many(rows: Rows, ids: Iterable[str], direction: Literal["outgoing",
     for start in range(0, len(wanted), _PART):
         part = wanted[start : start + _PART]
         sql = f"SELECT src_kind, src_id, rel, dst_kind, dst_id FROM {{edges}} AS e WHERE {end} IN "
-        found += rows.select(f"{sql}({', '.join('?' * len(part))})", part)
+        marks = 1 << (len(part) - 1).bit_length()  # few statements, so that PostgreSQL plans each of them once
+        found += rows.select(f"{sql}({', '.join('?' * marks)})", [*part, *part[-1:] * (marks - len(part))])
     return found
 
 
@@ -278,6 +279,7 @@ def _insert(rows: Rows, project_id: str, src: End, rel: str, dst: End, props: Ma
             "dst_id": dst.id,
             "props": dict(props or {}),
         },
+        id=new_id(),
     )
 
 

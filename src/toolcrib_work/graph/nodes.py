@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Final, cast
@@ -20,6 +21,7 @@ __all__ = [
     "insert_node",
     "invalid",
     "label_of",
+    "new_id",
     "node_kind",
     "operation",
     "publish",
@@ -29,6 +31,8 @@ __all__ = [
 ]
 
 _SNIPPET: Final = 200
+_ID_BITS: Final = 60
+_LETTER: Final = 0xA << _ID_BITS
 _DAY: Final = len("2026-11-30")
 """Characters of a date without a time."""
 _HIDDEN: Final = ("deleted_at", "revision")
@@ -43,6 +47,16 @@ def invalid(path: str, message: str, *, keyword: str = "invalid", hint: str = ""
 def date_of(seconds: float) -> str:
     """Return a time of seconds since 1970 in ISO 8601, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_id() -> str:
+    """Return the id of a new entity or edge: a letter and 60 random bits as hexadecimal digits.
+
+    Ids are most of what a model reads of a list: this one takes 9 tokens of o200k, a UUID 23. The letter keeps a
+    client from reading an id as a number. Among a million entities two are the same with a chance of 1 to 2 million;
+    the store refuses the second one.
+    """
+    return f"{_LETTER | secrets.randbits(_ID_BITS):x}"
 
 
 def node_kind(name: str, path: str) -> Kind:
@@ -105,7 +119,7 @@ def insert_node(
         values["doc_structure"] = {"version": 0, "root": []}
     _complete(kind, values, {}, rows.now)
     _check_order(kind, values, path)
-    return rows.insert(kind.plural, values, id=id)
+    return rows.insert(kind.plural, values, id=id or new_id())
 
 
 def update_node(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 
-from toolcrib.plugin import Context, Rows, SharedStorage, tool
+from toolcrib.plugin import Context, Rows, SharedStorage, ToolFailure, tool
 
 from .model import SCHEMA, Kind
 from .nodes import brief_columns, operation
@@ -20,6 +21,7 @@ __all__ = [
     "listed",
     "note",
     "operation_tool",
+    "shift",
     "storage_of",
 ]
 
@@ -76,6 +78,7 @@ def operation_tool(
             open_world=False,
             input_schema=schema,
             tags=["ontology"],
+            traits=[] if kind == "read" else ["store_writer"],
             **options,
         )(function)
 
@@ -85,6 +88,17 @@ def operation_tool(
 def storage_of(ctx: Context) -> SharedStorage:
     """Return the tables of the graph for the caller."""
     return ctx.storage(SCHEMA)
+
+
+_CURRENT: Final = (CATEGORY, "work", "cal")
+"""Categories whose tools take the current project where they require one."""
+
+
+def shift(ctx: Context, project_id: str, name: str) -> dict[str, Any]:
+    """Make a project the current one of the session, and return the `context_shift` of the result."""
+    with suppress(ToolFailure):  # a session that has ended makes no further call; the project is there
+        ctx.set_default("project_id", project_id, categories=_CURRENT)
+    return {"new_context": "project", "entity_id": project_id, "entity_name": name}
 
 
 def note(ctx: Context, op: str, project_id: str = "", **more: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -24,8 +23,8 @@ from .edges import (
     version_of,
 )
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, PARENTS, RELATIONS, SEMANTIC, Kind, containment
-from .nodes import edge_view, get_node, insert_node, invalid, node_kind, publish
-from .operations import ID, fields_of, note, operation_tool, storage_of
+from .nodes import edge_view, get_node, insert_node, invalid, new_id, node_kind, publish
+from .operations import ID, fields_of, note, operation_tool, shift, storage_of
 
 __all__ = [
     "create_onto_project",
@@ -160,7 +159,8 @@ async def create_onto_project(
     """Create a project with its entities, the relationships between them and a context document.
 
     If one of them is not valid, nothing is created. With clarifications nothing is created either: the questions come
-    back for the user.
+    back for the user. The new project becomes the current one: later calls that require a project_id and have none
+    mean it.
     """
     if clarifications:
         message = "Nothing was created: ask the user, then call again without clarifications."
@@ -168,12 +168,12 @@ async def create_onto_project(
     given = dict(project)
     if meta:
         given["props"] = {**(given.get("props") or {}), "meta": dict(meta)}
-    id = str(uuid.uuid4())
+    id = new_id()
     result = await storage_of(ctx).write(
         lambda rows: _create(rows, id, given, entities, relationships, context_document)
     )
-    shift = {"new_context": "project", "entity_id": id, "entity_name": given["name"]}
-    return {**result, "context_shift": shift, "message": f"Created project {given['name']!r}."}
+    shifted = shift(ctx, id, given["name"])
+    return {**result, "context_shift": shifted, "message": f"Created project {given['name']!r}."}
 
 
 def _create(
@@ -575,6 +575,7 @@ async def list_onto_members(ctx: Context, project_id: str) -> dict[str, Any]:
     ["project_id", "principal", "role"],
     category="work",
     approval="always",
+    explicit=["project_id"],  # a project is shared by its id, never because it is the current one
     idempotent=True,
     examples=[{"project_id": "<project_id>", "principal": "eve", "role": "editor"}],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -12,6 +13,7 @@ from .edges import edges_of, version_of
 from .model import CONTEXT_DOCUMENT, KINDS, Kind
 from .nodes import brief, date_of, edge_view, label_of, node_kind, view
 from .operations import ID, Operation, fields_of, limit, listed, note, operation_tool, storage_of
+from .pages import ROOM, page_of, size_of
 from .tree import path_to, walk
 
 __all__ = [
@@ -53,6 +55,13 @@ _SNIPPETS: Final = 2000
 """Characters of descriptions in one list: a long list is read for its titles."""
 _SHORTEST: Final = 50
 """Characters of a description that is worth a place in a list."""
+_LINKS: Final = 50
+"""Links that come with an entity: all of them are in pages of `entity.links.get`."""
+_EDGES: Final = 40
+"""Edges of one result with all their fields."""
+_OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0}
+_LONG_PROJECT: Final = 2000
+"""Characters of a project that is shown in full with its graph; `project.get` shows a longer one."""
 _HITS: Final = 500
 """Candidates of a search that is filtered afterwards."""
 
@@ -167,7 +176,11 @@ def _getter(name: str) -> Operation:
 
         def work(rows: Rows) -> dict[str, Any]:
             row = rows.get(kind.plural, id)
-            return {name: view(kind, row), "links": links_of(rows, id), "message": f"{name} {label_of(kind, row)!r}."}
+            edges = edges_of(rows, id)
+            message = f"{name} {label_of(kind, row)!r}."
+            if len(edges) > _LINKS:
+                message += f" The first {_LINKS} of {len(edges)} links; onto.entity.links.get pages through all."
+            return {name: view(kind, row), "links": links_of(rows, id, edges[:_LINKS]), "message": message}
 
         result = await storage_of(ctx).read(work)
         note(ctx, op, result[name]["project_id"], kind=name, id=id)
@@ -176,13 +189,9 @@ def _getter(name: str) -> Operation:
     return run
 
 
-def links_of(rows: Rows, id: str) -> list[dict[str, Any]]:
-    """Return the entities that an entity is linked to, with the edge of each."""
-    edges = edges_of(rows, id)
-    others = [
-        (edge["dst_kind"], edge["dst_id"]) if edge["src_id"] == id else (edge["src_kind"], edge["src_id"])
-        for edge in edges
-    ]
+def links_of(rows: Rows, id: str, edges: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the entities to which edges link an entity, with the edge of each."""
+    others = [_other_end(edge, id) for edge in edges]
     found = _entities(rows, others, lambda kind: f"id, {kind.label}")
     return [
         {
@@ -195,6 +204,11 @@ def links_of(rows: Rows, id: str) -> list[dict[str, Any]]:
         }
         for edge, (kind, other) in zip(edges, others, strict=True)
     ]
+
+
+def _other_end(edge: Row, id: str) -> tuple[str, str]:
+    """Return kind and id of the entity at the other end of an edge."""
+    return (edge["dst_kind"], edge["dst_id"]) if edge["src_id"] == id else (edge["src_kind"], edge["src_id"])
 
 
 def _entities(
@@ -304,6 +318,22 @@ def _snippet(kind: Kind, row: Row, query: str) -> str:
     return f"{'…' if start else ''}{part}{'…' if start + _SNIPPET < len(text) else ''}"
 
 
+_OF_PROJECT: Final = [kind.plural for kind in KINDS.values() if kind.name not in ("project", "source")]
+
+
+def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the lines of lists that fit into one result together: with descriptions, without, then fewer lines."""
+    most, snippet = _SHOWN, _SNIPPET
+    while True:
+        lines = {
+            name: [brief(_BY_TABLE[name], row, project_id, snippet=snippet) for row in rows[:most]]
+            for name, rows in lists.items()
+        }
+        if most == 1 or sum([size_of(line) for shown in lines.values() for line in shown]) <= ROOM:
+            return lines
+        most, snippet = (most if snippet else most * 2 // 3), 0
+
+
 @operation_tool(
     "onto.project.get",
     "get_onto_project_details",
@@ -313,16 +343,19 @@ def _snippet(kind: Kind, row: Row, query: str) -> str:
     examples=[{"project_id": "<project_id>"}],
 )
 async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, Any]:
-    """Get a project with what belongs to it, the newest 50 of each kind, and its context document."""
+    """Get a project with what belongs to it, the newest 50 of each kind, and its context document.
+
+    A large project's lists are shorter and without descriptions; counts has all.
+    """
 
     def work(rows: Rows) -> dict[str, Any]:
         project = rows.get("projects", project_id)
         result: dict[str, Any] = {"project": view(KINDS["project"], project)}
         counts: dict[str, int] = {}
-        for kind in KINDS.values():
-            if kind.name not in ("project", "source"):
-                found, counts[kind.plural] = listed(rows, kind, {"project_id": project_id}, _SHOWN)
-                result[kind.plural] = [brief(kind, row, project_id) for row in found]
+        lists: dict[str, list[Row]] = {}
+        for name in _OF_PROJECT:
+            lists[name], counts[name] = listed(rows, _BY_TABLE[name], {"project_id": project_id}, _SHOWN)
+        result |= _fitted(lists, project_id)
         context = [edge["dst_id"] for edge in edges_of(rows, project_id, "outgoing") if edge["rel"] == CONTEXT_DOCUMENT]
         document = rows.find("documents", context[-1]) if context else None
         result["context_document"] = view(KINDS["document"], document) if document else None
@@ -338,12 +371,26 @@ async def get_onto_project_details(ctx: Context, project_id: str) -> dict[str, A
     "onto.project.graph.get",
     "get_onto_project_graph",
     "read",
-    {"project_id": ID("project")},
+    {
+        "project_id": ID("project"),
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 100_000,
+            "description": "Entities of a page; otherwise as many as fit",
+        },
+        "cursor": {"type": "string", "maxLength": 100, "description": "metadata.next_cursor of the last page"},
+    },
     ["project_id"],
     examples=[{"project_id": "<project_id>"}],
 )
-async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any]:
-    """Get all entities of a project and the edges between them; metadata.version is what reorganize compares."""
+async def get_onto_project_graph(
+    ctx: Context, project_id: str, limit: int | None = None, cursor: str = ""
+) -> dict[str, Any]:
+    """Get all entities of a project and the edges between them, in pages.
+
+    metadata.version is what reorganize compares.
+    """
 
     def work(rows: Rows) -> dict[str, Any]:
         project = rows.get("projects", project_id)
@@ -367,17 +414,29 @@ async def get_onto_project_graph(ctx: Context, project_id: str) -> dict[str, Any
             "version": version,
             "fetched_at": date_of(rows.now),
         }
-        graph = {
-            "project": view(KINDS["project"], project),
-            "nodes": nodes,
-            "edges": edges,
-        }
+        page = page_of(nodes, edges, version=version, limit=limit, cursor=cursor)
+        graph = {"project": _project_of_page(project, cursor), "nodes": page.nodes, "edges": page.edges}
         message = f"{metadata['node_count']} entities, {len(edges)} edges."
+        if page.next_cursor:
+            metadata["next_cursor"] = page.next_cursor
+        if page.next_cursor or cursor:
+            shown = sum(map(len, page.nodes.values()))
+            message = f"{shown} of {metadata['node_count']} entities, {len(page.edges)} of {len(edges)} edges."
         return {"graph": graph, "metadata": metadata, "message": message}
 
     result = await storage_of(ctx).read(work, long=True)
     note(ctx, "onto.project.graph.get", project_id)
     return result
+
+
+def _project_of_page(project: Row, cursor: str) -> dict[str, Any]:
+    """Return a project in full on the first page; as a line of a list on later ones, and if it is long."""
+    kind = KINDS["project"]
+    if not cursor:
+        full = view(kind, project)
+        if len(str(full)) <= _LONG_PROJECT:
+            return full
+    return brief(kind, project)
 
 
 @operation_tool(
@@ -422,8 +481,9 @@ async def get_document_tree(
     "onto.document.path.get",
     "get_document_path",
     "read",
-    {"document_id": ID("document"), "project_id": ID("project")},
+    {"document_id": ID("document"), "project_id": ID("project", "; without it that of the document")},
     ["document_id"],
+    explicit=["project_id"],
     examples=[{"document_id": "<document_id>"}],
 )
 async def get_document_path(ctx: Context, document_id: str, project_id: str | None = None) -> dict[str, Any]:
@@ -431,6 +491,8 @@ async def get_document_path(ctx: Context, document_id: str, project_id: str | No
 
     def work(rows: Rows) -> dict[str, Any]:
         document = rows.get("documents", document_id)
+        if project_id and document["project_id"] != project_id:
+            raise ToolFailure("not_found", f"project {project_id} has no document {document_id!r}")
         project = rows.get("projects", document["project_id"])
         path = path_to(project["doc_structure"]["root"], document_id)
         return {
@@ -443,6 +505,14 @@ async def get_document_path(ctx: Context, document_id: str, project_id: str | No
     result = await storage_of(ctx).read(work)
     note(ctx, "onto.document.path.get", result["project_id"], kind="document", id=document_id)
     return result
+
+
+def _part(shown: int, offset: int, total: int, nouns: str) -> str:
+    """Return the message of a part of a list, with the offset of the next part."""
+    if shown == total:
+        return f"{total} {nouns}."
+    rest = f"; go on with offset {offset + shown}" if offset + shown < total else ""
+    return f"{shown} of {total} {nouns}{rest}."
 
 
 def _find_any(rows: Rows, id: str) -> tuple[Kind, Row]:
@@ -460,18 +530,23 @@ def _find_any(rows: Rows, id: str) -> tuple[Kind, Row]:
     {
         "entity_id": ID("entity"),
         "direction": {"type": "string", "enum": ["outgoing", "incoming", "both"], "default": "both"},
+        "limit": limit(_EDGES),
+        "offset": _OFFSET,
     },
     ["entity_id"],
     examples=[{"entity_id": "<entity_id>", "direction": "outgoing"}],
 )
-async def get_entity_relationships(ctx: Context, entity_id: str, direction: str) -> dict[str, Any]:
-    """Get the edges of an entity of any kind."""
+async def get_entity_relationships(
+    ctx: Context, entity_id: str, direction: str, limit: int, offset: int
+) -> dict[str, Any]:
+    """Get the edges of an entity of any kind, oldest first."""
 
     def work(rows: Rows) -> tuple[str, dict[str, Any]]:
         kind, row = _find_any(rows, entity_id)
-        edges = [edge_view(edge) for edge in edges_of(rows, entity_id, direction)]
-        message = f"{len(edges)} edges of {kind.name} {label_of(kind, row)!r}."
-        return row["project_id"], {"relationships": edges, "message": message}
+        edges = edges_of(rows, entity_id, direction)
+        shown = [edge_view(edge) for edge in edges[offset : offset + limit]]
+        message = _part(len(shown), offset, len(edges), f"edges of {kind.name} {label_of(kind, row)!r}")
+        return row["project_id"], {"relationships": shown, "total": len(edges), "message": message}
 
     project_id, result = await storage_of(ctx).read(work)
     note(ctx, "onto.entity.relationships.get", project_id, id=entity_id)
@@ -486,24 +561,28 @@ async def get_entity_relationships(ctx: Context, entity_id: str, direction: str)
         "entity_id": ID("entity"),
         "entity_kind": {"type": "string", "enum": list(KINDS)},
         "filter_kind": {"type": "string", "enum": ["all", *KINDS], "default": "all"},
+        "limit": limit(_LINKS),
+        "offset": _OFFSET,
     },
     ["entity_id", "entity_kind"],
     examples=[
         {"entity_id": "<entity_id>", "entity_kind": "goal", "filter_kind": "task"},
     ],
 )
-async def get_linked_entities(ctx: Context, entity_id: str, entity_kind: str, filter_kind: str) -> dict[str, Any]:
+async def get_linked_entities(
+    ctx: Context, entity_id: str, entity_kind: str, filter_kind: str, limit: int, offset: int
+) -> dict[str, Any]:
     """Get the entities that are linked to one, with the relation of each, and counts by kind."""
     kind = node_kind(entity_kind, "entity_kind")
 
     def work(rows: Rows) -> tuple[str, dict[str, Any]]:
         row = rows.get(kind.plural, entity_id)
-        links = links_of(rows, entity_id)
-        counts: dict[str, int] = {}
-        for link in links:
-            counts[link["kind"]] = counts.get(link["kind"], 0) + 1
-        shown = [link for link in links if filter_kind in ("all", link["kind"])]
-        return row["project_id"], {"entities": shown, "counts": counts, "message": f"{len(shown)} linked entities."}
+        edges = edges_of(rows, entity_id)
+        counts = dict(Counter(_other_end(edge, entity_id)[0] for edge in edges))
+        wanted = [edge for edge in edges if filter_kind in ("all", _other_end(edge, entity_id)[0])]
+        shown = links_of(rows, entity_id, wanted[offset : offset + limit])
+        message = _part(len(shown), offset, len(wanted), "linked entities")
+        return row["project_id"], {"entities": shown, "counts": counts, "total": len(wanted), "message": message}
 
     project_id, result = await storage_of(ctx).read(work)
     note(ctx, "onto.entity.links.get", project_id, kind=entity_kind, id=entity_id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,8 +20,8 @@ from toolcrib.plugin import Context, Row, Rows, UsageError, parse_yaml
 from .changes import heading_of
 from .edges import End, attach, canonical, link, parent_edges, project_edges
 from .model import KINDS, MAX_CHILDREN, Kind, containment
-from .nodes import insert_node, invalid, label_of, node_kind, publish
-from .operations import ID, note, operation_tool, storage_of
+from .nodes import insert_node, invalid, label_of, new_id, node_kind, publish
+from .operations import ID, note, operation_tool, shift, storage_of
 from .tree import MAX_DEPTH, Node, walk
 
 __all__ = ["export_onto_project", "import_onto_project"]
@@ -213,7 +212,7 @@ async def import_onto_project(
     """Import a project from JSON, Markdown files or GitHub issues, as a new one.
 
     If one entity or edge is not valid, nothing is created. Issues become tasks, their milestones milestones of one
-    goal; state, labels, assignees and numbers are kept.
+    goal; state, labels, assignees and numbers are kept. The new project becomes the session's current one.
     """
     if (data is None) == (files is None):
         raise invalid("data", "give either data or files", keyword="required")
@@ -224,12 +223,12 @@ async def import_onto_project(
     else:
         content = _from_issues(data)
     content.fields |= {**({"name": name} if name else {}), **({"type_key": type_key} if type_key else {})}
-    id = str(uuid.uuid4())
+    id = new_id()
     counts, ids = await storage_of(ctx).write(lambda rows: _create(rows, id, content))
     label = str(content.fields["name"])
-    shift = {"new_context": "project", "entity_id": id, "entity_name": label}
+    shifted = shift(ctx, id, label)
     message = f"Imported project {label!r}."
-    return {"project_id": id, "counts": counts, "entities": ids, "context_shift": shift, "message": message}
+    return {"project_id": id, "counts": counts, "entities": ids, "context_shift": shifted, "message": message}
 
 
 def _create(rows: Rows, project_id: str, content: _Project) -> tuple[dict[str, int], dict[str, str]]:

@@ -88,6 +88,13 @@ async def run(folder: Path, *texts: str, alone: bool = True) -> Outcome:
 
 LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "direnv": ("mkdir -p d/e && echo x > d/e/.envrc", ("d/e/.envrc",)),
+    "names in another case": (
+        (
+            "mkdir -p d/.VSCode .Claude .GitHub/workflows; echo x | tee .ENVRC d/.Mcp.json d/.VSCode/tasks.JSON"
+            " .Claude/x .GitHub/workflows/x.yml agents.md > /dev/null"
+        ),
+        (".Claude/x", ".ENVRC", ".GitHub/workflows/x.yml", "d/.Mcp.json", "d/.VSCode/tasks.JSON"),
+    ),
     "servers": ("mkdir d && echo {} > d/.mcp.json", ("d/.mcp.json",)),
     "task": (
         'mkdir -p d/.vscode && echo \'{"runOptions": {"runOn": "folderOpen"}}\' > d/.vscode/tasks.json',
@@ -233,6 +240,59 @@ OWN: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+LINKS: Mapping[str, str] = {
+    "a rebase": "ln -s {other}/rebase-merge .git/rebase-merge",
+    "attributes": "git init -q d; rm -rf d/.git/info; ln -s {other}/info d/.git/info",
+    "attributes of its own": "rm -rf .git/info; ln -s {other}/info .git/info",
+    "hooks": "git init -q d; rm -rf d/.git/hooks; ln -s {other}/hooks d/.git/hooks",
+    "submodules": "git init -q d; ln -s {other}/.. d/.git/modules",
+    "worktrees": "git init -q d; ln -s {other}/.. d/.git/worktrees",
+    "worktrees of its own": "rm -rf .git/worktrees; ln -s {other}/.. .git/worktrees",
+    "submodules of its own": "rm -rf .git/modules; ln -s {other}/.. .git/modules",
+    "one worktree": "mkdir -p .git/worktrees; ln -s {other} .git/worktrees/x",
+    "parts of a nested one": (
+        "git init -q d; for k in modules worktrees; do mkdir d/.git/$k; ln -s {other} d/.git/$k/x; done"
+    ),
+}
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["sandboxed", "unsandboxed"])
+@pytest.mark.parametrize("text", LINKS.values(), ids=LINKS)
+async def test_a_link_makes_us_change_nothing_in_a_repository_outside_of_the_workspace(
+    work: Path, tmp_path: Path, text: str, alone: bool
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(work, other)
+    git(other, "config", "core.pager", "less -X")
+    for name in ("hooks/pre-commit", "info/attributes", "rebase-merge/git-rebase-todo"):
+        (other / ".git" / name).parent.mkdir(exist_ok=True)
+        (other / ".git" / name).write_text("exec true\n")
+    before = contents(other)
+
+    await run(work, text.format(other=other / ".git"), alone=alone)
+
+    assert contents(other) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return the contents of all files below a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["sandboxed", "unsandboxed"])
+async def test_a_rebase_that_stopped_at_its_last_step_goes_on_after_a_command(work: Path, alone: bool) -> None:
+    (work / "a").write_text("b\n")
+    commit(work, "second")
+    stop = {**os.environ, **PERSON, "GIT_SEQUENCE_EDITOR": "sed -i 1s/pick/edit/"}
+    subprocess.run(["git", "rebase", "-q", "-i", "HEAD~1"], cwd=work, env=stop, check=True, capture_output=True)
+
+    outcome = await run(work, "git status", alone=alone)
+
+    assert outcome.aside == ()
+    git(work, "rebase", "--continue")
+    assert not (work / ".git" / "rebase-merge").exists()
+
+
 @pytest.mark.parametrize(("text", "files"), OWN.values(), ids=OWN)
 async def test_the_own_repository_of_an_unsandboxed_command_gets_its_earlier_configuration_back(
     work: Path, text: str, files: tuple[str, ...]
@@ -249,6 +309,56 @@ async def test_the_own_repository_of_an_unsandboxed_command_gets_its_earlier_con
     assert not list(work.rglob(CANARY))
     kept = {name: (work / ".git" / name).read_text() for name in before if (work / ".git" / name).exists()}
     assert all(text == before[name] for name, text in kept.items())
+
+
+REBASES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "steps that run": (
+        f"sed -i '1i exec touch {CANARY}' .git/rebase-merge/git-rebase-todo",
+        (".git/rebase-merge/git-rebase-todo",),
+    ),
+    "a step in short": (
+        f"echo 'x touch {CANARY}' >> .git/rebase-merge/git-rebase-todo",
+        (".git/rebase-merge/git-rebase-todo",),
+    ),
+    "a rebase of its own": (
+        f"git rebase --abort; git rebase -q -x 'touch {CANARY}' topic; rm -f {CANARY}",
+        (".git/rebase-merge/git-rebase-todo",),
+    ),
+    "a strategy": ("echo evil > .git/rebase-merge/strategy", (".git/rebase-merge/strategy",)),
+    "in a worktree": (
+        (
+            "git rebase --abort; git worktree add -q tree main -f; cd tree; git rebase -q topic;"
+            f" echo 'exec touch {CANARY}' >> ../.git/worktrees/tree/rebase-merge/git-rebase-todo"
+        ),
+        (".git/worktrees/tree/rebase-merge/git-rebase-todo",),
+    ),
+    "nothing": ("git status > /dev/null; git rebase --show-current-patch > /dev/null", ()),
+}
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["sandboxed", "unsandboxed"])
+@pytest.mark.parametrize(("text", "files"), REBASES.values(), ids=REBASES)
+async def test_going_on_with_a_rebase_runs_no_step_that_a_command_wrote(
+    work: Path, text: str, files: tuple[str, ...], alone: bool
+) -> None:
+    for branch, content in (("topic", "b\n"), ("main", "c\n")):
+        git(work, "checkout", "-q", *(["-b", branch] if branch == "topic" else [branch]))
+        (work / "a").write_text(content)
+        commit(work, branch)
+    git(work, "rebase", "-q", "topic")
+    own = work / ".git" / "rebase-merge" / "git-rebase-todo"
+    own.write_text(f"{own.read_text()}exec touch own\n")
+
+    outcome = await run(work, text, alone=alone)
+
+    assert sorted(outcome.aside) == sorted(f"{work / file}.aside" for file in files)
+    for folder in (work, work / "tree"):
+        if folder.is_dir():
+            (folder / "a").write_text("d\n")
+            git(folder, "add", "a")
+            git(folder, "rebase", "--continue")
+    assert not list(work.rglob(CANARY))
+    assert (work / "own").exists() == ("--abort" not in text)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from toolcrib_agent.prompts import PROJECT_BYTES, Facts, Part, Project, compose,
 PROFILES: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 TODAY: Final = date(2026, 11, 21)
 
-LONGEST: Final = {"adaptive": 201, "flat": 112, "gateway": 287, "introspection": 140, "selection": 145, "tiered": 139}
+LONGEST: Final = {"adaptive": 198, "flat": 112, "gateway": 287, "introspection": 140, "selection": 145, "tiered": 139}
 """Estimated tokens (UTF-8 bytes / 4) of the whole prompt with forty tools in three sources, a mode, a workspace and the
 date. A figure may only become smaller: what is added must be paid for by what is left out."""
 

@@ -13,7 +13,7 @@ from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover
 
-CATEGORIES = ("agent", "hooks", "project", "queue", "tasks", "files", "git", "shell")
+CATEGORIES = ("agent", "hooks", "playbooks", "project", "queue", "tasks", "files", "git", "shell")
 
 
 class Person:

@@ -1,4 +1,4 @@
-"""`toolcrib queue`: a person sees the queue, answers, approves and stops."""
+"""`toolcrib queue`: a person sees the queue, answers, approves, decides and stops."""
 
 from __future__ import annotations
 
@@ -33,13 +33,19 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
 async def seeded(folder: Path) -> dict[str, str]:
     """Put three tasks into the store of this home: one asks, one waits for approval, one is at work."""
     store = folder / "XDG_DATA_HOME" / "toolcrib" / "toolcrib.db"
-    async with Toolcrib(store=store, builtins=("agent", "project", "queue", "tasks")) as crib:
+    async with Toolcrib(store=store, builtins=("agent", "playbooks", "project", "queue", "tasks")) as crib:
         ada = person(crib, LOCAL, folder)
         asking = await _claimed(ada, "Paint", 1)
         await ada.ok("ask_question", **asking, question="Red or blue?")
         waiting = await _claimed(ada, "Print", 2, requires_approval=True)
         await ada.ok("complete_task", **waiting, summary="x")
+        source = (
+            "{name: Sale, nodes: {ask: {prompt: Sell it?, wait_for_human: true, goto: end}, end: {terminal: true}}}"
+        )
+        project = await _inbox(ada)
+        playbook = (await ada.ok("save_playbook", project_id=project, source=source))["saved"]
         return {
+            "run": (await ada.ok("run_playbook", playbook_id=playbook))["id"],
             "asking": asking["task_id"],
             "waiting": waiting["task_id"],
             "busy": (await _claimed(ada, "Post", 3))["task_id"],
@@ -62,6 +68,7 @@ def test_a_person_sees_answers_approves_and_stops(typed: Typed, tmp_path: Path) 
     table = typed().stdout
     refused = typed("answer", ids["asking"], "Blue")
     answered = typed("answer", ids["asking"][:14], "Blue,", "please", "--yes")
+    decided = typed("decide", ids["run"][:8], "-", "--yes")
     approved, stopped = (typed(word, ids[key], "--yes") for word, key in (("approve", "waiting"), ("stop", "busy")))
     shown = json.loads(typed("--all", "--json").stdout)
     followed = typed("follow", "--seconds", "0.01").stdout
@@ -69,7 +76,8 @@ def test_a_person_sees_answers_approves_and_stops(typed: Typed, tmp_path: Path) 
     assert [line.split()[0] for line in table.splitlines()[:3]] == ["STATUS", "WAITING_INPUT", "AWAITING_APPROVAL"]
     assert f"{ids['asking']} asks: Red or blue?" in table
     assert refused.exit_code == 5, "a change is asked for, and nobody is there"
-    assert [one.exit_code for one in (answered, approved, stopped)] == [0, 0, 0]
+    assert f"toolcrib queue decide {ids['run']}" in table
+    assert [one.exit_code for one in (answered, approved, decided, stopped)] == [0, 0, 0, 0]
     states = {task["id"]: task["status"] for task in shown["tasks"]}
     assert [states[ids[key]] for key in ("asking", "waiting", "busy")] == ["IN_PROGRESS", "COMPLETED", "BLOCKED"]
     assert "task.stopped" in followed.splitlines()[-1]

@@ -148,7 +148,9 @@ async def morning(user: Person) -> dict[str, str]:
         trigger={"type": "event", "event_type": "task.failed"},
         prompt_template="{{event.title}} failed: {{event.error_message}}",
     )
-    await user.ok("set_active_project", project_id=shop)
+    active = await user.ok("set_active_project", project_id=shop)
+    status = await user.session.call("git_log")
+    assert (Path(active["repo"]).name, status.is_error) == ("one", False), "git tools work in the active project"
     ids = {"gross": await user.task("Fix gross", priority=1, acceptance=green("gross"), preferred_workspace_id=one)}
     ids["total"] = await user.task(
         "Fix total", acceptance=green("total"), depends_on=[ids["gross"]], preferred_workspace_id=one
@@ -197,6 +199,7 @@ def test_a_person_puts_tasks_in_walks_away_and_comes_back(home: Path, typed: Typ
     assert set(listed(typed).values()) == {"COMPLETED"}
     assert "blue" in {git(folder, "show", "main:sign.txt") for folder in places_with(home, "sign.txt")}
     assert {type for type, _ in events} == {
+        "git.commit",
         "project.created",
         "task.created",
         "task.started",

@@ -9,8 +9,8 @@ import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.plugin import Rows
+from toolcrib_queue.events import publish
 from toolcrib_queue.model import SCHEMA
-from toolcrib_queue.state import publish
 from unit.toolcrib_queue.conftest import Person
 
 SMALL, FULL = 40, 5000
@@ -37,7 +37,7 @@ async def test_each_event_is_handled_once_though_it_comes_twice_and_handlers_are
 ) -> None:
     number = FULL if full_size else SMALL
     project = (await ada.ok("create_project", name="Shop"))["created"]
-    trigger = {"type": "event", "event_type": "order.placed"}
+    trigger = {"type": "event", "event_type": "note.created"}
     given = {"project_id": project, "trigger": trigger, "cooldown_seconds": 0}
     steps = [{"type": "db_query", "query": "recent_events"}]
     for name in ("Pack", "Bill"):
@@ -47,7 +47,7 @@ async def test_each_event_is_handled_once_though_it_comes_twice_and_handlers_are
     def place(rows: Rows) -> None:
         for order in range(number):
             for _ in range(2):
-                publish(rows, "order.placed", {**rows.get("tasks", task), "revision": order}, order=order)
+                publish(rows, "note.created", {**rows.get("tasks", task), "revision": order}, order=order)
 
     await crib.store.shared.write(SCHEMA, "ada", same, place)
     looks = 0
@@ -65,3 +65,72 @@ async def test_each_event_is_handled_once_though_it_comes_twice_and_handlers_are
 
     found = await crib.store.shared.read(SCHEMA, "ada", same, handled, long=False)
     assert found == sorted(f"Hook: {name} {order}" for name in ("Pack", "Bill") for order in range(number))
+
+
+async def heard(ada: Person, project: str) -> list[tuple[str, str]]:
+    """Return the events of a project, the oldest first, with their subjects."""
+    found = (await ada.ok("queue_events", project_id=project, limit=200))["events"]
+    return [(one["type"], one["title"]) for one in reversed(found)]
+
+
+async def test_hooks_hear_of_projects_agents_notes_and_chains_that_are_stuck(ada: Person) -> None:
+    agent = await ada.agent("Ann")
+    home = (await ada.ok("queue_events", limit=1))["events"][0]["project_id"]
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    for place, type in ((home, "agent.paused"), (project, "chain.stuck"), (project, "project.paused")):
+        trigger = {"type": "event", "event_type": type}
+        await ada.ok("create_hook", project_id=place, name=type, trigger=trigger, prompt_template="{{event.title}}")
+    first = await ada.task("Mix paint", project_id=project, max_retries=0)
+    await ada.task("Paint", project_id=project, depends_on=[first])
+
+    await ada.ok("fail_task", **await ada.claimed(agent), error_message="no pigment")
+    runs = (await ada.ok("run_queue"))["runs"]
+    await ada.ok("reopen_with_feedback", task_id=first, feedback="Take the red one.")
+    for tool, named in (("pause_agent", {"agent_id": agent}), ("pause_project", {"project_id": project})):
+        for _ in range(2):
+            await ada.ok(tool, **named)
+    runs += (await ada.ok("run_queue"))["runs"]
+    made = [(await ada.ok("get_task", task_id=one["task_id"]))["description"] for one in runs]
+    await ada.ok("resume_agent", agent_id=agent)
+    await ada.ok("delete_agent", agent_id=agent)
+
+    assert [(type, title) for type, title in await heard(ada, project) if not title.startswith("Hook: ")] == [
+        ("project.created", "Shop"),
+        ("task.created", "Mix paint"),
+        ("task.created", "Paint"),
+        ("task.started", "Mix paint"),
+        ("task.failed", "Mix paint"),
+        ("task.blocked", "Mix paint"),
+        ("chain.stuck", "Mix paint"),
+        ("note.created", "Mix paint"),
+        ("project.paused", "Shop"),
+    ]
+    assert [type for type, title in await heard(ada, home) if title == "Ann"] == [
+        "agent.created",
+        "agent.paused",
+        "agent.resumed",
+        "agent.deleted",
+    ]
+    assert sorted(text.splitlines()[2] for text in made) == ["Ann", "Mix paint", "Shop"]
+
+
+PLAYBOOK = "name: P\ntriggers: [task.finished]\nnodes: {a: {prompt: x, goto: b}, b: {terminal: true}}\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "path"),
+    [
+        (
+            "create_hook",
+            {"name": "H", "prompt_template": "x", "trigger": {"type": "event", "event_type": "task.faild"}},
+            "trigger.event_type",
+        ),
+        ("save_playbook", {"source": PLAYBOOK}, "source.triggers.0"),
+    ],
+)
+async def test_an_event_that_never_comes_is_not_waited_for(
+    ada: Person, tool: str, arguments: dict[str, Any], path: str
+) -> None:
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    error = await ada.refused(tool, project_id=project, **arguments)
+    assert (error.code, error.details["field_errors"][0]["path"]) == ("invalid_arguments", path)

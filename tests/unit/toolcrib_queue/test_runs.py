@@ -14,17 +14,20 @@ from typing import Any
 import pytest
 from anyio import create_task_group
 
+from peers.forge import forge, leading, pull_requests
 from rig import eventually
-from rig.sandbox import needs_sandbox
+from rig.sandbox import needs_gh, needs_sandbox
 from seeds.inventory import git
 from toolcrib import Toolcrib
 from toolcrib.config import bare
+from toolcrib.plugin import Rows
+from toolcrib_queue.model import SCHEMA
 from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
 
 pytestmark = [needs_sandbox, pytest.mark.process, pytest.mark.long]
 
 PROGRAM = """
-    import json, os, sys, time
+    import json, os, re, subprocess, sys, time
     from pathlib import Path
 
     prompt, said = sys.argv[-1], "It answers 42 now."
@@ -35,6 +38,8 @@ PROGRAM = """
         Path(sys.argv[0]).parent.joinpath("outside.txt").write_text("x")
     elif "LAZY" not in prompt:
         Path("answer.py").write_text("answer = 42\\n")
+    if "PLAN" in prompt or "Count" in prompt:
+        Path("plan.md").write_text("# Plan\\n\\n1. Count the boats\\nAll of them.\\n2. Paint the sign\\n")
     if "SWITCH" in prompt:
         Path(".git/HEAD").write_text("ref: refs/heads/own\\n")
         Path(".git/refs/heads/own").write_text(Path(".git/refs/heads/main").read_text())
@@ -49,11 +54,17 @@ PROGRAM = """
         (heads / own).write_text("ref: refs/heads/main\\n")
     if "half" in prompt:
         Path("half.txt").write_text("half")
+    if named := "MERGE" in prompt and re.search("`git merge --no-commit ([0-9a-f]+)`", prompt):
+        words = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "merge", "--no-commit", named[1]]
+        subprocess.run(words, stdout=subprocess.DEVNULL)
+        if "HALF" not in prompt:
+            Path("answer.py").write_text("answer = 42 + 1\\n")
     while "SLOW" in prompt:
         time.sleep(1)
     if "CRASH" in prompt:
         sys.exit("no more tokens")
     print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": said,
+                      "total_cost_usd": 0.125 if "DEAR" in prompt else "much",
                       "usage": {"input_tokens": "many" if "BOAST" in prompt else 30, "output_tokens": 12}}))
 """
 SHOWN = [{"type": "changed", "path": "answer.py"}, {"type": "commit"}]
@@ -218,6 +229,39 @@ async def test_a_run_whose_task_a_person_stops_ends(crib: Toolcrib, ada: Person,
     assert [(one["task_id"], one["status"]) for one in ended] == [(task, "BLOCKED")]
 
 
+async def test_a_run_whose_lease_ran_out_stops_its_program_and_another_agent_goes_on_at_once(
+    crib: Toolcrib, ada: Person, shop: Path
+) -> None:
+    agent, other, task = await ada.agent(), await ada.agent("Bob"), await ada.task("SLOW and half")
+    ended: list[Any] = []
+    generation, late = 0, list[str]()
+
+    def let_run_out(rows: Rows) -> int:
+        return int(rows.update("tasks", task, {"lease_until": rows.now - 1})["generation"])
+
+    async with create_task_group() as group:
+
+        async def run() -> None:
+            ended.append(await ada.ok("work_task", agent_id=agent))
+
+        group.start_soon(run)
+        await eventually(lambda: (shop / "half.txt").exists())
+        generation, _ = await crib.parts.storage.store.shared.write(SCHEMA, "ada", lambda value: value, let_run_out)
+        claim = {"task_id": task, "generation": generation}
+        late = [
+            (await ada.refused("complete_task", **claim, summary="late")).code,
+            (await ada.refused("heartbeat_task", **claim)).code,
+        ]
+    programs = [one.read_bytes() for one in Path("/proc").glob("[0-9]*/cmdline") if one.exists()]
+    again = await ada.claimed(agent)
+
+    assert late == ["conflict"] * 2
+    assert [(one["task_id"], one.get("commit")) for one in ended] == [(task, None)]
+    assert [one for one in programs if str(shop.parent / "programs").encode() in one] == []
+    assert (again["task_id"], again["generation"] > generation) == (task, True)
+    assert (await ada.ok("claim_task", agent_id=other))["task"] is None
+
+
 async def test_what_an_interrupted_run_left_is_kept_on_its_branch(crib: Toolcrib, ada: Person, shop: Path) -> None:
     agent, task = await ada.agent(), await ada.task("SLOW and half", priority=1)
     async with create_task_group() as group:
@@ -316,6 +360,88 @@ async def test_work_that_conflicts_with_the_default_branch_is_not_completed(ada:
 
     assert (ran["status"], "answer.py" in ran["error_message"]) == ("FAILED", True)
     assert git(shop, "show", "main:answer.py") == "answer = 43\n"
+
+
+async def commit_to_main(folder: Path, name: str, text: str) -> None:
+    """Commit a file to the default branch, as a person does it beside the queue."""
+    git(folder, "checkout", "--quiet", "main")
+    (folder / name).write_text(text)
+    git(folder, "add", name)
+    git(folder, "commit", "--quiet", "-m", f"Change {name}")
+
+
+async def test_a_reopened_task_goes_on_from_the_newest_default_branch(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("Answer", requires_approval=True, acceptance=SHOWN)
+    await ada.ok("work_task", agent_id=agent)
+    await commit_to_main(shop, "sails.txt", "three")
+    await ada.ok("reopen_with_feedback", task_id=task, feedback="again")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], "conflict" in ran) == ("AWAITING_APPROVAL", False)
+    assert git(shop, "show", f"task/{task}:sails.txt") == "three"
+    assert git(shop, "show", f"task/{task}:answer.py") == "answer = 42\n"
+
+
+async def test_newer_commits_of_the_default_branch_are_no_evidence_of_the_task(ada: Person, shop: Path) -> None:
+    agent = await ada.agent()
+    task = await ada.task("LAZY and half", acceptance=SHOWN, max_retries=1)
+    await ada.ok("work_task", agent_id=agent)
+    await commit_to_main(shop, "answer.py", "answer = 43\n")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (task, "FAILED")
+    assert "answer.py" in ran["error_message"]
+    assert git(shop, "show", f"task/{task}:answer.py") == "answer = 43\n"
+
+
+@pytest.mark.parametrize(("title", "status"), [("MERGE", "COMPLETED"), ("MERGE HALF", "FAILED")])
+async def test_an_agent_is_told_which_commits_conflict_and_its_resolution_is_merged(
+    ada: Person, shop: Path, title: str, status: str
+) -> None:
+    agent = await ada.agent()
+    task = await ada.task(title, requires_approval=True)
+    await ada.ok("work_task", agent_id=agent)
+    await commit_to_main(shop, "answer.py", "answer = 43\n")
+    await ada.ok("edit_task", task_id=task, priority=1)
+    await ada.ok("reopen_with_feedback", task_id=task, feedback="again")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+    approved = await ada.ok("approve_task", task_id=task) if status == "COMPLETED" else None
+
+    notes = [one["content"] for one in (await ada.ok("get_task", task_id=task))["notes"] if one["type"] == "conflict"]
+    assert notes == [ran["conflict"]]
+    assert "answer.py" in ran["conflict"]
+    assert await ada.status(task) == status
+    if approved:
+        assert git(shop, "show", "main:answer.py") == "answer = 42 + 1\n"
+    else:
+        assert ran["error_message"] == "conflicts are not resolved in answer.py"
+
+
+async def test_a_task_begins_with_merged_work_of_another_workspace_whose_branch_is_gone(
+    crib: Toolcrib, shop: Path
+) -> None:
+    ada = person(crib, "ada", shop.parent)
+    git(shop.parent, "clone", "--quiet", "shop", "second")
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    one, two = [
+        (await ada.ok("add_workspace", project_id=project, source="link", path=path))["created"]
+        for path in ("shop", "second")
+    ]
+    agent = await ada.agent()
+    first = await ada.task("Answer", project_id=project, preferred_workspace_id=one)
+    second = await ada.task("LAZY", project_id=project, depends_on=[first], preferred_workspace_id=two)
+    await ada.ok("work_task", agent_id=agent)
+    git(shop, "checkout", "--quiet", "main")
+    git(shop, "branch", "--quiet", "-D", f"task/{first}")
+
+    ran = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["task_id"], ran["status"]) == (second, "COMPLETED")
+    assert git(shop.parent / "second", "show", f"task/{second}:answer.py") == "answer = 42\n"
 
 
 async def test_two_agents_are_never_at_work_in_one_folder(crib: Toolcrib, ada: Person, shop: Path) -> None:
@@ -485,6 +611,50 @@ async def test_a_result_is_pushed_where_the_operator_wants_that_and_not_merged(
     assert ("git_create_pr" in ran.get("error_message", "")) == (completion == "pull_request")
 
 
+ADDRESS = "https://git.example/team/work/pull/7"
+
+
+@needs_gh
+async def test_a_result_waits_with_its_pull_request_that_gh_opened_and_a_later_attempt_pushes_to_it(
+    tmp_path: Path, shop: Path
+) -> None:
+    program = tmp_path / "agent.py"
+    program.write_text(dedent(PROGRAM))
+    claude = {"program": [sys.executable, str(program)]}
+    with forge(tmp_path / "forge", token="t0ken") as there, leading({"git.example": ["127.0.0.1"]}):
+        there.answers = pull_requests(ADDRESS)
+        git(tmp_path, "clone", "--quiet", "--bare", str(shop), str(there.root / "team" / "work.git"))
+        git(shop, "remote", "add", "origin", there.url("team/work.git"))
+        tools = {
+            "queue": {"agents": {"claude": claude}, "completion": "pull_request"},
+            "git": {"tokens": {there.host: "t0ken"}, "private_hosts": [there.host], "ca_file": str(there.ca_file)},
+        }
+        async with Toolcrib(bare().with_values(builtins=CATEGORIES, tools=tools), memory=True) as crib:
+            ada = person(crib, "ada", shop)
+            agent, task = await ada.agent(), await ada.task("Answer", acceptance=SHOWN)
+            ran = await ada.ok("work_task", agent_id=agent)
+            waiting = await ada.ok("get_task", task_id=task)
+            await commit_to_main(shop, "sails.txt", "three")
+            await ada.ok("reopen_with_feedback", task_id=task, feedback="Take the sails in.")
+            again = await ada.ok("work_task", agent_id=agent)
+            await ada.ok("approve_task", task_id=task)
+            ended = await ada.status(task)
+
+    made = [asked["variables"]["input"] for asked in there.asked if "createPullRequest" in asked["query"]]
+    assert (ran["status"], waiting["status"], waiting["pr_url"]) == ("AWAITING_APPROVAL", "AWAITING_APPROVAL", ADDRESS)
+    assert [{key: one[key] for key in ("title", "body", "headRefName", "baseRefName")} for one in made] == [
+        {
+            "title": "Answer",
+            "body": f"It answers 42 now.\n\nTask: {task}",
+            "headRefName": f"task/{task}",
+            "baseRefName": "main",
+        }
+    ]
+    assert (again["status"], ended) == ("AWAITING_APPROVAL", "COMPLETED")
+    assert git(there.root / "team" / "work.git", "show", f"task/{task}:sails.txt") == "three"
+    assert git(shop, "show", "main:answer.py") == "answer = 41\n"
+
+
 async def test_a_way_to_end_results_that_there_is_not_is_named(tmp_path: Path, shop: Path) -> None:
     queue = {"agents": {"claude": {"program": sys.executable}}, "completion": "fax"}
     async with Toolcrib(bare().with_values(builtins=CATEGORIES, tools={"queue": queue}), memory=True) as crib:
@@ -498,3 +668,32 @@ async def test_a_way_to_end_results_that_there_is_not_is_named(tmp_path: Path, s
             "it is merge, push, pull_request",
             "READY",
         )
+
+
+PLAN = "# Plan\n\n1. Count the boats\nAll of them.\n2. Paint the sign\n"
+
+
+async def test_a_plan_that_a_run_wrote_waits_for_a_person_and_its_steps_become_tasks(ada: Person, shop: Path) -> None:
+    (shop / "plans").mkdir()
+    (shop / "plans" / "old.md").write_text("1. An old step\n")
+    git(shop, "add", ".")
+    git(shop, "commit", "--quiet", "-m", "An old plan")
+    agent = await ada.agent()
+    task = await ada.task("PLAN the shop")
+    ran = await ada.ok("work_task", agent_id=agent)
+    approved = await ada.ok("approve_plan", task_id=task)
+    step = await ada.ok("work_task", agent_id=agent)
+
+    assert (ran["status"], approved["merged_into"]) == ("AWAITING_PLAN_APPROVAL", "main")
+    assert [one["title"] for one in approved["subtasks"]] == ["Count the boats", "Paint the sign"]
+    assert git(shop, "show", "main:plan.md") == PLAN
+    assert (step["task_id"], step["status"]) == (approved["subtasks"][0]["id"], "COMPLETED")  # though it wrote plan.md
+
+
+async def test_what_a_program_cost_is_in_the_ledger(ada: Person) -> None:
+    agent, task = await ada.agent(), await ada.task("DEAR")
+    await ada.ok("work_task", agent_id=agent)
+    used = await ada.ok("queue_usage", task_id=task)
+
+    assert (used["total"], used["total_cost_usd"], len(used["breakdown"])) == (42, 0.125, 1)
+    assert used["total_seconds"] > 0

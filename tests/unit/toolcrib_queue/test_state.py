@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, get_args
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,8 +88,8 @@ class Queue:
         return caught.value
 
 
-@pytest.fixture
-async def queue() -> AsyncGenerator[Queue]:
+@asynccontextmanager
+async def open_queue() -> AsyncGenerator[Queue]:
     now = [1000.0]
     async with Store.open(None, clock=lambda: now[0]) as store:
         await store.shared.prepare(SCHEMA)
@@ -97,6 +100,12 @@ async def queue() -> AsyncGenerator[Queue]:
             rows.insert("projects", {**PROJECT, "project_id": "shop"}, id="shop")
 
         await made.run(work)
+        yield made
+
+
+@pytest.fixture
+async def queue() -> AsyncGenerator[Queue]:
+    async with open_queue() as made:
         yield made
 
 
@@ -137,6 +146,68 @@ async def test_a_late_worker_changes_nothing(queue: Queue) -> None:
     assert (late.code, late.details) == ("conflict", {"status": "ASSIGNED", "generation": second["generation"]})
     assert (held["assigned_agent_id"], held["lease_until"]) == ("quick", queue.now[0] + LEASE_SECONDS)
     assert second["generation"] > first["generation"] + 1
+
+
+Step = tuple[str, str, float]
+"""Worker, what it tries, and the seconds that pass before."""
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("ann", "bob")),
+            st.sampled_from(("take", "renew", "end")),
+            st.sampled_from((0.0, 1.0, LEASE_SECONDS, LEASE_SECONDS + 1)),
+        ),
+        max_size=20,
+    )
+)
+def test_a_worker_renews_and_ends_its_claim_within_its_lease_only_and_after_it_the_task_is_claimed_at_once(
+    steps: list[Step],
+) -> None:
+    anyio.run(follow, steps)
+
+
+async def follow(steps: list[Step]) -> None:
+    """Let workers do these steps, and compare each with a model: one holder, and the time until which it holds."""
+    claims: dict[str, int] = {}
+    holder, until, is_done = "", 0.0, False
+    async with open_queue() as queue:
+        await queue.task("t")
+        for worker, action, seconds in steps:
+            queue.now[0] += seconds
+            is_held = bool(holder) and queue.now[0] <= until
+            if action == "take":
+                made = await queue.run(partial(take, worker))
+                assert bool(made) == (not is_done and not is_held)
+                if made:
+                    holder, until, claims[worker] = worker, queue.now[0] + LEASE_SECONDS, made[0]["generation"]
+                continue
+            if worker not in claims:
+                continue
+            work = partial({"renew": extend, "end": end}[action], claims[worker])
+            if not (is_held and worker == holder):
+                assert (await queue.refused(work)).code == "conflict"
+                continue
+            await queue.run(work)
+            until = queue.now[0] + LEASE_SECONDS
+            is_done, holder = is_done or action == "end", "" if action == "end" else holder
+        assert (await queue.get("t"))["status"] == "COMPLETED" or not is_done
+
+
+def take(worker: str, rows: Rows) -> list[Row]:
+    tick(rows)
+    return [fire(rows, one, "AGENT_STARTED") for one in assign(rows, [worker])]
+
+
+def extend(generation: int, rows: Rows) -> None:
+    renew(rows, get_claimed(rows, "t", generation))
+
+
+def end(generation: int, rows: Rows) -> None:
+    fire(rows, fire(rows, get_claimed(rows, "t", generation), "AGENT_COMPLETED"), "VERIFY_PASSED")
 
 
 async def test_a_claim_that_is_renewed_is_not_taken_away(queue: Queue) -> None:

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.testing import RecordingApprover
+from toolcrib_queue import vetoes
 from unit.toolcrib_queue.conftest import CATEGORIES, Person, person
 
 NONE = "nowhere"
 NAMED = frozenset(
-    "agent_id hook_id parent_task_id preferred_workspace_id profile_id project_id task_id workspace_id".split()
+    "agent_id hook_id parent_task_id playbook_id preferred_workspace_id profile_id project_id run_id task_id"
+    " workspace_id".split()
 )
 """Arguments that name something which has to exist."""
 NEEDED: dict[str, Any] = {
@@ -37,7 +40,7 @@ NEEDED: dict[str, Any] = {
     "source": "link",
     "summary": "x",
     "title": "x",
-    "trigger": {"type": "event", "event_type": "x"},
+    "trigger": {"type": "event", "event_type": "task.paused"},
     "workspace_path": ".",
 }
 MORE: dict[str, dict[str, Any]] = {
@@ -47,7 +50,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 def named_arguments(crib: Toolcrib) -> list[tuple[str, str]]:
     """Each tool of the queue with each argument that names something."""
-    own = ("agent", "hooks", "project", "queue", "tasks")
+    own = ("agent", "hooks", "playbooks", "project", "queue", "tasks")
     tools = [tool for tool in crib.catalog.tools.values() if tool.category in own]
     return [(tool.name, key) for tool in tools for key in tool.input_schema["properties"] if key in NAMED]
 
@@ -239,6 +242,24 @@ async def test_tasks_are_listed_in_pages_without_a_gap(ada: Person) -> None:
     assert (await ada.ok("list_tasks", show_all=True))["by_status"] == {"READY": 7, "COMPLETED": 1}
 
 
+async def test_a_list_of_more_tasks_than_are_counted_says_so_and_its_pages_have_no_gap(
+    ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib_queue.tasks._COUNTED", 3)
+    made = {await ada.task(f"Task {number}", priority=number % 2) for number in range(6)}
+    first = await ada.ok("list_tasks", limit=2)
+    pages, offset = [first], first["next_offset"]
+    while offset is not None:
+        pages.append(await ada.ok("list_tasks", limit=2, offset=offset))
+        offset = pages[-1].get("next_offset")
+    listed = [one for page in pages for one in page["tasks"]]
+
+    assert (first["total"], first["by_status"], first["total_is_at_least"]) == (3, {"READY": 3}, True)
+    assert (pages[-1]["total"], "total_is_at_least" in pages[-1]) == (6, False)
+    assert ({one["id"] for one in listed}, len(listed)) == (made, 6)
+    assert [one["priority"] for one in listed] == [0, 0, 0, 1, 1, 1]
+
+
 async def test_a_hook_runs_once_for_an_event_and_its_prompt_is_a_task(ada: Person) -> None:
     project = (await ada.ok("create_project", name="Shop"))["created"]
     trigger = {"type": "event", "event_type": "task.failed"}
@@ -327,6 +348,34 @@ async def test_a_hook_refuses_a_result_until_its_step_passes_or_a_person_overrid
     )["notes"]
 
 
+@needs_sandbox
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "seconds", "reason"), [("exit 3", 30, "exit status 3"), ("sleep 9", 0.2, "0.2 s")])
+async def test_a_command_of_a_hook_that_fails_or_takes_too_long_refuses_the_result_and_no_hook_runs_for_what_may_not_be(
+    ada: Person, monkeypatch: pytest.MonkeyPatch, command: str, seconds: float, reason: str
+) -> None:
+    monkeypatch.setattr(vetoes, "_SECONDS", seconds)
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    hook = await ada.ok(
+        "create_hook",
+        project_id=project,
+        name="Check",
+        trigger={"type": "veto", "event_type": "task.completed"},
+        context_steps=[{"type": "shell", "command": command}],
+        prompt_template="Mend it.",
+    )
+    blocked, _ = [await ada.task(one, project_id=project, priority=n) for n, one in enumerate(("Buy", "Sell"))]
+    await ada.ok("stop_task", task_id=(await ada.claimed(await ada.agent()))["task_id"])
+    refused = await ada.refused("complete_task", **await ada.claimed(await ada.agent("Bob")), summary="Sold.")
+    illegal = await ada.refused("edit_task", task_id=blocked, status="COMPLETED")
+    runs = (await ada.ok("list_hook_runs", hook_id=hook["created"]))["runs"]
+
+    assert (refused.code, refused.details["hook"], illegal.code) == ("conflict", "Check", "conflict")
+    assert reason in refused.details["reason"]
+    assert [one["status"] for one in runs] == ["failed"]
+
+
 async def test_a_task_that_a_hook_does_not_let_begin_is_blocked_and_the_next_one_is_claimed(
     ada: Person, tmp_path: Path
 ) -> None:
@@ -370,7 +419,7 @@ async def test_a_hook_that_could_refuse_nothing_is_not_created(
 
 async def test_a_skipped_step_or_a_failing_one_creates_no_task(ada: Person) -> None:
     project = (await ada.ok("create_project", name="Shop"))["created"]
-    given = {"project_id": project, "trigger": {"type": "event", "event_type": "x"}, "prompt_template": "x"}
+    given = {"project_id": project, "trigger": {"type": "event", "event_type": "task.paused"}, "prompt_template": "x"}
     empty = [{"type": "db_query", "query": "recent_task_results", "skip_llm_if_empty": True}]
     broken = [{"type": "read_file", "path": "nowhere.txt"}]
     skips = (await ada.ok("create_hook", **given, name="S", context_steps=empty))["created"]

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 import pytest
 
-from peers.forge import Forge, forge, leading
+from peers.forge import Forge, forge, leading, pull_requests
 from rig import PATIENCE, free_port
 from rig.sandbox import needs_gh, needs_sandbox, needs_ssh, needs_sshd
 from toolcrib.config import bare
@@ -277,21 +277,7 @@ ADDRESS = "https://git.example/team/work/pull/7"
 
 @needs_gh
 async def test_a_pull_request_is_opened_by_gh_with_the_named_token(repo: Path, there: Forge) -> None:
-    repository: dict[str, Any] = {
-        "id": "R_1",
-        "name": "work",
-        "owner": {"login": "team"},
-        "viewerPermission": "WRITE",
-        "defaultBranchRef": {"name": "main"},
-        "parent": None,
-        "pullRequests": {"nodes": []},
-    }
-    there.answers = {
-        "repository(": lambda _: {"repository": repository, "repo_000": repository},
-        "repo_000": lambda _: {"repo_000": repository},
-        "createPullRequest": lambda _: {"createPullRequest": {"pullRequest": {"id": "P_7", "url": ADDRESS}}},
-        "viewer": lambda _: {"viewer": {"login": "ann"}},
-    }
+    there.answers = pull_requests(ADDRESS)
     git(repo, "switch", "--quiet", "-c", "topic")
     async with session_of(repo, named(there)) as session:
         await told(session, "git_push")

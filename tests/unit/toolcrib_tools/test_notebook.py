@@ -217,7 +217,7 @@ async def test_the_programs_of_a_cell_are_interrupted_with_it(folder: Path) -> N
 
 async def test_a_cell_that_does_not_take_the_interruption_is_ended_with_its_kernel(folder: Path) -> None:
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
-    async with session_of(folder) as session:
+    async with session_of(folder, tools={"background_after": {"notebook_execute": None}}) as session:
         await cell(session, "x = 1")
         code, message = await refused(session, "notebook_execute", code=stubborn, timeout=ENOUGH)
         after = await cell(session, "'x' in globals()")

@@ -537,14 +537,50 @@ async def test_without_a_sandbox_there_are_no_shell_tools_and_why_says_how_to_ge
     async with crib_of(folder, environment=_without(tmp_path)) as crib, crib.session(profile="flat") as session:
         names = {tool.name for tool in session.tools}
         why = crib.explainer.why("run_command", session)
+        told_of = "no sandbox" in session.instructions
 
-    assert names.isdisjoint(NAMES)
+    assert (names.isdisjoint(NAMES), told_of) == (True, True)
     assert (why.verdict, why.stopped_by, why.reason) == (
         "refused",
         "need",
         "it needs a shell, and this session has none",
     )
     assert "apt install bubblewrap" in why.hint
+
+
+async def test_without_a_sandbox_a_person_is_asked_before_each_command_and_told_why(
+    folder: Path, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def approve(question: Question) -> Answer:
+        asked.append((question.tool.name, question.decision.rule))
+        return Answer(verdict="always")
+
+    async with (
+        crib_of(folder, environment=_without(tmp_path)) as crib,
+        crib.session(profile="flat", mode="autonomous", approver=approve) as session,
+        crib.session(profile="flat", mode="autonomous") as alone,
+    ):
+        listed = {tool.name for tool in session.tools} & NAMES
+        said = [await told(session, "run_command", command=f"echo {word}") for word in ("one", "two")]
+        refusal = await refused(alone, "run_command", command="echo three")
+
+    assert (listed, said, refusal[0]) == (NAMES, ["one", "two"], "not_in_scope")
+    assert asked == [("run_command", "no sandbox: run_command asks in every mode")] * 2
+    assert "no sandbox" not in session.instructions
+
+
+async def test_an_operator_takes_commands_without_a_sandbox_from_every_session(folder: Path, tmp_path: Path) -> None:
+    async def approve(question: Question) -> Answer:
+        return Answer(verdict="yes")
+
+    shell = ShellSpec(unsandboxed=False)
+    async with (
+        crib_of(folder, shell=shell, environment=_without(tmp_path)) as crib,
+        crib.session(profile="flat", approver=approve) as session,
+    ):
+        assert {tool.name for tool in session.tools}.isdisjoint(NAMES)
 
 
 async def test_without_a_sandbox_but_accepted_every_command_asks_in_every_mode(folder: Path, tmp_path: Path) -> None:

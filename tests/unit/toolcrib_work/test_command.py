@@ -46,7 +46,7 @@ def test_projects_are_listed_and_one_is_a_tree(typed: Typed) -> None:
     shown = json.loads(typed("--json").stdout)
     whole = json.loads(typed("issues", "--json").stdout)
 
-    assert re.match(r"PROJECT +STATE +TYPE +ID\nIssues +planning +technical.issues +[0-9a-f-]{36}\n", listed.stdout)
+    assert re.match(r"PROJECT +STATE +TYPE +ID\nIssues +planning +technical.issues +[0-9a-f]{16}\n", listed.stdout)
     assert tree.stdout.splitlines()[:1] == ["Issues (planning)"]
     assert [line for line in tree.stdout.splitlines() if "Crash" in line] == [
         '      task: Crash <on> "start" & more (todo)'

@@ -14,10 +14,12 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ...errors import ConfigError
-from ..ranking.terms import IndexEntry
+
+if TYPE_CHECKING:
+    from ..ranking.terms import IndexEntry
 
 __all__ = [
     "GROUP",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ...catalog.catalog import OUR_SOURCES
 from ...core.tool import Tool
 from ...telemetry.tokens import definition_text, estimate, tokenizer
 from .. import meta_tools
@@ -85,15 +86,16 @@ def _grown(scene: VisibleCatalog, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
 
 
 def _instructions(scene: VisibleCatalog) -> str:
-    """Return the profile's words and where the tools come from, as far as that is short."""
-    counts: dict[str, int] = {}
-    for tool in scene.offered():
-        counts[tool.source] = counts.get(tool.source, 0) + 1
-    if len(counts) <= _SOURCES_NAMED:
-        listed = ", ".join(f"{source} ({count})" for source, count in counts.items())
-    else:
-        listed = f"{len(counts)} sources"
-    return f"{meta_tools.instructions(scene.profile)}\n{sum(counts.values())} tools: {listed}."
+    """Return where the tools come from, as far as that is short, the profile's words, and how many tools there are.
+
+    The sources stand alone on the first line: it is all that Codex shows of a server whose tools it holds back, in
+    place of one line for each server that it has itself.
+    """
+    tools = tuple(scene.offered())
+    known = dict.fromkeys(tool.source for tool in tools)
+    sources = [source for source in known if source not in OUR_SOURCES] or [*known]
+    listed = ", ".join(sources) if len(sources) <= _SOURCES_NAMED else f"{len(sources)} sources"
+    return f"Tools of {listed}\n{meta_tools.instructions(scene.profile)}\n{len(tools)} tools in all."
 
 
 STRATEGY = Strategy(view=adaptive)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from ...catalog.ranking.terms import squash
 from ...core.json import dumps
 from ...core.schema import json_type
 from ...core.schema.nodes import Node, alternatives, as_node, merged
@@ -35,7 +34,7 @@ def lean_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an input schema without a dialect that changes nothing and without titles that repeat a name."""
     lean = _untitled(schema)
     name = schema.get("title")
-    if isinstance(name, str) and squash(name).endswith(("arguments", "args", "input", "params")):
+    if isinstance(name, str) and _squash(name).endswith(("arguments", "args", "input", "params")):
         lean.pop("title", None)
     if schema.get("$schema") in _DIALECTS and not _is_old(schema):
         lean.pop("$schema")
@@ -57,9 +56,15 @@ def _property(name: str, value: Any) -> Any:
         return value
     schema = _untitled(cast("Mapping[str, Any]", value))
     title = schema.get("title")
-    if isinstance(title, str) and squash(title) == squash(name):
+    if isinstance(title, str) and _squash(title) == _squash(name):
         del schema["title"]
     return schema
+
+
+def _squash(text: str) -> str:
+    from ...catalog.ranking.terms import squash  # it brings the stemmer: only for schemas with titles
+
+    return squash(text)
 
 
 def _is_old(value: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ...core.call import Call
+from ...core.call import Call, context_values
 from ...core.json import read_json
 from ...core.result import ToolError, ToolResult
 from ...core.tool import Annotations, Tool
@@ -178,7 +178,7 @@ def _fallen_back(scene: VisibleCatalog, reading: _Reading) -> _Reading:
     sent = cast("dict[str, Any]", reading.arguments) if isinstance(cast("object", reading.arguments), dict) else {}
     required = scene.labels.shown(reading.tool).input_schema.get("required") or ()
     missing = [name for name in required if name.endswith("_id") and sent.get(name) in (None, "")]
-    filled = scene.session.defaults.keys() - {*reading.tool.explicit}
+    filled = context_values(reading.tool, scene.session.defaults)
     missing = [name for name in missing if name not in filled]
     if (action, group) != ("get", "onto") or not entity or len(missing) != 1:
         return reading

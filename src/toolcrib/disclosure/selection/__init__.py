@@ -4,8 +4,9 @@
   level 2   tools with the capabilities that the schema, the plan and the intent ask for
   level 3   the whitelist, over both
 
-`analyse` finds what a task in words needs, before its interaction begins. `select` decides and gives its reasons; the
-strategy shows the selection, and its meta-tool adds to it. `route` names the one capability for a request.
+`analyse` finds what a task in words needs, before its interaction begins; an agent asks its model (`classification`).
+`select` decides and gives its reasons; the strategy shows the selection, and its meta-tool adds to it. `route` names
+the one capability for a request.
 
 Invocation types by the table of seed 004, and their effects.
 
@@ -19,7 +20,8 @@ tool declared streaming, the result goes to the listener in pieces of 4,096 char
 
 from __future__ import annotations
 
-from typing import Final, Literal, cast, get_args
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast, get_args
 
 from ...core.call import Call
 from ...core.context import Context
@@ -28,22 +30,27 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from .. import growing_list, meta_tools
 from ..base import Strategy, View, VisibleCatalog
+from .classification import CLASSIFICATION, UNKNOWN_TASK, checked_intent, describe_choices
 from .intent import SELECT, analyse
 from .requirements import SelectionState, words
 from .selector import FAILING, Candidate, Route, Selection, is_simple, route, select
 
 __all__ = [
     "CHUNK",
+    "CLASSIFICATION",
     "LARGE_INPUT",
     "MANY",
     "STRATEGY",
+    "UNKNOWN_TASK",
     "Candidate",
     "Invocation",
     "Route",
     "Selection",
     "SelectionState",
     "analyse",
+    "checked_intent",
     "deliver",
+    "describe_choices",
     "invocation_of",
     "route",
     "select",
@@ -73,7 +80,7 @@ def invocation_of(call: Call) -> Invocation | None:
         return "STREAMING"
     if _is_behind_api(tool):
         return "PROGRAMMATIC"
-    if (call.session.state_of(SelectionState).plan or {}).get("recommended_skill"):
+    if call.session.state_of(SelectionState).current_plan.get("recommended_skill"):
         return None
     if len(dumps(call.arguments)) > LARGE_INPUT:
         return "STREAMING"
@@ -81,7 +88,13 @@ def invocation_of(call: Call) -> Invocation | None:
 
 
 async def deliver(call: Call, result: ToolResult) -> ToolResult:
-    """Return the result with `invocation` in its metadata, after sending a streamed one to the listener in pieces."""
+    """Return the result with `invocation` in its metadata, after sending a streamed one to the listener in pieces.
+
+    A plan that a tool returns (`metadata: {plan: true}`) feeds the selection with what it needs.
+    """
+    plan = result.structured_content
+    if not result.is_error and call.target.capability.metadata.get("plan") is True and isinstance(plan, Mapping):
+        call.session.state_of(SelectionState).note_plan(cast("Mapping[str, Any]", plan))
     how = invocation_of(call)
     if how == "STREAMING" and not call.target.execution.streaming and not result.is_error:
         await _send(call, result.text)
@@ -145,6 +158,7 @@ STRATEGY: Final = Strategy(
     verbs=SELECT,
     options={
         "analyse": bool,
+        "analyser": frozenset({"model", "ranking"}),
         "available": dict,
         "core_tools_override": list,
         "simple_task_tools": list,

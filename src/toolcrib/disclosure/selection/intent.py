@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ...catalog.ranking.terms import Hit
 from ...core.result import ToolResult
 from ..base import Verb, VerbContext, VisibleCatalog, answer, as_object
-from .requirements import SelectionState, Wanted, expand_groups, require, selectable_tools, wanted, words
+from .requirements import (
+    SelectionState,
+    Wanted,
+    expand_groups,
+    require,
+    selectable_tools,
+    wanted,
+    with_earlier_tools,
+    words,
+)
 from .selector import select, unavailable
+
+if TYPE_CHECKING:
+    from ...catalog.ranking.terms import Hit
 
 __all__ = ["SELECT", "analyse"]
 
@@ -54,7 +65,7 @@ def analyse(scene: VisibleCatalog, task: str, *, follows: bool = False) -> Mappi
     if length > _COMPLEX or steps > 2:
         complexity = "complex"
     intent: dict[str, Any] = {"complexity": complexity, "is_follow_up": is_follow_up}
-    return {**intent, "needs_plan": complexity != "simple", "required_tools": required}
+    return with_earlier_tools(scene, {**intent, "needs_plan": complexity != "simple", "required_tools": required})
 
 
 def _required(scene: VisibleCatalog, task: str) -> list[str]:

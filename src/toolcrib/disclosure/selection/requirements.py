@@ -1,7 +1,7 @@
 """The task of an interaction, and its requirements: from the schema, the plan, the intent and the caller.
 
-A word may be a capability tag, a category (all its tools) or a tool's name. An unknown word is a warning and has no
-effect.
+A word may be a capability tag, a category (all its tools), a tool's name or a group of skills. An unknown word is a
+warning and has no effect.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ __all__ = [
     "SelectableTools",
     "SelectionState",
     "Wanted",
+    "all_groups",
     "expand_groups",
     "require",
     "selectable_tools",
     "wanted",
+    "with_earlier_tools",
     "words",
 ]
 
@@ -38,16 +40,30 @@ class SelectionState:
     intent: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The caller's knowledge of the task: `complexity`, `needs_plan`, `skill_groups`, `required_tools` …"""
     plan: Mapping[str, Any] | None = None
-    """The plan that the interaction works on."""
+    """The plan that the caller says the interaction works on; None leaves it to `own_plan`."""
+    own_plan: Mapping[str, Any] | None = None
+    """The open plan that the session's own tools made: its title and needs. It lasts beyond an interaction."""
     selected: tuple[str, ...] = ()
     """Catalog names that the model added to the selection of this interaction."""
 
     @property
     def shown_by(self) -> object:
         """The task as canonical JSON; empty without one."""
-        if not (self.required or self.intent or self.plan or self.selected):
+        plan = self.current_plan
+        if not (self.required or self.intent or plan or self.selected):
             return b""
-        return canonical([self.required, self.intent, self.plan, self.selected])
+        return canonical([self.required, self.intent, plan, self.selected])
+
+    @property
+    def current_plan(self) -> Mapping[str, Any]:
+        """The plan of the caller, else the session's own; empty without one."""
+        return (self.plan if self.plan is not None else self.own_plan) or {}
+
+    def note_plan(self, view: Mapping[str, Any]) -> None:
+        """Take the needs of a plan that a tool returned; one that has ended needs nothing."""
+        is_open = view.get("status") in _OPEN
+        needs = {key: [*words(view.get(key))] for key in _PLAN if key in view}
+        self.own_plan = {"title": view.get("title"), **needs} if is_open else None
 
 
 INTENT: Final = (
@@ -64,6 +80,8 @@ INTENT: Final = (
 )
 """Keys of an intent. `relevant_skill_groups` is the seed document's word for `skill_groups`."""
 
+_OPEN: Final = ("created", "active")
+"""States of a plan that is worked on."""
 _PLAN: Final = ("required_capabilities", "required_skills", "required_tools")
 """Both words that the original had for it: it met only one of them, and a plan then silently chose nothing."""
 
@@ -129,7 +147,7 @@ def selectable_tools(scene: VisibleCatalog) -> SelectableTools:
 def wanted(selectable: SelectableTools) -> Wanted:
     """Return what schema, plan, intent and caller want together."""
     session, options = selectable.scene.session, selectable.scene.profile.options
-    intent, plan = session.state_of(SelectionState).intent, session.state_of(SelectionState).plan or {}
+    intent, plan = session.state_of(SelectionState).intent, session.state_of(SelectionState).current_plan
     found = Wanted()
     _schema(selectable, words(options.get("tools")), found)
     require(selectable, session.state_of(SelectionState).required, "the caller", found)
@@ -147,6 +165,14 @@ def wanted(selectable: SelectableTools) -> Wanted:
             meant = f"; did you mean {close[0]}?" if close else ""
             found.warnings.append(f"the intent has the unknown key {key!r}{meant}")
     return found
+
+
+def with_earlier_tools(scene: VisibleCatalog, intent: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the intent; that of a follow-up also requires the tools that the interaction before it required."""
+    if not intent["is_follow_up"]:
+        return intent
+    before = words(scene.session.state_of(SelectionState).intent.get("required_tools"))
+    return {**intent, "required_tools": [*dict.fromkeys((*before, *intent["required_tools"]))]}
 
 
 def words(given: Any) -> tuple[str, ...]:
@@ -181,13 +207,22 @@ def _restrict(selectable: SelectableTools, listed: tuple[str, ...], who: str, fo
 def require(
     selectable: SelectableTools, listed: Iterable[str], who: str, found: Wanted, *, by_name: bool = False
 ) -> None:
-    """Take every word as a tag, a category or a name; `by_name` looks for the name first."""
+    """Take every word as a tag and a category, else as a name or a group; `by_name` looks for the name first.
+
+    A tag does not hide the category of the same name: any tool of a user may have it.
+    """
     for word in listed:
         named = selectable.by_name(word) if by_name else ()
-        if not named and selectable.tagged(word):
+        is_tag = not named and bool(selectable.tagged(word))
+        names = named or selectable.in_category(word) or (() if is_tag else selectable.by_name(word))
+        if is_tag:
             found.tags.setdefault(fold(word), who)
-        elif names := named or selectable.in_category(word) or selectable.by_name(word):
+        if names:
             found.names = dict.fromkeys(names, who) | found.names
+        if is_tag or names:
+            continue
+        if not (groups := all_groups(selectable)).expand((word,)).unknown:
+            expand_groups(selectable, (word,), found, groups)
         else:
             found.warnings.append(_unknown(selectable, word, who))
 
@@ -197,25 +232,27 @@ def _expand(selectable: SelectableTools, intent: Mapping[str, Any], found: Wante
     expand_groups(selectable, (*words(intent.get("skill_groups")), *words(intent.get("relevant_skill_groups"))), found)
 
 
-def expand_groups(selectable: SelectableTools, chosen: tuple[str, ...], found: Wanted) -> None:
-    """Add the skills and capabilities of groups, by their names."""
-    groups = _all_groups(selectable)
+def expand_groups(
+    selectable: SelectableTools, chosen: tuple[str, ...], found: Wanted, groups: SkillGroups | None = None
+) -> None:
+    """Add the skills, tools and capabilities of groups, by their names; `groups` are all there are."""
+    groups = groups or all_groups(selectable)
     expansion = groups.expand(chosen)
     for name in expansion.unknown:
         known = nearest(name, [group.name for group in groups.groups if group.name != ALWAYS])
         meant = f"; did you mean {', '.join(known)}?" if known else ""
         found.warnings.append(f"the intent chose the skill group {name!r}, which does not exist{meant}")
     always = groups.expand(())
-    for skill in expansion.skills:
-        who = ALWAYS if skill in always.skills else "a skill group"
+    for skill in (*expansion.skills, *expansion.tools):
+        who = ALWAYS if skill in (*always.skills, *always.tools) else "a skill group"
         found.names = dict.fromkeys(selectable.by_name(skill), who) | found.names
     for tag in expansion.capabilities:
         if selectable.tagged(tag):
             found.tags.setdefault(fold(tag), ALWAYS if tag in always.capabilities else "a skill group")
 
 
-def _all_groups(selectable: SelectableTools) -> SkillGroups:
-    """The groups of the sources and of the profile, and those that the skills themselves are in."""
+def all_groups(selectable: SelectableTools) -> SkillGroups:
+    """Return the groups of the sources and of the profile, and those that the skills themselves are in."""
     configured = SkillGroups.of(selectable.scene.profile.options.get("skill_groups", {}))
     own: dict[str, tuple[str, ...]] = {}
     for tool in selectable.tools.values():

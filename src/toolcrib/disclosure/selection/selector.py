@@ -217,9 +217,9 @@ class _Choice:
 
 def is_simple(scene: VisibleCatalog) -> bool:
     """Whether the intent describes the task as simple, without signs of a larger one."""
-    session = scene.session
-    intent = session.state_of(SelectionState).intent
-    is_more = bool(session.state_of(SelectionState).plan) or intent.get("needs_plan") or intent.get("is_follow_up")
+    state = scene.session.state_of(SelectionState)
+    intent = state.intent
+    is_more = bool(state.current_plan) or intent.get("needs_plan") or intent.get("is_follow_up")
     return str(intent.get("complexity", "")).lower() == "simple" and not is_more
 
 

@@ -22,6 +22,8 @@ _NAMED: Final = 3
 """Tools that the description of a category names when the profile has none for it."""
 _SKILLS: Final = 10
 """Skills that a call of a rule tool is redirected to."""
+_PLAYBOOKS: Final = "playbooks"
+"""Category of the tools that took the place of rules, where a package brings them."""
 _TEXT: Final = {"type": "string"}
 
 
@@ -113,15 +115,23 @@ def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tup
     """Return one of the four meta-tools of the former rules: it points to the replacement, and changes nothing."""
 
     async def run(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
-        message = f"Rules are deprecated: {nothing}. What they held lives in skills now."
+        message = f"Rules are deprecated: {nothing}. What they held lives in playbooks and skills now."
         query = " ".join(str(value) for value in arguments.values())
-        return answer({"deprecated": True, "message": message, "skills": _skills(scene, query)})
+        found = {"playbooks": _playbook_tools(scene), "skills": _skills(scene, query)}
+        return answer({"deprecated": True, "message": message, **found})
 
     return Verb(
-        description=f"{does} (deprecated: names the skills that took the place of rules).",
+        description=f"{does} (deprecated: names what took the place of rules).",
         input_schema=as_object(list(required), **dict.fromkeys((*required, *optional), _TEXT)),
         run=run,
     )
+
+
+def _playbook_tools(scene: VisibleCatalog) -> list[dict[str, str]]:
+    """Return the tools for playbooks, by name; none where no package brought any."""
+    tools = [tool for tool in scene.tools() if tool.category == _PLAYBOOKS and not scene.session.is_disabled(tool.name)]
+    names = sorted((scene.labels.name(tool), tool.summary) for tool in tools)
+    return [{"name": name, "description": summary} for name, summary in names]
 
 
 def _skills(scene: VisibleCatalog, query: str) -> list[dict[str, str]]:

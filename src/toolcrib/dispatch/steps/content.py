@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from ...catalog.catalog import OUR_SOURCES
 from ...catalog.resources import RESOURCES
 from ...core.call import UNCHANGED, Call
+from ...core.kept_secrets import KeptSecrets
 from ...core.result import ToolError, ToolResult
 from ...core.schema import compile_schema
 from ...core.session import SessionState
@@ -97,7 +98,7 @@ class NoteVersion:
 
 
 class Redact:
-    """Mask secrets in a result."""
+    """Mask secrets in a result; an uncertain find becomes a placeholder that a later call can bring back."""
 
     def __init__(self, redactor: Redactor) -> None:
         """`redactor` knows the formats of secrets, and our own."""
@@ -109,7 +110,30 @@ class Redact:
         text = None if result.meta or result.error is not None else result.only_text
         if text is not None and len(text) <= IN_THREAD and not redactor.match(text.encode("utf-8", "surrogatepass")):
             return result
-        return redactor.result(result) if redactor.is_quick(result) else redactor.clean(result)
+        if redactor.is_quick(result):
+            clean = redactor.result(result)
+            return clean if clean is result or not _keeps(call) else _keeping(redactor, call).result(result)
+        return self._long(call, result)
+
+    async def _long(self, call: Call, result: ToolResult) -> ToolResult:
+        redactor = self._redactor
+        clean = await redactor.clean(result)
+        return clean if clean is result or not _keeps(call) else await _keeping(redactor, call).clean(result)
+
+
+def _keeps(call: Call) -> bool:
+    """Whether a later call can bring back values of this one: it ran, and its conversation goes on."""
+    return call.grant is not None and call.origin != "cli" and call.target.source not in _OURS
+
+
+def _keeping(redactor: Redactor, call: Call) -> Redactor:
+    """Return the redactor that shows placeholders where a find is not certain."""
+    kept, source = call.session.state_of(KeptSecrets), call.target.source
+
+    def keep(value: str, is_certain: bool) -> str:
+        return kept.known(value) if is_certain else kept.keep(value, source)
+
+    return redactor.keeping(keep)
 
 
 _OURS: Final = frozenset({SOURCE, JOBS, RESOURCES})

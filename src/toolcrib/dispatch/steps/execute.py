@@ -16,26 +16,29 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import anyio
 
-from ...core.call import USUAL, Call, Client
+from ...core.call import UNREAD, USUAL, Call, Client
 from ...core.context import Cleaner, Context, Peer, Signal
 from ...core.elicitation import Elicitor
 from ...core.host import Host
 from ...core.json import dumps
+from ...core.kept_secrets import KeptSecrets, fill, placeholders_in
 from ...core.loop_guards import Deadlines, Lag
 from ...core.memory import MemoryBudget
 from ...core.permission import Effect
 from ...core.result import ToolResult
 from ...core.session import SessionState
+from ...core.taint import StoredTaint
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...jobs.job import LOOK, Jobs, requested_name
 from ...policy.grant import spend
+from ...policy.secret_arguments import HANDS_ON
 from ...sources.source import Source, still_starting
 from ...store.calls import Calls
 from ..plan import Execute as Run
@@ -176,6 +179,10 @@ class _CleanPeer:
     def capabilities(self) -> Mapping[str, Any]:
         return self._peer.capabilities
 
+    @property
+    def takes_requests(self) -> bool:
+        return self._peer.takes_requests
+
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         await self._peer.notify(method, self._clean(params))
 
@@ -195,6 +202,10 @@ _LAST_WORDS: Final = 1.0
 """Seconds for a client to take the rest of the output of an ended call."""
 
 
+def _nothing(values: Iterable[str]) -> None:
+    """Learn nothing."""
+
+
 class Execute:
     """Run the granted call at its source, inside its deadline. One for a crib."""
 
@@ -204,18 +215,23 @@ class Execute:
         journal: Calls,
         permissions: Callable[[SessionState], Mapping[str, Effect]],
         peers: RedactedPeers,
+        stain: Callable[[Tool, SessionState], None],
         host: Host | None = None,
         memory: MemoryBudget | None = None,
+        learn: Callable[[Iterable[str]], None] = _nothing,
     ) -> None:
         """`sources` finds a source by name; `journal` records the intents of calls with side effects.
 
         `permissions` returns the permissions of single tools in a session's mode; `peers` redacts the tools' output to
-        clients; `host` provides their services; `memory` is the budget for large contents, None without a limit.
+        clients; `stain` taints a session with a tool; `host` provides their services; `memory` is the budget for large
+        contents, None without a limit; `learn` gets the hidden values that are put in arguments, to be masked.
         """
+        self._learn = learn
         self._sources = sources
         self._journal = journal
         self._permissions = permissions
         self._peers = peers
+        self._stain = stain
         self._host = host
         self._memory = memory or MemoryBudget(0)
         self._locks = Locks()
@@ -281,7 +297,7 @@ class Execute:
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
         call.session.history.activated.setdefault(tool.name)
-        signal = Signal(time.monotonic() + seconds)  # waiting for an approval takes none of it
+        signal = Signal(time.monotonic() + seconds, is_enforced=True)  # waiting for an approval takes none of it
         is_waiting = bool(turns)
         scope = self._deadlines.open(signal.deadline, signal)
         self._lag.enter(tool)
@@ -307,21 +323,55 @@ class Execute:
     ) -> ToolResult:
         if not tool.annotations.read_only:
             await self._journal.intend(call)
-        context = _context(call, signal, services, self._peers)
+        taint = StoredTaint(session=call.session.taint, is_approved=_is_read_by_person(call))
+        context = _context(call, signal, services, self._peers, taint)
+        arguments = self._filled(call) if call.may_use_secrets else call.arguments
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
         try:
-            return await source.call(tool, call.arguments, context)
+            result = await source.call(tool, arguments, context)
+            is_read = taint.read and call.origin not in UNREAD
+            return result.with_meta(source=tool.source, trust="untrusted") if is_read else result
         except anyio.get_cancelled_exc_class():
             signal.abort("timeout" if time.monotonic() >= signal.deadline else "cancelled")
             raise
         finally:
+            if taint.read and call.origin not in UNREAD:  # a call that failed, too: its error may show what it read
+                self._stain(tool, call.session)
             if context.is_waiting:  # for output that it held back
                 with anyio.move_on_after(_LAST_WORDS, shield=True):
                     await context.settle()
 
+    def _filled(self, call: Call) -> Mapping[str, Any]:
+        """Return the arguments with hidden values in the place of their placeholders, which the question named.
 
-def _context(call: Call, signal: Signal, services: Mapping[str, Any], peers: RedactedPeers) -> Context:
+        The values are masked from now on wherever they come back. Raises `ToolFailure("denied")` without an approval
+        of this very call, and for a value that was dropped while a person was asked.
+        """
+        found = {} if call.target.source in HANDS_ON else {name: "" for _, name in placeholders_in(call.arguments)}
+        for placeholder in found:
+            kept = call.session.state_of(KeptSecrets).get(placeholder)
+            if kept is None or not call.approval:
+                reason = "stands for nothing any more" if kept is None else "was not approved"
+                hint = "read the value again, and call the tool with its new placeholder"
+                raise ToolFailure("denied", f"{placeholder} {reason}: {call.name} did not run", hint=hint)
+            found[placeholder] = kept.value
+        self._learn(found.values())
+        return fill(call.arguments, found) if found else call.arguments
+
+
+def _is_read_by_person(call: Call) -> bool:
+    """Whether a person approved this very call, and the question showed all of its arguments."""
+    return bool(call.approval) and all(one.trust != "untrusted" for one in call.references)
+
+
+def _context(
+    call: Call,
+    signal: Signal,
+    services: Mapping[str, Any],
+    peers: RedactedPeers,
+    taint: StoredTaint | None = None,
+) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session, client, files = call.session, call.client, call.session.files
     fields: dict[str, Any] = {
@@ -341,6 +391,7 @@ def _context(call: Call, signal: Signal, services: Mapping[str, Any], peers: Red
         "cwd": files.cwd,
         "workspace": files.workspace,
         "runtime": session.runtime,
+        "stored_taint": taint,
         "signal": signal,
         "listener": client.listener,
         "elicitor": _elicitor(session),

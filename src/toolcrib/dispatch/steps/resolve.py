@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ...core.call import DIRECT, USUAL, Call, Options, Route
+from ...core.call import DIRECT, USUAL, Call, Options, Route, context_values
 from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
@@ -313,7 +313,7 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
     if label.instead:
         shown = scene.labels.shown_as(meant, call.name)
         given = {name: value for name, value in given.items() if name not in meant.when}
-    filled = call.session.defaults.keys() - {*scene.catalog.tools[meant.tool].explicit}
+    filled = context_values(scene.catalog.tools[meant.tool], call.session.defaults).keys()
     changes = {
         "arguments": meant.arguments(given, filled),
         "repairs": (*call.changes.repairs, *notes),

@@ -1,7 +1,9 @@
 """Files that decide what a server of a project runs, pinned by content when the user confirms the project.
 
-The program of its `command` and the files named in `args`, `cwd` and `env_file` are pinned, and the manifests and lock
-files of package managers beside them, which pin what they install. Interpreters and package runners outside of the
+The program of its `command` and the files named in `args`, `cwd`, `env_file` and variables by which an interpreter
+finds code are pinned, also inside of a command for a shell, with the packages of a module and the files of the script
+of a `package.json` that is run; and the manifests and lock files of package managers beside them, which pin what they
+install. Interpreters and package runners outside of the
 project count by their names: their updates change nothing that the project says. A file that is missing when the
 project is confirmed and there later is a change, too. What a pinned file imports is not pinned, unless a lock file
 names it; nor are databases and logs, which a server changes itself, where no interpreter can take them for a program.
@@ -13,10 +15,11 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
+from ...core.json import read_json
 from .spec import ServerSpec
 
 __all__ = ["changed_files", "launch_pins"]
@@ -31,15 +34,46 @@ _BESIDE: Final = (
     " .npmrc .yarnrc.yml bunfig.toml deno.json deno.jsonc deno.lock pyproject.toml uv.lock uv.toml poetry.lock pdm.lock"
     " pylock.toml Pipfile Pipfile.lock requirements.txt Cargo.toml Cargo.lock go.mod go.sum Gemfile Gemfile.lock"
     " composer.json composer.lock Makefile makefile GNUmakefile justfile Dockerfile compose.yaml docker-compose.yml"
+    " compose.yml docker-compose.yaml docker-compose.override.yml compose.override.yaml Justfile .justfile"
+    " .yarnrc .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs tsconfig.json setup.py setup.cfg poetry.toml hatch.toml pixi.toml"
+    " pixi.lock .cargo/config.toml .cargo/config build.rs rust-toolchain rust-toolchain.toml go.work gems.rb"
+    " gems.locked .bundle/config flake.nix flake.lock shell.nix default.nix global.json nuget.config NuGet.config"
+    " Directory.Build.props Directory.Build.targets mise.toml .mise.toml .tool-versions .python-version .node-version"
+    " .ruby-version .nvmrc"
 ).split()
 """Manifests and lock files: the ones name what runs (scripts, entry points), the others pin what is installed."""
-_ENTRIES: Final = ("__main__.py", "index.js", "index.mjs", "index.cjs", "index.ts", "main.py", "main.go", "mod.ts")
-"""Files that an interpreter starts for the name of a folder."""
+_ENTRIES: Final = (
+    *("__init__.py", "__main__.py", "sitecustomize.py", "usercustomize.py", "main.py"),
+    *("index.js", "index.mjs", "index.cjs", "index.ts", "mod.ts", "main.go"),
+)
+"""Files that an interpreter starts for the name of a folder, or of a folder on its search path."""
 _DATA: Final = frozenset(".csv .db .db3 .duckdb .jsonl .ldb .log .mdb .ndjson .parquet .sqlite .sqlite3 .tsv".split())
 _OF_DATA: Final = re.compile(
-    r"--?(?!.*(?:import|require|load|script|config)).*(?:cache|data|db|journal|log|out|path|store|sqlite)"
+    r"--?(?!.*(?:import|require|load|script|config|class|module|exec|plugin))"
+    r".*(?:cache|data|db|journal|log|out|path|store|sqlite)"
 )
 """Options whose value is a file that the server reads and writes."""
+_LOADS: Final = re.compile(
+    r"PYTHON\w*|NODE_(?:OPTIONS|PATH)|LD_\w+|DYLD_\w+|BASH_ENV|ENV|PERL5?\w*|RUBY\w*|GEM_\w+|BUNDLE_\w+|_?J\w*_OPTIONS"
+    r"|CLASSPATH|DOTNET_STARTUP_HOOKS|LUA_\w+|MAKE(?:FLAGS|FILES)|GOFLAGS|RUSTC?_\w*WRAPPER|CARGO_\w+|COMPOSE_FILE"
+    r"|GIT_\w+|\w*(?:CONFIG|CONFIG_FILE|PRELOAD|STARTUP)",
+    re.IGNORECASE,
+)
+"""Variables by which interpreters and runners find code, or a configuration that names code."""
+_CONTAINERS: Final = frozenset({"docker", "podman"})
+_GO_ON: Final = frozenset({"--", "dlx", "exec", "run", "task", "tool", "x"})
+"""Sub-commands of runners after which the program comes."""
+_SCRIPTED: Final = frozenset({"npm", "npx", "pnpm", "yarn", "bun", "bunx"})
+"""Runners of the scripts of a `package.json`."""
+_COMMANDS: Final = re.compile(r"[;&|\n()`]+")
+_MARKS: Final = re.compile(r"[\s;&|()`{}\"'<>]+")
+_QUOTES: Final = str.maketrans("", "", "\"'")
+_PIECES: Final = re.compile(r"[=,:@]+")
+_MODULE: Final = re.compile(r"(?:-[A-Za-z]*m)?([A-Za-z_]\w*(?:\.\w+)+)", re.ASCII)
+_HERE: Final = re.compile(r"\$(?:PWD\b|\{PWD\}|\(pwd\))")
+_MAX_MANIFEST: Final = 1024 * 1024
+"""Bytes of a `package.json` that is read for the files of its scripts."""
+_DEPTH: Final = 8
 _SUFFIXES: Final = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts")
 
 
@@ -53,7 +87,9 @@ def launch_pins(spec: ServerSpec, path: str) -> dict[str, str]:
     here = Path(spec.cwd or ".").absolute()
     pins = {"command": _program(spec, here, path)}
     files = dict.fromkeys(_named(spec, here))
-    folders = dict.fromkeys([here, *(folder for file in files for folder in _up_to(file.parent, here))])
+    own = Path(os.path.normpath(here / spec.command)).parent
+    ours = [own] if os.sep in spec.command and own.is_relative_to(here) else []
+    folders = dict.fromkeys([here, *ours, *(folder for file in files for folder in _up_to(file.parent, here))])
     for file in (*files, *(folder / name for folder in folders for name in _BESIDE)):
         if digest := _digest(file):
             pins[str(file)] = digest
@@ -87,34 +123,106 @@ def _program(spec: ServerSpec, here: Path, path: str) -> str:
 
 
 def _named(spec: ServerSpec, here: Path) -> Iterator[Path]:
-    """Yield the files that the arguments name, each in the spellings that interpreters know."""
+    """Yield the files that arguments and variables name, each in the spellings that interpreters know."""
     yield from (here / spec.env_file,) if spec.env_file else ()
-    modules = {after for before, after in zip(spec.args, spec.args[1:], strict=False) if before == "-m"}
-    is_run, before = bool(_RUNNERS.fullmatch(Path(spec.command).name)), ""
-    for word in spec.args:
+    words = (spec.command, *spec.args)
+    loaded = [value.replace(os.pathsep, " ") for name, value in spec.env.items() if _LOADS.fullmatch(name)]
+    places = _folders((*words[1:], *loaded), here)
+    for folder in places[1:]:
+        yield from (folder / name for name in (*_ENTRIES, *_BESIDE))
+    yield from _files(words[1:], Path(spec.command).name, places)
+    yield from _files(loaded, "env", places)
+    texts = [text for word in words for text in (word, *_split(word))]
+    is_scripted = any(Path(text).name in _SCRIPTED for text in texts)
+    starts_here = any(not text.startswith("-") and Path(os.path.normpath(here / text)) == here for text in texts)
+    for folder in places if is_scripted or any(_RUNNERS.fullmatch(Path(text).name) for text in texts) else ():
+        if folder.is_relative_to(here):  # of a folder elsewhere, the server may be the editor
+            scripts = set(texts) if is_scripted else set[str]()
+            yield from _files_of_package(folder, scripts, is_named=folder != here or starts_here)
+
+
+def _folders(words: Iterable[str], here: Path) -> list[Path]:
+    """Return `here`, and the folders that words name: what comes after one may be relative to it."""
+    parts = dict.fromkeys(part for word in words for part in (word, *_split(word)))
+    texts = (text for part in parts for text in _spellings(part))
+    named = (Path(os.path.normpath(here / text)) for text in texts)
+    return list(dict.fromkeys([here, *(place for place in named if os.path.isdir(place))]))
+
+
+def _split(word: str) -> list[str]:
+    """Return the words of a text that a shell, or another program, takes apart."""
+    return _MARKS.sub(" ", word.translate(_QUOTES)).split() if _MARKS.search(word) else []
+
+
+def _files(words: Iterable[str], command: str, places: list[Path]) -> Iterator[Path]:
+    """Yield the files that the arguments of one command name; a text with several words is a command, too."""
+    is_run, before = bool(_RUNNERS.fullmatch(command)) and command not in _CONTAINERS, ""
+    for given in words:
+        word = _HERE.sub(".", given)
         option, before = (word.partition("=")[0] if word.startswith("-") else before), word
+        for line in dict.fromkeys(_COMMANDS.split(word)) if _MARKS.search(word) else ():
+            yield from _files(_split(f"{line} "), "", places)
         is_data = Path(word).suffix.lower() in _DATA
         if is_data and (_OF_DATA.match(option) if option.startswith("-") else not is_run):
             continue
-        is_run = is_run and (word.startswith("-") or option.startswith("-"))
-        for text in _spellings(word, is_module=word in modules):
-            place = Path(os.path.normpath(here / text))
-            if os.path.isdir(place):  # unlike `Path.is_dir`, False for a word that is too long to name a file
-                yield from (place / name for name in (*_ENTRIES, *_BESIDE) if place != here)
-            else:
-                yield from (found for end in _SUFFIXES if os.path.isfile(found := Path(f"{place}{end}")))
+        pieces = [one for one in _PIECES.split(word) if is_run or Path(one).suffix.lower() not in _DATA]
+        for text in (*_spellings(word), *(text for piece in pieces for text in _spellings(piece))):
+            yield from _at(text, places)
+        name = Path(word).name
+        goes_on = word.startswith("-") or option.startswith("-") or word in _GO_ON
+        is_run = (is_run and goes_on) or (bool(_RUNNERS.fullmatch(name)) and name not in _CONTAINERS)
 
 
-def _spellings(word: str, *, is_module: bool) -> Iterator[str]:
-    """Yield `word` and what it may name: the value of an option, the file of `file.py:object`, that of a module."""
+def _at(text: str, places: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files that a text may mean: a path, or the dotted name of a module with its packages."""
+    names = [f"{text}{end}" for end in _SUFFIXES]
+    if found := _MODULE.fullmatch(text):
+        *packages, last = found[1].split(".")
+        inner = ["/".join(packages[: count + 1]) for count in range(len(packages))]
+        whole = "/".join((*packages, last))
+        names += [f"{folder}/__init__.py" for folder in inner]
+        names += [f"{whole}.py", f"{whole}/__init__.py", f"{whole}/__main__.py"]
+    for place in places:
+        for name in (*names, *((f"src/{one}" for one in names) if not text.startswith(("/", ".")) else ())):
+            if os.path.isfile(file := os.path.normpath(os.path.join(place, name))):
+                yield Path(file)
+        if "." not in text and os.path.isdir(folder := place / "src" / text):
+            yield from (folder / name for name in _ENTRIES)
+
+
+def _files_of_package(folder: Path, scripts: Collection[str], *, is_named: bool) -> Iterator[Path]:
+    """Yield the files that a `package.json` names in these scripts and, `is_named`, as what its folder starts."""
+    try:
+        with (folder / "package.json").open("rb") as stream:
+            found: Any = read_json(stream.read(_MAX_MANIFEST))
+    except (OSError, ValueError):
+        return
+    manifest = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    texts = [text for key in ("main", "bin", "module", "exports") if is_named for text in _texts(manifest.get(key))]
+    known: Any = manifest.get("scripts")
+    for name, script in cast("dict[str, Any]", known).items() if isinstance(known, dict) else ():
+        if name in scripts or name.removeprefix("pre") in scripts or name.removeprefix("post") in scripts:
+            texts += [f"{text} " for text in _texts(script)]
+    yield from _files(texts, "", [folder])
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict) and depth < _DEPTH:
+        for inner in cast("dict[str, Any]", value).values():
+            yield from _texts(inner, depth + 1)
+
+
+def _spellings(word: str) -> Iterator[str]:
+    """Yield `word` and what it may name: the value of an option, the file of `file.py:object`."""
     if "\0" in word or len(word) > os.pathconf("/", "PC_PATH_MAX"):
         return
     texts = [word, *([word.partition("=")[2]] if "=" in word else []), *([word[2:]] if word[:1] == "-" else [])]
     texts += [text.rpartition(":")[0] for text in texts if ":" in text]
     texts += [text.removeprefix("file://") for text in texts if text.startswith("file://")]
-    if is_module:
-        texts.append(word.replace(".", "/"))
-        texts.append(f"src/{word.replace('.', '/')}")
+    if found := _MODULE.fullmatch(word):
+        texts.append(found[1])
     yield from (os.path.expanduser(text) for text in texts if text and not text.startswith("-"))
 
 

@@ -8,7 +8,7 @@ can therefore never reach the client of another caller's call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND, mapping
 from .spec import McpLimits, ServerSpec
 from .transport import Link, Outgoing
 
-__all__ = ["RELAYED", "Relay", "elicitation_from"]
+__all__ = ["RELAYED", "SEVERAL_CLIENTS", "Relay", "cannot_ask", "elicitation_from"]
 
 RELAYED: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
@@ -30,6 +30,9 @@ RELAYED: Final[Mapping[str, str]] = {
     "roots/list": "roots",
 }
 """The requests that a client may be asked, and the capability that says it can answer."""
+
+SEVERAL_CLIENTS: Final = "calls of several clients are running, and it does not say for which it asks"
+"""Why a request of a server cannot be handed on, where only its connection is known."""
 
 _CHANGES: Final = (
     "notifications/tools/list_changed",
@@ -70,6 +73,10 @@ class Relay:
             return
         call = self._call(link, owner)
         peer = call.context.peer if call is not None and call.context is not None else None
+        if call is None and method in RELAYED and self._clients(link) > 1:
+            error = {"code": INTERNAL_ERROR, "message": f"{method} cannot be handed on: {SEVERAL_CLIENTS}"}
+            link.answer({"id": key, "error": error})
+            return
         if call is None or peer is None or not isinstance(method, str) or not self._may_ask(peer, method):
             link.answer({"id": key, "error": {"code": METHOD_NOT_FOUND, "message": f"{method} is not available here"}})
             return
@@ -104,9 +111,12 @@ class Relay:
         """Return the call that an unaddressed message belongs to; None when that cannot be known."""
         if owner is not None:
             return owner
-        calls = [one for one in link.pending.values() if one.context is not None and one.context.peer is not None]
-        clients = {(id(one.context.peer), one.context.principal) for one in calls if one.context is not None}
-        return calls[0] if len(clients) == 1 else None
+        return next(_calls_of_clients(link)) if self._clients(link) == 1 else None
+
+    def _clients(self, link: Link) -> int:
+        """Return how many clients have calls in flight."""
+        contexts = (call.context for call in _calls_of_clients(link))
+        return len({(id(context.peer), context.principal) for context in contexts if context is not None})
 
     def _progress(self, link: Link, params: Mapping[str, Any]) -> None:
         token, progress = params.get("progressToken"), params.get("progress")
@@ -154,6 +164,15 @@ class Relay:
         finally:
             self._open.pop((id(link), key), None)
         link.answer({"id": key, "error": error})
+
+
+def cannot_ask(text: str) -> bool:
+    """Whether an error says that a server could not ask its client: it names the request (the SDKs of MCP do)."""
+    return any(method in text for method in RELAYED)
+
+
+def _calls_of_clients(link: Link) -> Iterator[Outgoing]:
+    return (one for one in link.pending.values() if one.context is not None and one.context.peer is not None)
 
 
 def elicitation_from(server: str, params: Mapping[str, Any]) -> dict[str, Any]:

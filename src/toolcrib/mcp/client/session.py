@@ -22,10 +22,19 @@ from ...core.sanitize import Icons, clean_text, cut
 from ...core.schema import FieldError, Validator
 from ...core.server_features import ServerFeatures
 from ...errors import ToolFailure
-from ..jsonrpc import INVALID_PARAMS, LATEST, LOG_LEVEL_KEY, METHOD_NOT_FOUND, REQUEST_CANCELLED, RpcError, mapping
+from ..jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LATEST,
+    LOG_LEVEL_KEY,
+    METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
+    RpcError,
+    mapping,
+)
 from ..stdio import SpooledMessage
 from .handshake import ClientInfo, Era, envelope
-from .server_requests import elicitation_from
+from .server_requests import SEVERAL_CLIENTS, cannot_ask, elicitation_from
 from .spec import McpLimits, ServerSpec
 from .spooled_result import Spilled
 from .transport import Link, LinkLost, Outgoing, Reply
@@ -425,6 +434,12 @@ def of_error(error: RpcError, tool: str) -> ToolFailure:
     details: dict[str, Any] = {"rpc_code": error.code}
     if error.data is not None:
         details["data"] = error.data
+    if error.code in (METHOD_NOT_FOUND, INTERNAL_ERROR) and cannot_ask(error.message):
+        is_shared = SEVERAL_CLIENTS in error.message
+        hint = "Call it again when no other client has a call there." if is_shared else ""
+        return ToolFailure(
+            "tool_error", f"the server could not ask its client: {error.message}", hint=hint, details=details
+        )
     if error.code == METHOD_NOT_FOUND:
         return ToolFailure(
             "unavailable", f"the server does not know {tool!r} any more: {error.message}", details=details

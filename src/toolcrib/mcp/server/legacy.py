@@ -242,6 +242,11 @@ class LegacyClient(Client):
         """Capabilities that the client declared in `initialize`."""
         return self._session.capabilities
 
+    @property
+    def takes_requests(self) -> bool:
+        """True: the client is asked in the middle of its request."""
+        return True
+
     def head(self, fresh_ms: int | None = None) -> dict[str, Any]:
         """Return no members: results of this era have none in common."""
         return {}

@@ -194,6 +194,11 @@ class SuspendableCall:
         """What the request that waits at the moment declared."""
         return self._wants.capabilities
 
+    @property
+    def takes_requests(self) -> bool:
+        """False: a question is the result of the request."""
+        return False
+
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification along with the request that waits at the moment; dropped when none does."""
         if self._exchange is not None and is_wanted(method, params, self._wants.log_level):

@@ -313,7 +313,7 @@ def _server_places(issuer: str) -> list[str]:
 async def _document(http: WebClient, url: str, what: str) -> Mapping[str, Any] | None:
     """Return the JSON object at `url`; None when it is missing, or lies at another origin."""
     safe_url(url, what)
-    from ..client import WebRequest  # whoever has the client has loaded it
+    from ..client import WebRequest  # a caller that has the client has loaded it
 
     answer = await http.send(WebRequest(method="GET", url=url, headers={"accept": "application/json"}))
     if answer.status >= 500 or answer.status == _OVERLOADED:

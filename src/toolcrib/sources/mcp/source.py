@@ -26,8 +26,8 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...mcp.client.connection import Connection
 from ...mcp.client.features import RemoteFeatures
-from ...mcp.client.handshake import ClientInfo, Era
-from ...mcp.client.server_requests import RELAYED, Relay
+from ...mcp.client.handshake import ClientInfo, Era, Hint
+from ...mcp.client.server_requests import RELAYED, Relay, cannot_ask
 from ...mcp.client.session import RawListing, Session, list_offer, needing_tasks, of_error, of_reply, of_spilled
 from ...mcp.client.spec import McpLimits, ServerSpec
 from ...mcp.client.spooled_result import convert
@@ -41,6 +41,7 @@ from ...system.file_watch import POLL_SECONDS
 from ...system.tasks import Background
 from ...telemetry.otel import hop
 from ..source import Listing, Publish, still_starting
+from .handshake_connection import HandshakeConnection, asks_during_calls
 from .tool_list import Cached, ListingCache, build_listing, same
 
 if TYPE_CHECKING:  # it brings the HTTP client, which is slow to load: only for servers with logins
@@ -107,6 +108,9 @@ class McpSource:
         self._connection = Connection(
             spec.name, self._limits, _client(spec), self._background, self._make_link, self._take_list
         )
+        self._handshake = HandshakeConnection(spec, self._limits, _client(spec), self._background, self._make_link)
+        self._begins_with_handshake = False
+        """Whether its next start is in the handshake era, in which it can ask."""
         self._connection.on_phase = self._on_phase
         self._connection.on_wanted = self._start
         self.features = RemoteFeatures(spec, self._connection, self._background, self._spilled)
@@ -122,6 +126,7 @@ class McpSource:
         self._listed_at = -math.inf
         """When the last list that was taken was asked for (`time.monotonic`)."""
         self._listing_again = anyio.Lock()
+        self._keeping = anyio.Lock(fast_acquire=True)
         self._changed = anyio.Event()
         self._ready = anyio.Event()
         self._converting = anyio.CapacityLimiter(_CONVERTERS)
@@ -176,7 +181,13 @@ class McpSource:
         await self._ready.wait()
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run `tool`; raises `ToolFailure` by the deadline of `context` or the server's own time limit."""
+        """Run `tool`; raises `ToolFailure` by the deadline of `context` or the server's own time limit.
+
+        Where the runner of the call cancels it at that deadline, a scope of our own could not end before.
+        """
+        signal = context.signal
+        if signal.is_enforced and signal.deadline == context.deadline and self._spec.timeout is None:
+            return await self._call(tool, arguments, context)
         limit = min(context.remaining + _GRACE, self._spec.timeout or math.inf)
         scope = self._deadlines.open(time.monotonic() + limit)
         try:
@@ -184,7 +195,7 @@ class McpSource:
                 return await self._call(tool, arguments, context)
         finally:
             self._deadlines.close(scope)
-        if context.signal.is_starting:
+        if signal.is_starting:
             raise still_starting(self.name)
         raise ToolFailure(
             "timeout",
@@ -222,14 +233,15 @@ class McpSource:
             except LinkLost as lost:  # nothing of the call was sent, whatever was written of the request for the list
                 _log.info("server %s %s before a call; attempt %d follows", self.name, lost.reason, attempt + 2)
                 continue
+            session = await self._in_era_of(context, current, session)
             headers = self._headers(current, session, arguments)
             sent = time.monotonic()
             try:
                 reply = await self._ask(session, tool, arguments, context, headers)
             except RpcError as error:
-                if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
-                    await self._check_again(tool, session, sent)
-                raise of_error(error, tool.local_name) from error
+                if self._handshake.refuses_questions(tool, session, error) and repeatable:
+                    continue
+                raise await self._refusal(tool, session, context, error, sent) from error
             except LinkLost as lost:
                 if lost.written and (not repeatable or repeats):
                     raise _unknown(self.name, lost, repeatable) from lost
@@ -237,10 +249,37 @@ class McpSource:
                 _log.info("server %s %s during a call; attempt %d follows", self.name, lost.reason, attempt + 2)
                 continue
             result = await self._result(current, reply)
+            self._handshake.note(tool, result)
+            if result.is_error:
+                await self._learn_era(session, context, result.text)
             if result.is_error and _UNKNOWN.search(result.text):
                 await self._check_again(tool, session, sent)
             return result
         raise ToolFailure("unavailable", f"server {self.name!r} ended {_ATTEMPTS} times before it took the call")
+
+    async def _refusal(
+        self, tool: Tool, session: Session, context: Context, error: RpcError, sent: float
+    ) -> ToolFailure:
+        """Return the failure that the refusal of a call at `sent` means; raise as `_current` does."""
+        if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND) and not cannot_ask(error.message):
+            await self._check_again(tool, session, sent)
+        await self._learn_era(session, context, error.message)
+        return of_error(error, tool.local_name)
+
+    async def _in_era_of(self, context: Context, tool: Tool, session: Session) -> Session:
+        """Return the session for a call: of the handshake era, where its client can be asked in that alone."""
+        if self._spec.transport == "stdio" or not session.era.modern or not asks_during_calls(context, self._spec):
+            return session
+        return await self._handshake.session_for(tool) or session
+
+    async def _learn_era(self, session: Session, context: Context, text: str) -> None:
+        """Begin with the handshake from the next start on, where a program could not ask a client of that era."""
+        if self._spec.transport != "stdio" or not session.era.modern or self._begins_with_handshake:
+            return
+        if asks_during_calls(context, self._spec) and cannot_ask(text):
+            self._begins_with_handshake = True
+            _log.info("server %s asks in the handshake era only: it begins with that from its next start", self.name)
+            await self._keep(self._listing, session.era)
 
     async def _ask(
         self,
@@ -369,17 +408,19 @@ class McpSource:
             listing = await anyio.to_thread.run_sync(build)
             self._raw = raw, session.era
             self._publish_listing(listing)
-            self._background.spawn(partial(self._keep, listing, "modern" if session.era.modern else "legacy"))
+            self._background.spawn(partial(self._keep, listing, session.era))
         elif self._state.state in ("stale", "failed", "needs_login"):
             self._publish_listing(self._listing)
         self._listed_at = began
         self._ready.set()
 
-    async def _keep(self, listing: Listing, era: Any) -> None:
-        try:
-            await anyio.to_thread.run_sync(self._cache.write, Cached(listing=listing, era=era))
-        except OSError as error:
-            _log.warning("the tool list of server %s cannot be cached: %s", self.name, error)
+    async def _keep(self, listing: Listing, era: Era) -> None:
+        async with self._keeping:  # what is decided later is written later
+            hint: Hint = "modern" if era.modern and not self._begins_with_handshake else "legacy"
+            try:
+                await anyio.to_thread.run_sync(self._cache.write, Cached(listing=listing, era=hint))
+            except OSError as error:
+                _log.warning("the tool list of server %s cannot be cached: %s", self.name, error)
 
     async def _keep_fresh(self) -> None:
         """List again when the server announces a change, and periodically in any case."""

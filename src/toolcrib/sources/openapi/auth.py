@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import anyio
 
 from ...core.json import read_json
+from ...core.settings import check_headers
 from ...errors import ToolFailure, UsageError
 from ...net.client import MASK, WebAnswer, WebClient, WebRequest
 from .description import mapping, same_origin
@@ -153,6 +154,11 @@ def _completed(auth: Auth, schemes: Mapping[str, Any], base_url: str) -> Auth:
         if not name or place not in ("header", "query", "cookie"):
             hint = "set `name` and `in`: header, query or cookie"
             raise UsageError(f"auth: the description does not define the place of the API key; {hint}")
+        if place == "header":
+            try:
+                check_headers({name: auth.value})
+            except ValueError as error:
+                raise UsageError(f"auth: {error}") from None
         return auth.model_copy(update={"name": name, "place": place})
     if isinstance(auth, ClientCredentials) and not auth.token_url:
         for scheme in map(mapping, schemes.values()):

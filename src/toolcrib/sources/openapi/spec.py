@@ -16,13 +16,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, model_validator
 
 from ...core.json import canonical
-from ...core.settings import CallTimeout, Flag, Hints, Scalar, Section, expected, identity_of, setting
+from ...core.settings import (
+    CallTimeout,
+    Flag,
+    Hints,
+    Scalar,
+    Section,
+    check_headers,
+    conflicts,
+    expected,
+    identity_of,
+    setting,
+)
 
 __all__ = ["ApiKey", "ApiSettings", "Auth", "Basic", "Bearer", "ClientCredentials", "OpenApiSpec", "url_parts"]
 
@@ -52,8 +63,8 @@ def _needed(text: str) -> str:
     return text
 
 
-def _header(text: str) -> str:
-    if not text.isascii() or not text.isprintable():
+def _token(text: str) -> str:
+    if not text.isascii():
         raise ValueError("can only hold printable ASCII")
     return text
 
@@ -73,7 +84,7 @@ def _credentials(value: Any) -> Any:
 
 _Url = Annotated[Scalar, AfterValidator(_url)]
 _Needed = Annotated[Scalar, AfterValidator(_needed)]
-_Header = Annotated[Scalar, AfterValidator(_header)]
+_Token = Annotated[_Needed, AfterValidator(_token)]
 _Texts = Annotated[tuple[Scalar, ...], BeforeValidator(_several)]
 
 
@@ -81,7 +92,7 @@ class Bearer(Section):
     """`Authorization: Bearer …`."""
 
     type: Literal["bearer"] = "bearer"
-    token: _Needed = setting(secret=True)
+    token: _Token = setting(secret=True)
 
 
 class Basic(Section):
@@ -102,6 +113,15 @@ class ApiKey(Section):
     name: Scalar = ""
     """Of the header, query parameter or cookie; empty takes it from the description's security schemes."""
     place: Literal["header", "query", "cookie", ""] = ""
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> Self:
+        if self.place == "header" or (self.name and not self.place):
+            try:
+                check_headers({self.name or "key": self.value})
+            except ValueError as error:
+                raise conflicts([((), str(error))]) from None
+        return self
 
 
 class ClientCredentials(Section):
@@ -127,7 +147,7 @@ class ApiSettings(Section):
     """Empty takes the first server of a description that the operator holds: a file, or a URL of the same origin."""
     auth: Annotated[tuple[Annotated[Auth, Discriminator("type")], ...], BeforeValidator(_credentials)] = ()
     """Credentials, one or several."""
-    headers: Mapping[_Header, _Header] = setting({}, hidden=True)
+    headers: Annotated[Mapping[Scalar, Scalar], AfterValidator(check_headers)] = setting({}, hidden=True)
     """Sent with every call, to the API's origin only; values may be secrets and are never shown."""
     include: _Texts = ()
     """Tags, operation ids or `METHOD /path`, with `*` and `?`; none takes all operations."""

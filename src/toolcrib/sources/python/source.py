@@ -285,7 +285,8 @@ def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
     if missing := _missing(found, setting):
         availability = replace(tool.availability, missing=missing)
         tool = replace(tool, description=f"needs: {missing}; {tool.description}", availability=availability)
-    if (seconds := _background_after(found, setting)) is not None:
+    seconds = _background_after(found, setting, tool.execution.background_after)
+    if seconds != tool.execution.background_after:
         tool = replace(tool, execution=replace(tool.execution, background_after=seconds))
     return _Entry(
         tool=tool,
@@ -297,10 +298,13 @@ def _entry(found: FoundFunction, source: str, setting: Setting) -> _Entry:
     )
 
 
-def _background_after(found: FoundFunction, setting: Setting) -> float | None:
-    """Return the operator's `tools.background_after` of a tool. Raises `UsageError` for what is no time."""
+def _background_after(found: FoundFunction, setting: Setting, declared: float | None) -> float | None:
+    """Return the operator's `tools.background_after` of a tool, else the `declared` one; null keeps it waiting.
+
+    Raises `UsageError` for what is no time.
+    """
     given = setting("background_after")
-    seconds = cast("Mapping[str, Any]", given).get(found.name) if isinstance(given, Mapping) else None
+    seconds = cast("Mapping[str, Any]", given).get(found.name, declared) if isinstance(given, Mapping) else declared
     if seconds is None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:

@@ -66,6 +66,33 @@ def test_a_prefixed_uri_always_means_its_source() -> None:
     )
 
 
+def test_views_of_apps_keep_their_scheme_and_the_links_of_tools_lead_to_their_own() -> None:
+    shared, meta = "ui://x/view", {"ui": {"resourceUri": "ui://x/view"}, "other": 1}
+    alone, both = registry_of(a=features(shared)), registry_of(a=features(shared), b=features(shared, "ui://b/own"))
+
+    assert [entry["uri"] for entry in both.features(everybody).resources] == [
+        "ui://toolcrib/a/x/view",
+        "ui://toolcrib/b/x/view",
+        "ui://b/own",
+    ]
+    assert both.resource("ui://toolcrib/b/x/view", everybody) == FeaturePlace(source="b", name=shared)
+    assert alone.linked("a", meta) is meta
+    assert both.linked("a", meta) == {"ui": {"resourceUri": "ui://toolcrib/a/x/view"}, "other": 1}
+    assert both.linked("b", {"openai/outputTemplate": "ui://b/own"}) == {"openai/outputTemplate": "ui://b/own"}
+    unlisted = {"ui/resourceUri": "ui://b/hidden"}
+    assert both.linked("b", unlisted) == {"ui/resourceUri": "ui://toolcrib/b/b/hidden"}
+
+
+def test_a_server_that_uses_our_prefix_for_views_takes_no_other_place() -> None:
+    registry = registry_of(a=features("ui://toolcrib/b/x"), b=features("ui://x"))
+
+    assert [entry["uri"] for entry in registry.features(everybody).resources] == [
+        "ui://toolcrib/a/toolcrib/b/x",
+        "ui://x",
+    ]
+    assert registry.resource("ui://toolcrib/b/x", everybody) == FeaturePlace(source="b", name="ui://x")
+
+
 def test_a_uri_that_nobody_lists_goes_to_the_only_source_and_to_none_of_several() -> None:
     one, two = registry_of(a=features("x:1")), registry_of(a=features("x:1"), b=features("y:1"))
 

@@ -267,6 +267,9 @@ def test_servers_are_the_same_whatever_the_spelling_and_two_names_both_stay(user
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": there, "memos": {**there, "env": {}}}})
     user.has(".gemini/settings.json", {"mcpServers": {"notes": {**there, "type": "stdio", "timeout": 5000}}})
     user.has(".kiro/settings/mcp.json", {"mcpServers": {"notes": {**there, "disabled": False}}})
+    listed = {"type": "local", "command": ["/nonexistent", "-v"], "enabled": True}
+    user.has(".config/opencode/opencode.json", {"mcp": {"notes": listed}})
+    user.has(".copilot/mcp-config.json", {"mcpServers": {"notes": {**there, "type": "local", "tools": ["*"]}}})
     user.has(".warp/.mcp.json", {"mcpServers": {"notes": {**there, "env": {"LEVEL": "1"}}}})
 
     facts = user.reads("overview")
@@ -274,4 +277,4 @@ def test_servers_are_the_same_whatever_the_spelling_and_two_names_both_stay(user
     servers = sorted(finding["subject"] for finding in facts["findings"] if finding["kind"] == "unknown")
     assert servers == ["memos", "notes", "notes-warp"]
     alike = [finding["detail"] for finding in facts["findings"] if finding["kind"] == "duplicate"]
-    assert [detail.split(":")[0] for detail in alike] == ["configured 4 times"]
+    assert [detail.split(":")[0] for detail in alike] == ["configured 6 times"]

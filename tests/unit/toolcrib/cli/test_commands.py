@@ -60,6 +60,7 @@ def test_tools_are_listed_with_their_source_tokens_and_state(owner: User) -> Non
     }
     fields = {"name", "aliases", "source", "category", "tokens", "state", "tokenizer"}
     assert all(set(tool) == fields for tool in tools)
+    assert [tool["source"] for tool in tools[:5]].count("notes") == 4, "built-in tools come behind the user's own"
     assert all(tool["tokens"] > 10 for tool in tools)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rig import PATIENCE, ROOT, Hearing
 from toolcrib.config import load
@@ -25,6 +26,8 @@ from toolcrib.telemetry.tokens import tokenizer
 from .conftest import User
 
 PLAIN = str(ROOT / "tests" / "peers" / "plain_server.py")
+PRACTICE = str(ROOT / "docs" / "tutorials" / "practice.py")
+OFFICES = ("mail", "rooms", "calendar", "contacts", "tickets")
 ROLES = ("write", "fetch", "echo")
 ENTRY_PREFIX = "mcp__{server}__{tool}"
 
@@ -309,6 +312,45 @@ def test_connect_prints_the_tokens_of_the_first_request_before_and_after(user: U
     assert is_bounded(row["tokens"]["before"], row["tokens"]["after"])
     kept = row["tokens"]["before"] + row["tokens"]["after"]
     assert f"{row['tokens']['before']} tokens before, {kept} after (o200k)" in beside.stdout
+
+
+@pytest.mark.process
+def test_of_all_clients_those_stay_as_they_were_whose_first_request_would_get_longer(user: User) -> None:
+    """They leave nothing behind: no server of theirs alone, no offer to connect them again."""
+    offices = {name: {"command": sys.executable, "args": [PRACTICE, str(user.home), name]} for name in OFFICES}
+    few = {"mcpServers": {"echo": plain("echo"), "mail": offices["mail"]}}
+    cursor = user.has(".cursor/mcp.json", {"mcpServers": offices})
+    windsurf = user.has(".codeium/windsurf/mcp_config.json", {"mcpServers": {"echo": plain("echo")}})
+    other = {**plain("echo"), "env": {"LEVEL": "1"}, "trust": True}
+    gemini = user.has(".gemini/settings.json", {"mcpServers": {"echo": other}})
+
+    preview = user.types("connect", "--all", "--replace", "--dry-run")
+    rows = user.reads("connect", "--all", "--replace")
+    facts = user.reads("overview")
+    own = yaml.safe_load(user.config.read_text())
+    windsurf.write_text(json.dumps(few))
+    more = user.reads("overview")
+    user.has("project/.cursor/mcp.json", {"mcpServers": {"gone": {"command": "/nonexistent"}}})
+    screen = user.types()
+    alone = user.types("connect", "windsurf", "--replace")  # to reach the servers that are behind Toolcrib by now
+
+    assert "allow call_tool(name=mcp__echo-gemini)" in preview.stdout
+    assert [(row["client"], row["connected"], "refused" in row) for row in rows] == [
+        ("cursor", True, False),
+        ("windsurf", False, True),
+        ("gemini", False, True),
+    ]
+    assert all(row["tokens"]["before"] < row["tokens"]["after"] for row in rows[1:])
+    assert (set(own["servers"]), "modes" in own) == (set(OFFICES), False)
+    assert list(json.loads(cursor.read_text())["mcpServers"]) == ["toolcrib"]
+    assert "toolcrib" not in gemini.read_text()
+    assert facts["fixable"] == []
+    assert {row["client"]: row["refused"] for row in facts["clients"]} == {
+        "cursor": None,
+        **{row["client"]: row["tokens"]["after"] for row in rows[1:]},
+    }
+    assert f" {rows[0]['tokens']['after']} and more" in screen.stdout
+    assert (more["fixable"], alone.exit_code) == (["windsurf"], 0)
 
 
 def test_a_guarded_entry_is_strict(user: User) -> None:

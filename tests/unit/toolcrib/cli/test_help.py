@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolcrib.cli.main import COMMANDS
+from toolcrib.cli.main import COMMANDS, SECTIONS
 from toolcrib.errors import CODES
 
 from .conftest import User
@@ -33,6 +33,16 @@ def test_help_lists_every_command_and_exit_status(user: User) -> None:
     assert [name for name in (*COMMANDS, *GUESTS) if f" {name} " not in text] == []
     assert "List your projects; print one as a tree, with its calendar." in text
     assert [code for code, info in CODES.items() if info.exit not in (1, 2) and code not in text] == []
+
+
+def test_commands_stand_under_headings_in_their_order(user: User) -> None:
+    lines = user.types("--help").stdout.splitlines()
+    headings = [line.rstrip(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
+    listed = [line.split()[0] for line in lines if line.startswith("  ") and line[2:3].islower()]
+
+    assert headings == ["Options", *SECTIONS.values(), "Agents and projects"]
+    assert sorted(name for name in listed if name in (*COMMANDS, *GUESTS)) == sorted((*COMMANDS, *GUESTS))
+    assert set(SECTIONS) <= set(COMMANDS)
 
 
 @pytest.mark.slow

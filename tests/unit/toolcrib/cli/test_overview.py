@@ -49,6 +49,14 @@ def test_clients_duplicates_and_risks_are_on_the_screen(user: User) -> None:
     assert "toolcrib connect cursor windsurf gemini --replace" in screen.stdout
 
 
+def test_somebody_without_servers_reads_how_to_begin(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {}})
+
+    screen = user.types()
+
+    assert all(f"`toolcrib {command}" in screen.stdout for command in ("demo --once", "add NAME", "connect CLIENT"))
+
+
 def test_a_change_of_any_file_is_on_the_next_screen(user: User) -> None:
     file = user.has(".cursor/mcp.json", {"mcpServers": {}})
     before = user.reads("overview")

@@ -34,6 +34,12 @@ FILES = (
     "sub/app.py",
     ".env",
     "other.py",
+    "lib/hook.js",
+    "two/__init__.py",
+    "two/deep/__init__.py",
+    "two/deep/m.py",
+    "sub/run.sh",
+    "args.txt",
 )
 
 
@@ -79,6 +85,27 @@ def server(project: Path, command: str, *args: str, **fields: Any) -> ServerSpec
         ("uv", ("run", "--directory", "sub", "app"), "sub/pyproject.toml"),
         ("uv", ("run", "--project=sub", "app"), "sub/pyproject.toml"),
         ("python3", ("sub/app.py",), "sub/pyproject.toml"),
+        ("sh", ("-c", "exec ./run.sh"), "run.sh"),
+        ("sh", ("-c", "cd sub && ./run.sh"), "sub/run.sh"),
+        ("sh", ("-c", "true;./run.sh"), "run.sh"),
+        ("sh", ("-c", "$PWD/run.sh"), "run.sh"),
+        ("sh", ("-c", '"${PWD}"/run.sh'), "run.sh"),
+        ("sh", ("-c", "(./run.sh)>x"), "run.sh"),
+        ("bash", ("-lc", "python3 server.py --x"), "server.py"),
+        ("bash", ("-c", "node 'server.js'"), "server.js"),
+        ("env", ("-S", "python3 server.py"), "server.py"),
+        ("python3", ("-m", "two.deep.m"), "two/__init__.py"),
+        ("python3", ("-m", "two.deep.m"), "two/deep/__init__.py"),
+        ("python3", ("-m", "pkg"), "src/pkg/__init__.py"),
+        ("python3", ("-mtwo.deep.m",), "two/deep/m.py"),
+        ("python3", ("-Im", "two.deep.m"), "two/deep/m.py"),
+        ("uv", ("run", "--module=two.deep.m"), "two/deep/m.py"),
+        ("uvicorn", ("two.deep.m:app",), "two/deep/m.py"),
+        ("docker", ("run", "-v", "./run.sh:/x:ro", "image"), "run.sh"),
+        ("docker", ("run", "--mount", "type=bind,source=./run.sh,target=/x", "image"), "run.sh"),
+        ("java", ("-javaagent:args.txt=x", "-jar", "b.jar"), "args.txt"),
+        ("java", ("@args.txt",), "args.txt"),
+        ("sub/run.sh", (), "sub/pyproject.toml"),
     ],
 )
 def test_a_file_that_is_named_or_that_pins_what_is_installed_is_pinned(
@@ -91,9 +118,79 @@ def test_a_file_that_is_named_or_that_pins_what_is_installed_is_pinned(
     assert changed_files(spec, SYSTEM) in ([str(project / file)], ["command"])
 
 
-@pytest.mark.parametrize("name", [".npmrc", "Makefile", "bunfig.toml", "sub/.npmrc", "server.mjs"])
+@pytest.mark.parametrize(
+    ("variable", "value", "file"),
+    [
+        ("NODE_OPTIONS", "--require ./lib/hook.js", "lib/hook.js"),
+        ("NODE_OPTIONS", "--import=./lib/hook.js", "lib/hook.js"),
+        ("LD_PRELOAD", "./args.txt", "args.txt"),
+        ("BASH_ENV", "run.sh", "run.sh"),
+        ("JAVA_TOOL_OPTIONS", "-javaagent:args.txt", "args.txt"),
+        ("CLASSPATH", ".:args.txt", "args.txt"),
+        ("PYTHONPATH", "two:sub", "sub/app.py"),
+        ("PYTHONPATH", "lib", "lib/sitecustomize.py"),
+        ("PERL5DB", "BEGIN{require './run.sh'}", "run.sh"),
+        ("npm_config_userconfig", "args.txt", "args.txt"),
+    ],
+)
+def test_a_file_that_a_variable_makes_an_interpreter_load_is_pinned(
+    project: Path, variable: str, value: str, file: str
+) -> None:
+    spec = server(project, "thing", "-m", "app", env={variable: value})
+    assert changed_files(spec, SYSTEM) == []
+    (project / file).write_text("evil\n")
+    assert changed_files(spec, SYSTEM) == [str(project / file)]
+
+
+def test_a_file_that_a_server_keeps_its_state_in_is_not_pinned_for_its_variable(project: Path) -> None:
+    spec = server(project, "npx", "-y", "memory", env={"MEMORY_FILE_PATH": "./data.json"})
+    (project / "data.json").write_text("changed by the server\n")
+    assert changed_files(spec, SYSTEM) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        (("npm", "start"), ["server.js"]),
+        (("npm", "run", "serve"), ["lib/hook.js", "run.sh"]),
+        (("sh", "-c", "npm run serve"), ["lib/hook.js", "run.sh"]),
+        (("node", "."), ["other.py"]),
+        (("npx", "-y", "thing"), []),
+    ],
+)
+def test_of_a_manifest_only_what_the_command_starts_is_pinned(
+    project: Path, words: tuple[str, ...], changed: list[str]
+) -> None:
+    scripts = {
+        "start": "node server.js",
+        "preserve": "./run.sh",
+        "serve": "node -r ./lib/hook.js x",
+        "lint": "lint tool",
+    }
+    (project / "package.json").write_bytes(dumps({"main": "other.py", "scripts": scripts}))
+    spec = server(project, *words)
+    for name in ("server.js", "run.sh", "lib/hook.js", "other.py", "sub/app.py"):
+        (project / name).write_text("evil\n")
+    assert changed_files(spec, SYSTEM) == [str(project / name) for name in changed]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".npmrc",
+        ".pnp.cjs",
+        ".pnpmfile.cjs",
+        ".cargo/config.toml",
+        "docker-compose.yaml",
+        "Makefile",
+        "bunfig.toml",
+        "sub/.npmrc",
+        "server.mjs",
+    ],
+)
 def test_a_file_that_was_not_there_is_a_change(project: Path, name: str) -> None:
     spec = server(project, "node", "server", "sub/app.py")
+    (project / name).parent.mkdir(exist_ok=True)
     (project / name).write_text("evil\n")
     assert changed_files(spec, SYSTEM) == [str(project / name)]
 
@@ -112,6 +209,12 @@ def test_a_file_that_was_not_there_is_a_change(project: Path, name: str) -> None
         (("node", "--import=x.db", "server.js"), True),
         (("node", "-r", "x.db", "server.js"), True),
         (("thing", "--load-config", "x.db"), True),
+        (("java", "--class-path", "x.db", "Main"), True),
+        (("env", "python3", "x.db"), True),
+        (("sh", "-c", "exec python3 x.db"), True),
+        (("bun", "run", "x.db"), True),
+        (("sh", "-c", "./run.sh --db x.db"), False),
+        (("sh", "-c", "python3 server.py x.db"), False),
         (("python3", "server.py", "x.json"), True),
     ],
 )

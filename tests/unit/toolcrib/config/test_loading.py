@@ -166,6 +166,14 @@ def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, te
         ("{command: x, type: htp}", "servers.bad.type: one of stdio, http, sse was expected; did you mean 'http'?"),
         ("{type: http, command: x}", "servers.bad: a server of type http needs `url`"),
         ("{url: ftp://x}", "servers.bad.url: an http:// or https:// URL was expected"),
+        (
+            '{url: "http://x", headers: {X-A: "a\\r\\nX-Evil: 1"}}',
+            "servers.bad.headers: the value of 'X-A' can only hold printable ASCII",
+        ),
+        (
+            '{url: "http://x", headers: {"X-A\\r\\nX-Evil": "1"}}',
+            "servers.bad.headers: 'X-A\\r\\nX-Evil' is not the name of a header",
+        ),
         ("{command: x, args: y}", "servers.bad.args: a list of strings was expected"),
         ("{command: x, args: [[]]}", "servers.bad.args.0: a string was expected"),
         ("{command: x, env: [a]}", "servers.bad.env: a mapping of strings was expected"),

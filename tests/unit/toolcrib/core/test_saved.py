@@ -6,7 +6,8 @@ from typing import Any
 
 from toolcrib.core.call import Call
 from toolcrib.core.saved_call import SavedCall
-from toolcrib.core.session import Scope, SessionFiles, SessionState, Taint
+from toolcrib.core.session import Scope, SessionFiles, SessionState
+from toolcrib.core.taint import Taint
 from toolcrib.core.tool import Tool
 
 _TOOL = Tool(name="files__write", source="files", local_name="write")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,24 @@ DEFINITION = {
     "kind": "read",
     "implementation": {"endpoint": {"url": "http://127.0.0.1:9", "allow_private": True}},
 }
+OPTIONAL = {
+    "toolcrib.catalog.index",
+    "toolcrib.catalog.ranking.terms",
+    "toolcrib.config.own_file",
+    "toolcrib.mcp.client.connection",
+    "toolcrib.sandbox.bubblewrap",
+    "toolcrib.sources.mcp.source",
+    "toolcrib.sources.yaml.document",
+    "Stemmer",
+    "httpx",
+}
+"""Parts that only some programs use, and what they bring."""
+IMPORTS = """
+import json, sys
+from toolcrib import Toolcrib
+
+print(json.dumps(list(sys.modules)))
+"""
 PROBE = """
 import sys, anyio
 from toolcrib import Toolcrib
@@ -74,3 +93,10 @@ async def test_registrations_of_the_store_are_there_after_a_restart(tmp_path: Pa
 def test_a_crib_that_needs_no_slice_loads_none() -> None:
     told = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.process
+def test_the_import_of_the_root_loads_no_optional_part() -> None:
+    probe = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(json.loads(probe.stdout))
+    assert ("toolcrib.crib.toolcrib" in loaded, loaded & OPTIONAL) == (True, set())

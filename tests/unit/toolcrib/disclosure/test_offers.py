@@ -100,7 +100,7 @@ async def test_braces_in_instructions_that_are_no_verb_are_text(strategy: str) -
         said = 'Say {"a": 1} or {nothing}; long results: {read}.'
         crib.profiles.add({"name": "mine", "extends": strategy, "budget_tokens": 0, "instructions": said})
         told = crib.session(profile="mine").instructions
-        assert told.startswith('Say {"a": 1} or {nothing}; long results: read_artifact.')
+        assert 'Say {"a": 1} or {nothing}; long results: read_artifact.' in told.splitlines()
 
 
 @pytest.mark.parametrize("envelope", ["mcp", "error", "text"])

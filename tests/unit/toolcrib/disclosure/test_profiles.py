@@ -47,6 +47,18 @@ def test_a_large_catalog_is_behind_the_verbs() -> None:
     assert names(shown(100)) == VERBS
 
 
+@pytest.mark.parametrize(("count", "first"), [(3, "Tools of git, s1, s2"), (13, "Tools of 13 sources")])
+def test_the_first_line_of_the_instructions_names_the_servers_and_not_our_own_tools(count: int, first: str) -> None:
+    """Codex shows no more than this line, in place of a line for each server."""
+    filled = Registry()
+    for source in ("git", "resources", "jobs", *(f"s{i}" for i in range(1, count))):
+        filled.put(source, [Tool(name="t", source=source, local_name="t", description="It does something.")])
+    profile = profiles.load("adaptive").with_values({"budget_tokens": 0})
+    view = view_of(profile, filled, SessionState(key="k", audience=Audience(grows=False)))
+
+    assert view.instructions.splitlines()[0] == first
+
+
 def test_near_the_budget_definitions_are_counted_in_tokens_of_o200k() -> None:
     texts = [definition_text(face) for face in shown(20, budget_tokens=100_000).tools[:-1]]
     counted, estimated = sum(map(tokenizer().count, texts)), sum(map(estimate, texts))
@@ -131,4 +143,5 @@ def test_instructions_and_grown_tools_tell_nothing_of_what_is_out_of_scope() -> 
     session = SessionState(key="k", scope=Scope(allowed=frozenset({"s__t1"})))
     session.history.activated.update({"s__t7": None, "s__t1": None})
     view = shown(100, session, budget_tokens=0)
-    assert (names(view), view.instructions.splitlines()[-1]) == ([*VERBS, "s__t1"], "1 tools: s (1).")
+    first, *_, last = view.instructions.splitlines()
+    assert (names(view), first, last) == ([*VERBS, "s__t1"], "Tools of s", "1 tools in all.")

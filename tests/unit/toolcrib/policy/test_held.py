@@ -100,6 +100,7 @@ async def test_an_answer_within_the_wait_lets_the_call_run_and_its_client_hears_
     heard, has_heard = list[Mapping[str, Any]](), anyio.Event()
 
     class Peer:
+        takes_requests = True
         capabilities: Mapping[str, Any] = {}
 
         async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

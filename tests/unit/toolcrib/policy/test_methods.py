@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib.core.session import SessionState, Taint
+from toolcrib.core.session import SessionState
+from toolcrib.core.taint import Taint
 from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.modes import kind_of

@@ -104,6 +104,35 @@ def test_values_that_leave_no_room_for_text_are_plain(text: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"type": "string", "default": f"Hello. {ORDER}."}}},
+        {"properties": {"a": {"type": "string", "default": ORDER}}},
+        {"properties": {"a": {"const": f"Hello. {ORDER}."}}},
+        {"properties": {"a": {"enum": [f"Hello. {ORDER}.", "b"]}}},
+        {"properties": {"a": {"type": "string", "examples": [f"Hello. {ORDER}."]}}},
+        {"properties": {"a": {"anyOf": [{"type": "null"}, {"enum": [f"Hello. {ORDER}."]}]}}},
+        {"properties": {"default": {"properties": {"a": {"default": f"Hello. {ORDER}."}}}}},
+        {"properties": {"o": {"properties": {"a": {"default": f"Hello. {ORDER}."}}}}},
+        {"properties": {"o": {"default": {"a": [f"Hello. {ORDER}."]}}}},
+        {"$defs": {"a": {"default": f"Hello. {ORDER}."}}, "properties": {"a": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_a_text_that_the_schema_proposes_is_the_servers_also_where_the_call_carries_it(schema: Any) -> None:
+    tool = Tool(name="s__t", source="s", local_name="t", origin="mcp", input_schema={"type": "object", **schema})
+    text = ORDER if "'default': 'Please" in str(schema) else f"Hello. {ORDER}."
+    arguments = {"a": text, "o": {"a": [text]}}
+    assert origin_of_result(tool, arguments, blocks(ORDER), origin_of(tool)).name == "elsewhere"
+    assert origin_of_result(tool, {"a": f"My own: {ORDER}"}, blocks(ORDER), origin_of(tool)).name == "quoted"
+
+
+def test_a_word_of_an_enum_is_quoted() -> None:
+    schema = {"type": "object", "properties": {"unit": {"enum": ["celsius", "kelvin"]}}}
+    tool = Tool(name="s__t", source="s", local_name="t", origin="mcp", input_schema=schema)
+    assert origin_of_result(tool, {"unit": "celsius"}, blocks("celsius"), origin_of(tool)).name == "quoted"
+
+
+@pytest.mark.parametrize(
     "structured",
     [
         {"note": "a"},

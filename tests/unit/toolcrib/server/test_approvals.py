@@ -21,6 +21,8 @@ _QUESTION = Question(
 class Client:
     """Shows a form, and answers it as it was told to."""
 
+    takes_requests = True
+
     def __init__(self, decision: str, *capabilities: str) -> None:
         self.capabilities: Mapping[str, Any] = {name: {} for name in capabilities}
         self.offered: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -22,8 +23,10 @@ import pytest
 from typer.testing import CliRunner
 
 from rig import PATIENCE, ROOT, Hearing
+from rig.sandbox import needs_prlimit
 from toolcrib.cli.main import app
 from toolcrib.cli.serve_options import Options, read_options
+from toolcrib.cli.serve_process import snippet
 from unit.toolcrib.server.wire_client import call, initialize
 
 pytestmark = pytest.mark.process
@@ -61,10 +64,14 @@ class Home:
 
     def started(self) -> set[int]:
         """The processes of the server that were started."""
+        return {note["pid"] for note in self.notes("start")}
+
+    def notes(self, kind: str) -> list[dict[str, Any]]:
+        """What the server noted of one kind."""
         if not self.journal.exists():
-            return set()
+            return []
         notes = [json.loads(line) for line in self.journal.read_text().splitlines()]
-        return {note["pid"] for note in notes if note["kind"] == "start"}
+        return [note for note in notes if note["kind"] == kind]
 
     def log(self) -> str:
         return "".join(path.read_text() for path in (self.folder / "STATE" / "toolcrib").glob("*.log"))
@@ -303,6 +310,25 @@ def test_serving_in_process_starts_no_daemon_and_ends_with_its_client(home: Home
     assert not (home.folder / "toolcrib").exists()
 
 
+@needs_prlimit
+def test_on_a_full_disk_effects_are_refused_reads_answered_and_room_needs_no_restart(home: Home) -> None:
+    effects = [call("s__effect", {"id": str(number)}) for number in range(4)]
+    with home.client("--no-daemon", "--guard", "off") as client:
+        client.greet()
+        before = client.ask(effects[0])["result"]
+        _, most = resource.prlimit(client.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(client.process.pid, resource.RLIMIT_FSIZE, (4096, most))
+        full = [client.ask(effect)["result"] for effect in effects[1:3]]
+        read = client.text("s__echo", text="hi")
+        resource.prlimit(client.process.pid, resource.RLIMIT_FSIZE, (most, most))
+        after = client.ask(effects[3])["result"]
+        client.leave()
+
+    codes = [result["_meta"].get("io.toolcrib/error", {}).get("code") for result in (before, *full, after)]
+    assert (codes, read) == ([None, "storage", "storage", None], "hi")
+    assert [note["id"] for note in home.notes("effect")] == ["0", "3"]
+
+
 SHORT: list[tuple[str, Options | None]] = [
     ("", Options()),
     (
@@ -359,6 +385,13 @@ def test_over_http_the_url_a_snippet_and_the_servers_are_told_and_sigterm_ends_i
     assert re.search(rb"^s +\d+ +[\d,]+ +ready", told, re.MULTILINE)
     assert b"stopped by SIGTERM: 0 sessions, 0 running calls" in end
     assert end.endswith(b"toolcrib ends, and with it its servers: s\n")
+
+
+@pytest.mark.parametrize(("bound", "reached"), [("0.0.0.0", "127.0.0.1"), ("[::]", "[::1]"), ("host", "host")])
+def test_a_snippet_names_an_address_that_a_client_can_connect_to(bound: str, reached: str) -> None:
+    text = snippet(f"http://{bound}:8737/mcp")
+
+    assert (text.count(f"http://{reached}:8737/mcp"), f"//{bound}:" in text) == (2, bound == reached)
 
 
 def test_serve_at_a_terminal_tells_what_it_is_and_sigterm_tells_what_it_ended(home: Home) -> None:

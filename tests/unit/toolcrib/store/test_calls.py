@@ -3,11 +3,13 @@
 What every store does, whatever keeps it, is in tests/durable/test_stores.py.
 """
 
+import hashlib
 import json
 import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,14 @@ import pytest
 
 from toolcrib.cli.log import Wanted, new_calls
 from toolcrib.core.call import Call
+from toolcrib.core.json import canonical
 from toolcrib.core.permission import Decision
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
+from toolcrib.policy.grant import mint
 from toolcrib.store.store import Store
+from toolcrib.store.threads import Work, Writer
 
 TOOL = Tool(name="git__commit", source="git", local_name="commit")
 SESSION = SessionState(key="s1", principal="ada")
@@ -48,6 +53,38 @@ async def test_arguments_are_stored_as_the_redactor_shows_them_and_cut_when_long
     assert short.arguments == '{"password":"[redacted]"}'
     assert json.loads(long.arguments).keys() == {"truncated", "bytes", "head"}
     assert len(long.arguments.encode()) <= 8192
+
+
+async def test_the_hash_of_a_granted_call_is_that_of_the_arguments_that_were_granted() -> None:
+    granted = {"message": "hello", "n": 1}
+    hashes = [hashlib.sha256(canonical(arguments)).hexdigest() for arguments in (granted, {"message": "changed"})]
+    async with Store.open(None) as store:
+        call = make_call(1).evolve(arguments={"message": "changed"})
+        store.calls.note(call.evolve(grant=mint(call.id, TOOL, granted, "mode autonomous")), DONE)
+        store.calls.note(call.evolve(id="call-2"), DONE)
+        ungranted, first = await store.calls.list()
+
+    assert [first.arguments_hash, ungranted.arguments_hash] == hashes
+
+
+async def test_only_an_intent_of_a_tool_that_writes_into_the_store_does_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[bool] = []
+    run = Writer.run
+
+    async def noted(writer: Writer, work: Work, *args: Any, durable: bool = False, keep: bool = False) -> Any:
+        commits.append(durable)
+        return await run(writer, work, *args, durable=durable, keep=keep)
+
+    async with Store.open(tmp_path / "store.db") as store:
+        monkeypatch.setattr(Writer, "run", noted)
+        await store.calls.intend(make_call(1))
+        await store.calls.intend(make_call(2).evolve(tool=replace(TOOL, traits=("store_writer",))))
+        await store.calls.finish(make_call(2), DONE)
+        monkeypatch.undo()
+
+    assert commits == [True, False, True]
 
 
 @pytest.mark.long

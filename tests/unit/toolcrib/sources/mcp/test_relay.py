@@ -22,6 +22,8 @@ __all__: list[str] = []
 
 
 class Client:
+    takes_requests = True
+
     def __init__(self, *capabilities: str, refuses: bool = False) -> None:
         self.capabilities: Mapping[str, Any] = {name: {} for name in capabilities}
         self.heard: list[tuple[str, Mapping[str, Any]]] = []
@@ -94,11 +96,26 @@ async def test_when_calls_of_two_clients_are_in_flight_nobody_is_asked(tmp_path:
     async with open_source(scripted(journal.path), tmp_path) as peer, anyio.create_task_group() as group:
         group.start_soon(peer.call, "hang", 20, other)
         await journal.until("hanging")
-        result = await peer.call("ask", peer=one, method="elicitation/create")
-        assert json.loads(result.text)["code"] == -32601
+        with pytest.raises(ToolFailure) as raised:
+            await peer.call("ask", peer=one, method="elicitation/create", fails=True)
+        failure = raised.value
+        assert (failure.code, failure.details["rpc_code"]) == ("tool_error", -32603)
+        assert ("several clients" in failure.message, "no other client" in failure.hint) == (True, True)
         group.cancel_scope.cancel()
 
     assert (one.asked, other.asked) == ([], [])
+
+
+async def test_a_tool_that_fails_because_its_client_cannot_be_asked_is_still_a_tool_of_the_server(
+    tmp_path: Path, journal: Journal
+) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        with pytest.raises(ToolFailure) as raised:
+            await peer.call("ask", peer=Client(), method="elicitation/create", fails=True)
+
+    failure = raised.value
+    assert (failure.code, failure.details["rpc_code"], failure.hint) == ("tool_error", -32601, "")
+    assert "elicitation/create" in failure.message
 
 
 def test_a_link_must_be_https_and_shows_where_it_leads() -> None:

@@ -8,7 +8,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from peers.api import Api, OpenedApi, api, described, open_api
-from toolcrib.sources.openapi.spec import ApiKey, Auth, Basic, Bearer, ClientCredentials
+from toolcrib.errors import UsageError
+from toolcrib.sources.openapi.auth import completed
+from toolcrib.sources.openapi.spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
 
 SECRET = "s3cret-value-1"
 PATHS: dict[str, Any] = {
@@ -244,3 +246,12 @@ async def test_a_token_that_is_refused_and_repeated_is_not_told() -> None:
 
     assert (failure.code, failure.message) == ("denied", "HTTP 401 Unauthorized: no longer valid: Bearer ***")
     assert "token-1" not in str(failure.details)
+
+
+@pytest.mark.parametrize("name", ["X Key", "Key\r\nX-Admin", ""])
+def test_a_description_cannot_name_a_header_that_is_none(name: str) -> None:
+    schemes = {"key": {"type": "apiKey", "in": "header", "name": name}}
+    settings = ApiSettings(auth=(ApiKey(value=SECRET),))
+
+    with pytest.raises(UsageError, match="auth: "):
+        completed(settings, schemes, "https://api.example")

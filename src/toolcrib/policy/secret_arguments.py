@@ -1,0 +1,86 @@
+"""Decision on calls whose arguments are placeholders of kept values (`core.kept_secrets`).
+
+Such a call asks, whatever rules, modes and earlier answers allow: the question names the placeholder, and only its
+approval lets the execution put the value in. A call that could not get the value is denied with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from ..core.kept_secrets import KeptSecrets, placeholders_in
+from ..core.permission import Decision
+from ..core.schema.nodes import as_node, properties_of, resolve
+from ..core.session import SessionState
+from ..core.tool import Tool
+from .rules import Rule, Rules
+from .shell.command_tools import runs_shell
+
+__all__ = ["HANDS_ON", "on_placeholders"]
+
+HANDS_ON: Final = frozenset({"jobs", "toolcrib"})
+"""Sources whose arguments belong to another call, which is decided on by itself."""
+_USE: Final = "use_secret"
+_TAKES_VALUES: Final = frozenset({"", "mcp", "plugin", "python"})
+"""Origins of tools that get their arguments as values; others write them into URLs, commands and further calls."""
+_TEXTS: Final = frozenset(
+    "argv args cmd code command commands href log message query_string script sql uri url urls".split()
+)
+"""Names of arguments that are texts of commands, URLs or logs."""
+_LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
+
+
+def on_placeholders(
+    tool: Tool, arguments: Mapping[str, Any], session: SessionState, rules: Iterable[Rule]
+) -> Decision | None:
+    """Return the decision that placeholders among the arguments need: ask, or deny; None without a placeholder."""
+    found = [] if tool.source in HANDS_ON else list(placeholders_in(arguments))
+    if not found:
+        return None
+    uses: list[str] = []
+    for path, placeholder in found:
+        where = ".".join(map(str, path))
+        kept = session.state_of(KeptSecrets).get(placeholder)
+        if kept is None:
+            text = f"{placeholder} in {where} stands for nothing in this conversation (any more): read the value again"
+            return Decision(effect="deny", rule=text)
+        if _is_text(tool, path):
+            text = f"{where} of {tool.name} becomes text of a command, a URL or a log, where {placeholder} is never put"
+            return Decision(effect="deny", rule=text)
+        if (refusal := _refusal(tool, kept.sources, rules)) is not None:
+            text = f"{placeholder} came from {', '.join(sorted(kept.sources))}, not from {tool.source}: {refusal}"
+            return Decision(effect="deny", rule=text)
+        uses.append(f"{placeholder} from {', '.join(sorted(kept.sources))} as {where}")
+    return Decision(effect="ask", rule=f"a hidden value is put in: {'; '.join(uses)}")
+
+
+def _is_text(tool: Tool, path: tuple[str | int, ...]) -> bool:
+    """Whether the value at `path` becomes text of a command, a URL or a log."""
+    if runs_shell(tool) or tool.origin not in _TAKES_VALUES or any(str(step).lower() in _TEXTS for step in path):
+        return True
+    return any(node.get("format") in _LINKS for node in _nodes(tool, path))
+
+
+def _nodes(tool: Tool, path: tuple[str | int, ...]) -> Iterator[Mapping[str, Any]]:
+    """Yield the schemas on the way to `path`."""
+    root = as_node(tool.input_schema)
+    node = root
+    for step in path:
+        node = resolve(node, root)
+        inner = node.get("items") if isinstance(step, int) else properties_of(node, root).get(step)
+        node = as_node(inner)
+        yield resolve(node, root)
+
+
+def _refusal(tool: Tool, sources: Iterable[str], rules: Iterable[Rule]) -> str | None:
+    """Return why a tool may not get a value of `sources`: a denying rule, or no rule for another source."""
+    about = Rules(rule for rule in rules if rule.text.partition("(")[0].strip() == _USE)
+    use = Tool(name=_USE, source="toolcrib", local_name=_USE)
+    for source in sorted(sources):
+        decision = about.decide(use, {"from": source, "to": tool.source, "tool": tool.name})
+        if decision is not None and decision.effect == "deny":
+            return decision.rule
+        if source != tool.source and (decision is None or decision.effect != "allow"):
+            return f"a rule `allow: {_USE}(from={source}, to={tool.source})` would let a person be asked"
+    return None

@@ -1,0 +1,113 @@
+"""Sub-agents of MCP clients: a served crib whose configuration names a model runs agents for its clients.
+
+No agent of ours works in the session of a client, so what its sub-agents report is added to the next result that it
+gets. Their calls that ask wait in the store, as those of the client do. Pydantic AI is loaded with the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.core.call import NESTED, Call
+from toolcrib.core.context import Context
+from toolcrib.core.result import ToolResult
+from toolcrib.crib import Session
+from toolcrib.crib.agents import AgentToolset
+from toolcrib.crib.session import SessionParts
+from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.sources.source import Source
+
+from .events import AgentEvent
+from .scheduled_task import configured_model
+from .sub_agent_tools import CATEGORY, TOOLS, SubAgentTools
+from .sub_agents import RECORDS, REGISTRY, SubAgents, registry_of
+from .tools import ASK, DELEGATE, SPAWN, SPAWNING, AgentTools, SubAgentRunner
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+__all__ = ["TOOLSET", "open_client_agents"]
+
+_INSTRUCTIONS: Final = "You work for a client of a tool server."
+
+
+def open_client_agents(
+    parts: SessionParts, words: frozenset[str] | None, *, model: Model | None = None
+) -> Sequence[Source]:
+    """Return the sources of the tools, chosen by `words`; `model` is used instead of that of the configuration."""
+    agents = _ClientAgents(parts, model)
+    parts.calls.enrich(agents.add_events)
+    spawns = words is None or not words.isdisjoint({SPAWN, CATEGORY})
+    left_out = frozenset({ASK, DELEGATE} if spawns else {ASK, DELEGATE, SPAWN})
+    return AgentTools(without=left_out, served=agents.runner), SubAgentTools(only=words, served=agents.runner)
+
+
+class _ClientAgents:
+    """Runs sub-agents for the sessions of one crib's clients."""
+
+    def __init__(self, parts: SessionParts, model: Model | None) -> None:
+        self._parts = parts
+        self._model = model
+        self._loading = anyio.Lock()
+
+    async def runner(self, context: Context) -> SubAgentRunner:
+        """Return what runs the sub-agents of a session. Each spawning or message has the limits of one run."""
+        state = self._parts.sessions.find(context.principal, context.session_key)
+        if state is None:
+            raise ToolFailure("unavailable", "the session of this call has ended")
+        session = Session(self._parts, state)
+        await registry_of(session).restore(context.records(RECORDS))
+        model = await self._loaded()
+        # Loaded by now, in a thread: Pydantic AI takes a second.
+        from .agent_context import AgentContext
+        from .limits import UsageLimits, limits_for
+        from .prompts import Facts, project_of
+        from .session_agent import SessionSubAgents
+
+        facts = Facts(instructions=_INSTRUCTIONS, project=await project_of(session), today=date.today())
+        limits = limits_for(session.scene.profile.session.agents)
+        post = AgentContext(model=model, session=session, facts=facts, limits=limits)
+        return SessionSubAgents(post, UsageLimits(limits), _nobody)
+
+    async def add_events(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return a result with what the sub-agents of its session have reported since the last one."""
+        registry: SubAgents | None = call.session.runtime.get(REGISTRY)
+        if registry is None or registry.is_attached or call.origin == NESTED or call.parent:
+            return result
+        texts = registry.take_events()
+        return replace(result, content=(*result.content, *({"type": "text", "text": text} for text in texts)))
+
+    async def _loaded(self) -> Model:
+        async with self._loading:
+            if self._model is None:
+                named = await configured_model(self._parts.settings)
+                try:
+                    self._model = await to_thread.run_sync(_load, named)
+                except (ImportError, UsageError) as error:
+                    raise ToolFailure("unavailable", f"the model cannot be used: {error}") from error
+            return self._model
+
+
+def _load(named: str) -> Model:
+    from .models import model_of
+    from .session_agent import SessionSubAgents
+
+    assert SessionSubAgents  # what runs the model is loaded in this thread, too
+    return model_of(named)
+
+
+def _nobody(event: AgentEvent) -> None:
+    """Discard an event: a client hears of the end."""
+
+
+TOOLSET: Final = AgentToolset(
+    categories={SPAWN: CATEGORY, **{tool.name: CATEGORY for tool in TOOLS}},
+    conditions=frozenset({SPAWNING}),
+    open=open_client_agents,
+)

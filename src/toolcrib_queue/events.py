@@ -1,0 +1,119 @@
+"""Events of the log, and the due runs of the hooks and playbooks that wait for them.
+
+Both are put down in one transaction, so that neither is there without the other, and each runs once for each event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final, Literal, cast
+
+from toolcrib.plugin import FieldError, Row, Rows, ToolFailure
+
+__all__ = ["EVENT_TYPES", "check_event", "publish", "publish_of", "put_playbook_run", "put_run"]
+
+EVENT_TYPES: Final = (
+    *("task.created", "task.started", "task.completed", "task.failed", "task.blocked", "task.stopped"),
+    *("task.paused", "task.waiting_input", "task.merge_failed", "chain.stuck", "note.created", "hook.overridden"),
+    *("plan.found", "plan.awaiting_approval", "git.commit", "git.push", "git.pr.created", "pr.created"),
+    *("project.created", "project.paused", "project.resumed", "project.deleted", "budget.warning"),
+    *("agent.created", "agent.paused", "agent.resumed", "agent.deleted"),
+    *("playbook.run.started", "playbook.run.waiting", "playbook.run.completed", "playbook.run.failed"),
+    "playbook.run.stopped",
+)
+"""Every type of event that the queue publishes."""
+_ANY: Final = "*"
+
+
+def check_event(type: str, path: str) -> None:
+    """Raise `ToolFailure("invalid_arguments")` for a type that no event has: what waits for it would wait for ever."""
+    if type == _ANY or type in EVENT_TYPES:
+        return
+    near = get_close_matches(type, EVENT_TYPES, n=1)
+    error = FieldError(path=path, keyword="enum", message=f"there is no event {type[:100]!r}")
+    meant = f"did you mean {near[0]}? " if near else ""
+    hint = f"{meant}events: {', '.join(EVENT_TYPES)}; {_ANY} is every one"
+    raise ToolFailure("invalid_arguments", str(error), hint=hint, details={"field_errors": [error.to_json()]})
+
+
+def publish(rows: Rows, type: str, task: Row, **more: Any) -> None:
+    """Record an event of a task, and a due run of each hook, other than `hook_id`, and playbook that waits for it.
+
+    Tasks that a playbook made start no playbook: two that wait for each other's tasks would never end.
+    """
+    cause = f"{more.get('run_id') or more.get('note_id') or task['id']} {task['revision']}"
+    _publish(rows, type, task, {"task_id": task["id"], "title": task["title"], **more}, cause)
+
+
+def publish_of(rows: Rows, type: str, kind: Literal["agent", "project"], row: Row) -> None:
+    """Record an event of an agent or a project, and the due runs, as `publish` does for a task."""
+    _publish(rows, type, row, {f"{kind}_id": row["id"], "title": row["name"]}, f"{row['id']} {row['revision']}")
+
+
+def _publish(rows: Rows, type: str, subject: Row, about: Mapping[str, Any], cause: str) -> None:
+    project_id = subject["project_id"]
+    payload = {"project_id": project_id, **about}
+    rows.publish(type, project_id, payload)
+    key, event = f"{type} {cause}", {"type": type, **payload}
+    sql = "SELECT * FROM {hooks} AS h WHERE project_id = ? AND enabled = 1"
+    for hook in rows.select(sql, (project_id,)):
+        trigger = hook["trigger_config"]
+        is_wanted = trigger["type"] == "event" and trigger["event_type"] in (type, _ANY)
+        if is_wanted and hook["id"] != about.get("hook_id"):
+            put_run(rows, hook, f"event:{type}", key, event)
+    if subject.get("playbook_id"):
+        return
+    sql = "SELECT * FROM {playbooks} AS p WHERE enabled = 1 AND (project_id = ? OR scope = 'system')"
+    for playbook in rows.select(sql, (project_id,)):
+        if _starts(rows, playbook, subject, event):
+            put_playbook_run(rows, playbook, f"event:{type}", key, event)
+
+
+def _starts(rows: Rows, playbook: Row, subject: Row, event: Mapping[str, Any]) -> bool:
+    """Whether a playbook waits for this event: its type, its filter, and the agent of its scope."""
+    for trigger in playbook["triggers"]:
+        named: Mapping[str, Any] = {"event_type": trigger} if isinstance(trigger, str) else trigger
+        known = {**subject, **event}
+        wanted = cast("Mapping[str, Any]", named.get("filter") or {})
+        if named["event_type"] in (event["type"], _ANY) and all(known.get(key) == wanted[key] for key in wanted):
+            _, _, agent_type = playbook["scope"].partition("agent-type:")
+            return not agent_type or _agent_type(rows, subject) == agent_type
+    return False
+
+
+def _agent_type(rows: Rows, subject: Row) -> str:
+    """Return the type of the agent that is the subject, or has that task, or had it last; empty for none."""
+    if "agent_type" in subject:
+        return str(subject["agent_type"])
+    agent_id = subject.get("assigned_agent_id")
+    if not agent_id:
+        sql = "SELECT agent_id FROM {results} AS r WHERE task_id = ? ORDER BY created_at DESC, id LIMIT 1"
+        agent_id = next((row["agent_id"] for row in rows.select(sql, (subject["id"],))), "")
+    agent = rows.find("agents", agent_id)
+    return str(agent["agent_type"]) if agent else ""
+
+
+def put_run(rows: Rows, hook: Row, reason: str, key: str, event: Mapping[str, Any]) -> Row:
+    """Put down a due run of a hook; `key` names its cause, for which it runs once."""
+    more: dict[str, Any] = {"prompt_sent": "", "tokens_used": 0, "context_results": [], "generation": 0}
+    return _put(rows, "hook", hook, hook["project_id"], {"event_key": key, **_begun(reason, event), **more})
+
+
+def put_playbook_run(rows: Rows, playbook: Row, reason: str, key: str, event: Mapping[str, Any]) -> Row:
+    """Put down a due run of a playbook in the project of its event; it keeps to the version that it begins with."""
+    names = ("version", "nodes", "max_tokens", "cooldown_seconds", "name")
+    more: dict[str, Any] = {**{name: playbook[name] for name in names}, "node": "", "path": [], "reason": ""}
+    project_id = str(event.get("project_id") or playbook["project_id"])
+    return _put(rows, "playbook", playbook, project_id, {"event_key": key, **_begun(reason, event), **more})
+
+
+def _begun(reason: str, event: Mapping[str, Any]) -> dict[str, Any]:
+    return {"trigger_reason": reason, "status": "due", "event_data": dict(event)}
+
+
+def _put(rows: Rows, kind: str, owner: Row, project_id: str, values: dict[str, Any]) -> Row:
+    sql = f"SELECT * FROM {{{kind}_runs}} AS r WHERE {kind}_id = ? AND event_key = ?"
+    if known := rows.select(sql, (owner["id"], values["event_key"])):
+        return known[0]
+    return rows.insert(f"{kind}_runs", {"project_id": project_id, f"{kind}_id": owner["id"], **values})

@@ -1,0 +1,160 @@
+"""Uncertain finds are shown as placeholders, and put into arguments only by an approval that names them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from toolcrib.config import Directories, Settings
+from toolcrib.core.context import Context
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.crib import Toolcrib
+from toolcrib.testing import RecordingApprover, ScriptedSource
+
+PASSWORD = "Harbour-Falcon77"
+FIELDS = {
+    "password": {"type": "string"},
+    "command": {"type": "string"},
+    "target": {"type": "string", "format": "uri"},
+}
+
+
+def defined(source: str, name: str, origin: str = "mcp") -> Tool:
+    return Tool(
+        name=f"{source}__{name}",
+        source=source,
+        local_name=name,
+        origin=origin,
+        input_schema={"type": "object", "properties": FIELDS},
+        annotations=Annotations(read_only=True, destructive=False),
+    )
+
+
+async def login(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    logging.getLogger("toolcrib.test").warning("login with %s", arguments)
+    return ToolResult.of_text(f"welcome, {arguments['password']}")
+
+
+async def read(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    return ToolResult.of_text(f"Hi Ann, the password is {PASSWORD} until Friday.")
+
+
+async def certain(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    return ToolResult.of_text(f'{{"next_access_token": "{"a8Kd02mQx7Lp55Zt" * 2}", "password": "{PASSWORD}x"}}')
+
+
+@asynccontextmanager
+async def opened(**rules: list[str]) -> AsyncGenerator[tuple[Toolcrib, dict[str, ScriptedSource]]]:
+    async with Toolcrib(Settings.of(Directories.of({}), builtins=False, rules=rules), memory=True) as crib:
+        bodies = {"login": login, "read": read, "certain": certain, "template": login}
+        sources = {
+            name: ScriptedSource(
+                name, bodies, listed=[defined(name, one, "yaml" if one == "template" else "mcp") for one in bodies]
+            )
+            for name in ("mail", "shop")
+        }
+        for source in sources.values():
+            await crib.tools.mount_source(source)
+        yield crib, sources
+
+
+def placeholder(result: ToolResult) -> str:
+    return re.findall("⟦secret:[a-z]{10}⟧", result.text)[0]
+
+
+async def test_an_approved_call_gets_the_value_and_nothing_else_shows_it(caplog: pytest.LogCaptureFixture) -> None:
+    approver = RecordingApprover()
+    async with opened() as (crib, sources):
+        session = crib.session(approver=approver, mode="autonomous")
+        shown = await session.call("mail__read")
+        name = placeholder(shown)
+        result = await session.call("mail__login", {"password": name})
+        questions = [(question.arguments, name in question.decision.rule) for question in approver.questions]
+        again = await session.call("mail__read")
+
+    assert sources["mail"].calls == [("read", {}), ("login", {"password": PASSWORD}), ("read", {})]
+    assert questions == [({"password": name}, True)]
+    assert (f"welcome, {name}" in result.text, placeholder(again)) == (True, name)
+    assert PASSWORD not in f"{shown}{result}{again}{caplog.text}"
+
+
+@pytest.mark.parametrize("answer", ["no", None])
+async def test_without_an_approval_of_its_own_the_call_does_not_run(answer: Any) -> None:
+    async with opened(allow=["*"]) as (crib, sources):
+        session = crib.session(approver=RecordingApprover(answer) if answer else None, mode="autonomous")
+        name = placeholder(await session.call("mail__read"))
+        result = await session.call("mail__login", {"password": name})
+    assert (result.error and result.error.code, sources["mail"].calls) == ("denied", [("read", {})])
+
+
+async def test_an_always_holds_for_no_later_placeholder() -> None:
+    approver = RecordingApprover("always", "no")
+    async with opened() as (crib, sources):
+        session = crib.session(approver=approver)
+        name = placeholder(await session.call("mail__read"))
+        await session.call("mail__login", {"password": name})
+        result = await session.call("mail__login", {"password": name})
+    assert (result.error and result.error.code, len(approver.questions)) == ("denied", 2)
+    assert sources["mail"].calls == [("read", {}), ("login", {"password": PASSWORD})]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("shop__login", {"password": "{}"}),
+        ("mail__login", {"password": "x", "command": "{}"}),
+        ("mail__login", {"password": "x", "target": "{}"}),
+        ("mail__template", {"password": "{}"}),
+    ],
+    ids=["another source", "a command", "a URL", "a template"],
+)
+async def test_no_approval_brings_a_value_to_other_places(tool: str, arguments: Mapping[str, str]) -> None:
+    approver = RecordingApprover()
+    async with opened(allow=["*"]) as (crib, sources):
+        session = crib.session(approver=approver)
+        name = placeholder(await session.call("mail__read"))
+        result = await session.call(tool, {key: text.format(name) for key, text in arguments.items()})
+    assert (result.error and result.error.code, approver.questions, sources["shop"].calls) == ("denied", [], [])
+
+
+@pytest.mark.parametrize(("deny", "ran"), [([], True), (["use_secret(to=shop)"], False)])
+async def test_a_rule_names_another_destination(deny: list[str], ran: bool) -> None:
+    async with opened(allow=["use_secret(from=mail, to=shop)"], deny=deny) as (crib, sources):
+        session = crib.session(approver=RecordingApprover())
+        name = placeholder(await session.call("mail__read"))
+        await session.call("shop__login", {"password": name})
+    assert (sources["shop"].calls == [("login", {"password": PASSWORD})]) is ran
+
+
+async def test_another_principal_conversation_and_process_have_no_value_for_it() -> None:
+    async with opened() as (crib, _), opened() as (replica, _):
+        name = placeholder(await crib.session(principal="ann", key="one").call("mail__read"))
+        others = [
+            crib.session(principal="bob", key="one", approver=RecordingApprover()),
+            crib.session(principal="ann", key="two", approver=RecordingApprover()),
+            replica.session(principal="ann", key="one", approver=RecordingApprover()),
+        ]
+        results = [await session.call("mail__login", {"password": name}) for session in others]
+    assert [
+        result.error and (result.error.code, "read the value again" in result.error.message) for result in results
+    ] == [("denied", True)] * 3
+
+
+async def test_a_placeholder_in_a_longer_text_stays_a_text() -> None:
+    async with opened() as (crib, sources):
+        session = crib.session()
+        name = placeholder(await session.call("mail__read"))
+        await session.call("mail__login", {"password": f"see {name}"})
+    assert sources["mail"].calls[-1] == ("login", {"password": f"see {name}"})
+
+
+async def test_a_secret_that_is_certain_has_no_placeholder() -> None:
+    async with opened() as (crib, _):
+        result = await crib.session().call("mail__certain")
+    assert ("⟦" in result.text, result.text.count("[redacted:")) == (False, 2)
