@@ -371,7 +371,7 @@ def _last_result(rows: Rows, task_id: str) -> Row | None:
 
 @queue_tool("x.task.diff", "tasks", "read", _TASK, ["task_id"], needs=["workspace"])
 async def get_task_diff(ctx: Context, task_id: str) -> dict[str, Any]:
-    """Show what the branch of a task changes against the default branch of its project."""
+    """Show what the branch of a task changes: since its work began, else against the default branch of its project."""
 
     def work(rows: Rows) -> tuple[Row, Row, list[str]]:
         task = rows.get("tasks", task_id)
@@ -383,7 +383,7 @@ async def get_task_diff(ctx: Context, task_id: str) -> dict[str, Any]:
             "not_found", f"task {task_id} has no branch", hint="complete_task takes the branch of a result"
         )
     branch, default = task["branch_name"], project["repo_default_branch"]
-    folder, start = await _start_of(ctx, branch, default, places)
+    folder, start = await _start_of(ctx, task, default, places)
     arguments: dict[str, Any] = {"repo": folder, "ref1": start, "ref2": branch}
     result = await ctx.call("git_diff", arguments)
     if result.error is not None:
@@ -391,11 +391,18 @@ async def get_task_diff(ctx: Context, task_id: str) -> dict[str, Any]:
     return {"task_id": task_id, "diff": result.text, "branch": task["branch_name"]}
 
 
-async def _start_of(ctx: Context, branch: str, default: str, places: Sequence[str]) -> tuple[str, str]:
-    """Return the first workspace whose repository has a branch, and the commit where it left the default branch."""
+async def _start_of(ctx: Context, task: Row, default: str, places: Sequence[str]) -> tuple[str, str]:
+    """Return the first workspace whose repository has the branch of a task, and the commit where its work began.
+
+    A run keeps that commit: its branch can hold newer work of other workspaces, which this default branch has not yet.
+    Without one it is the commit where the branch left the default branch.
+    """
+    branch, begin = task["branch_name"], task["baseline"].get("begin", "")
     for place in places:
         repository = await task_repository(ctx, place, default)
         if repository is not None and await repository.has(f"refs/heads/{branch}"):
+            if begin and not (await repository.run("merge-base", "--is-ancestor", begin, branch)).status:
+                return place, begin
             found = await repository.run("merge-base", default, branch)
             return place, default if found.status else found.text
     return places[0], default

@@ -588,6 +588,29 @@ async def test_a_task_begins_with_work_that_another_workspace_holds(crib: Toolcr
     assert (ran["status"], git(shop.parent / "second", "show", "main:answer.py")) == ("COMPLETED", "answer = 42\n")
 
 
+async def test_the_changes_of_a_task_are_its_own_and_not_what_another_workspace_brought(
+    crib: Toolcrib, shop: Path
+) -> None:
+    ada = person(crib, "ada", shop.parent)
+    git(shop.parent, "clone", "--quiet", "shop", "second")
+    project = (await ada.ok("create_project", name="Shop"))["created"]
+    await ada.ok("add_workspace", project_id=project, source="link", path="shop")
+    two = (await ada.ok("add_workspace", project_id=project, source="link", path="second"))["created"]
+    agent = await ada.agent()
+    await commit_to_main(shop, "answer.py", "answer = 43\n")
+    task = await ada.task("LAZY and half", project_id=project, preferred_workspace_id=two, requires_approval=True)
+    await ada.ok("work_task", agent_id=agent)
+
+    shown = (await ada.ok("get_task_diff", task_id=task))["diff"]
+
+    assert git(shop.parent / "second", "show", f"task/{task}:answer.py") == "answer = 43\n"
+    assert [line for line in shown.splitlines() if line.startswith(("+", "-"))] == [
+        "--- /dev/null",
+        "+++ b/half.txt",
+        "+half",
+    ]
+
+
 @pytest.mark.parametrize(("completion", "status"), [("push", "COMPLETED"), ("pull_request", "FAILED")])
 async def test_a_result_is_pushed_where_the_operator_wants_that_and_not_merged(
     tmp_path: Path, shop: Path, completion: str, status: str
