@@ -53,8 +53,8 @@ def call(
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
                 options: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
                 answer = await session.call(name, arguments, **options)
-            if answer.error is not None and answer.error.code == "not_found":
-                report_missing(crib, name)
+            if answer.error is not None and answer.error.code in ("not_found", "not_in_scope"):
+                report_missing(crib, session, name)
             return answer
 
     result = run(main)

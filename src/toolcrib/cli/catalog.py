@@ -125,14 +125,15 @@ def show(
 
     async def main() -> tuple[Tool, str, str, tuple[str, ...]]:
         async with opened(only_for(settings_of(config), name), wait=wait) as crib:
-            labels = crib.session().scene.labels
+            session = crib.session()
+            labels = session.scene.labels
             label = labels.real(name)
             try:
                 tool, state = _look_up(crib, label.tool if label is not None else name)
                 changes = {} if tool.source.startswith("rest@") else await crib.tools.changes(tool.source)
                 return tool, state, changes.get(tool.local_name, ""), labels.names(tool)
             except ToolFailure:
-                report_missing(crib, name)
+                report_missing(crib, session, name)
                 raise
 
     tool, state, changed, names = run(main)

@@ -23,6 +23,7 @@ from ..config.client_permissions import (
     rename_opencode_keys,
     rename_settings,
     switch_off,
+    switched_off,
     trusted_servers,
     write_mode,
 )
@@ -30,6 +31,7 @@ from ..config.clients import Client, FoundServer, Places, discover, is_ours, ser
 from ..config.connections import (
     NAME,
     connection_of,
+    connections,
     entries,
     project_entries,
     rewrite,
@@ -42,7 +44,7 @@ from ..core.yaml_document import parse_yaml
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, UsageError
 from ..sources.mcp.tool_list import ListingCache
-from .clients import candidates, identity, portable_value
+from .clients import CLAUDE, candidates, identity, portable_value
 from .disconnect import put_back
 from .output import note
 from .own_environment import entry_program, make_environment, own_program
@@ -192,7 +194,8 @@ def change_client(
     path = NAME if way.shared else program.path
     names, added = _move(client, movable, own, places, program)
     if is_more and not names:
-        return ClientChange(client=client, file=file, way=way, is_new=False)
+        files = [] if program.dry_run else _switch_off_more(client, places, way)
+        return ClientChange(client=client, file=file, way=way, is_new=False, rewritten=tuple(files))
     moved_here = [server.name for server in movable if server.scope == "local" and server.name in names]
     settings = load((), {"guard": "on" if way.guard else "off"})
     has_call_tool = "call" in load_profile(way.profile).verbs
@@ -252,6 +255,7 @@ def change_client(
         moved_here=moved_here,
         project=str(places.project),
         names=names,
+        added=_for_project(added, names, places) if way.shared else (),
         also=rename,
         state=state,
     )
@@ -446,14 +450,36 @@ def _rewritten_settings(
     return changed
 
 
+def _switch_off_more(client: Client, places: Places, way: Way) -> list[Path]:
+    """Switch off what came behind Toolcrib since the client was connected; return the settings file that changed."""
+    changed = _rewritten_settings(client, places, {}, way, {}, verbs=_Verbs(), kept=())
+    for file, text, off in changed:
+        rewrite(client.name, file, lambda _, text=text: text, moved=off, state=places.directories.state)
+    return [file for file, _, _ in changed]
+
+
 def _behind_us(client: Client, places: Places) -> list[str]:
-    """Return the servers of the project's `.mcp.json` that are behind Toolcrib, too."""
-    file = client.project_file(places) if client.name == "claude-code" else None
+    """Return the servers of the project's `.mcp.json` that are behind Toolcrib, too; a note names the others."""
+    file = client.project_file(places) if client.name == CLAUDE else None
     if file is None or not file.is_file():
         return []
     found = [server for server in discover(places, [client]).servers if server.file == file]
     known = {identity(value) for value in read_servers(config_files(places.directories, places.project)[0]).values()}
+    off = {
+        name for settings in client_files(client, places, project=False) for name in switched_off(_text_of(settings))
+    }
+    others = [server.name for server in found if identity(server.value) not in known and server.name not in off]
+    if others:
+        again = f"`toolcrib import {client.name} --trust && toolcrib connect {client.name} --replace`"
+        note(f"{client.title} keeps {', '.join(others)} of {file}, which came with the project. To do: {again}")
     return [server.name for server in found if identity(server.value) in known]
+
+
+def _for_project(added: Iterable[str], names: Mapping[str, str], places: Places) -> list[str]:
+    """Return the servers of `names` that our file of the project has for its connections alone."""
+    records = connections(places.directories.state)
+    earlier = {name for done in records if Path(done.file).is_relative_to(places.project) for name in done.added}
+    return [*added, *(name for name in names.values() if name in earlier)]
 
 
 def _text_of(file: Path) -> str:
@@ -475,11 +501,9 @@ def take_back(changes: Sequence[ClientChange], others: Iterable[ClientChange], p
         for file in (*change.rewritten, change.file):
             put_back(change.client, file, places)
         own = change.way.own_file(places)
-        for name in change.added:
+        for name in () if change.way.shared else change.added:
             if name not in needed:
                 remove_server(own, name)
-        if change.added:
-            _confirm(own, change.way, places)
 
 
 def _confirm(own: Path, way: Way, places: Places) -> None:

@@ -276,6 +276,7 @@ def _report(
             rows.append(row)
             if not as_json:
                 out(f"{client.title}: {change.file} has Toolcrib already")
+                _tell_rewritten(change)
             continue
         tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
         guard = "on" if way.guard else "off"
@@ -291,14 +292,19 @@ def _report(
             if number := sum(map(len, change.rules.values())):
                 mode = mode_of(client, project=way.project)
                 out(f"{client.title}: {number} rules of its own settings are carried over (mode {mode})")
-            if change.rewritten:
-                out(f"{client.title}: changed as well: {', '.join(map(str, change.rewritten))}")
+            _tell_rewritten(change)
             for line in change.notes:
                 note(f"{client.title}: {line}")
         if cost.silent:
             note(f"{client.title}: not counted, for they did not answer: {', '.join(cost.silent)}")
     if as_json:
         emit_json([*rows, *(_refused_to_json(change, costs[change.client.name]) for change in refused)])
+
+
+def _tell_rewritten(change: ClientChange) -> None:
+    """Print which other settings of a client were changed."""
+    if change.rewritten:
+        out(f"{change.client.title}: changed as well: {', '.join(map(str, change.rewritten))}")
 
 
 def _tell_added(changes: Sequence[ClientChange], places: Places) -> None:

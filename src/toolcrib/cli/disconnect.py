@@ -5,6 +5,8 @@ Loads no settings: the record of the connection has what is needed.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +24,7 @@ from ..config.client_permissions import (
     remove_mode,
 )
 from ..config.clients import CLIENTS, Client, Places
-from ..config.connections import ClientConnection, Outcome, connection_of, connections
+from ..config.connections import ClientConnection, Outcome, connection_of, connections, remove_empty
 from ..config.connections import disconnect as undo
 from ..config.directories import Trust, config_files, here
 from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each
@@ -79,10 +81,13 @@ def put_back(client: Client, file: Path, places: Places) -> Outcome:
     def also(text: str, done: ClientConnection) -> str:
         return original_names(client, text, done, str(file))
 
+    done = connection_of(state, file)
     outcome = undo(client, file, state=state, also=also)
     is_project = file == client.project_file(places)
     for own in config_files(places.directories, places.project):
         _remove_mode(own, mode_of(client, project=is_project), places)
+    if is_project and done is not None:
+        _remove_servers(done.added, places)
     return outcome
 
 
@@ -97,11 +102,39 @@ def settings_elsewhere(client: Client, places: Places) -> list[Path]:
 
 
 def _remove_mode(own: Path, mode: str, places: Places) -> None:
-    """Take the mode out of one of our files; one that was confirmed stays so."""
-    trust = Trust(places.directories)
+    """Take the mode out of one of our files."""
+    with _confirmed_as_before(own, places):
+        remove_mode(own, mode)
+
+
+def _remove_servers(added: Iterable[str], places: Places) -> None:
+    """Take servers that came with a connection out of our file of the project, and a file that has nothing then.
+
+    Those of other connections of the project stay.
+    """
+    from ..config.own_file import read_servers, remove_server  # loads the settings: only a project's file needs it
+
+    own = next(iter(config_files(places.directories, places.project)[1:]), None)
+    if own is None:
+        return
+    records = [done for done in connections(places.directories.state) if Path(done.file).is_relative_to(places.project)]
+    needed = {name for done in records if done.entry for name in done.names}
+    gone = [name for name in added if name in read_servers(own) and name not in needed]
+    with _confirmed_as_before(own, places):
+        for name in gone:
+            remove_server(own, name)
+    content = disk.read(own) if gone else b""
+    if gone and b"#" not in content and not any(disk.parse(content, str(own)).plain().values()):
+        own.unlink()
+        remove_empty([own.parent])
+
+
+@contextmanager
+def _confirmed_as_before(own: Path, places: Places) -> Generator[None]:
+    """Let one of our files change; one that was confirmed stays so."""
     before = disk.read(own) if own.is_file() else b""
-    remove_mode(own, mode)
-    if before and trust.covers(own, before) and (after := disk.read(own)) != before:
+    yield
+    if before and Trust(places.directories).covers(own, before) and (after := disk.read(own)) != before:
         from ..config.loader import confirm  # loads the settings: only a confirmed file of a project needs it
 
         confirm(places.directories, [(own, after)], places.environ)

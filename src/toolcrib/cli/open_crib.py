@@ -13,7 +13,7 @@ import anyio
 from ..catalog.names import SEPARATOR, portable
 from ..config import Settings
 from ..core.events import Problem
-from ..crib import Toolcrib
+from ..crib import Session, Toolcrib
 from ..crib.plugins import categories_of_guests
 from .output import note
 
@@ -44,15 +44,15 @@ _QUIET: Final = 1.0
 
 
 def only_for(settings: Settings, tool: str) -> Settings:
-    """Return the settings with nothing but the server that `tool` names by its prefix, if exactly one does.
+    """Return the settings without other servers and built-in tools than the server that `tool` names by its prefix.
 
-    One call does not need the other servers started.
+    One call does not need them. A name that is not plainly of one server needs all.
     """
     servers = tuple(spec for spec in settings.sources.servers if tool.startswith(portable(spec.name) + SEPARATOR))
     apis = tuple(spec for spec in settings.sources.openapi if tool.startswith(portable(spec.name) + SEPARATOR))
     if len(servers) + len(apis) != 1 or settings.sources.no_prefix:
         return settings
-    return settings.with_values(servers=servers, openapi=apis)
+    return settings.with_values(servers=servers, openapi=apis, builtins=False)
 
 
 @asynccontextmanager
@@ -103,12 +103,13 @@ def report(crib: Toolcrib) -> None:
         note("no_prefix is for a single server: the tools keep their servers' prefixes")
 
 
-def report_missing(crib: Toolcrib, name: str) -> None:
-    """Tell what `report` tells and, of a built-in tool that is switched off, which category switches it on."""
+def report_missing(crib: Toolcrib, session: Session, name: str) -> None:
+    """Tell what `report` tells and, of a tool that is not there for a session, what it needs or switches it on."""
     report(crib)
-    if crib.catalog.find(name) is not None:
-        return
-    if category := categories_of_guests().get(name):
+    found = crib.explainer.why(name, session)
+    if found.stopped_by == "need":
+        note(f"{name}: {found.reason}; {found.hint}")
+    elif crib.catalog.find(name) is None and (category := categories_of_guests().get(name)):
         note(f"{name} is built in and switched off: add {category} to `builtins` in the configuration")
 
 

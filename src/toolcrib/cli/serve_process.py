@@ -148,8 +148,10 @@ async def tell_what_is_served(
     with contextlib.redirect_stdout(sys.stderr):
         table((("SERVER", "<"), ("TOOLS", ">"), ("TOKENS", ">"), ("STATE", "<")), rows)
     report(crib)
-    seen = counts.shown(sum(counts.tokens[len(tools) :]))
-    say(f"the profile {crib.settings.disclosure.profile} shows a client {seen} tokens; the full list has {total}")
+    seen = sum(counts.tokens[len(tools) :])
+    without = ", without tools that read results and resources" if seen > sum(cost.values()) else ""
+    profile = crib.settings.disclosure.profile
+    say(f"the profile {profile} shows a client {counts.shown(seen)} tokens; the full list has {total}{without}")
 
 
 def snippet(url: str, *, is_guarded: bool = False) -> str:

@@ -57,6 +57,7 @@ __all__ = [
     "rename_opencode_keys",
     "rename_settings",
     "switch_off",
+    "switched_off",
     "trusted_servers",
     "write_mode",
 ]
@@ -417,6 +418,12 @@ def switch_off(text: str, servers: Sequence[str], file: str = "") -> str:
         node = parse_json(after, file).find((_OFF,)) or node
         after = after[:place] + list_item_text(after, node, server) + after[place:]
     return check_edit(text, after, (_OFF,), file, lambda content: parse_json(content).plain())
+
+
+def switched_off(text: str, file: str = "") -> list[str]:
+    """Return the servers of projects that personal settings of Claude Code switch off."""
+    node = parse_json(text, file).find((_OFF,)) if text.strip() else None
+    return [str(item.plain()) for item in node.items] if node is not None and node.kind == "sequence" else []
 
 
 def rename_cursor_list(

@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -38,6 +39,7 @@ __all__ = [
     "forget",
     "namesakes",
     "project_entries",
+    "remove_empty",
     "restore",
     "rewrite",
 ]
@@ -91,6 +93,10 @@ class ClientConnection:
     """Our entry, as it was written."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names that the client's own permissions had for them, by their names here."""
+    added: tuple[str, ...] = ()
+    """Our names of servers that our file of the project has for this connection and others of the project alone."""
+    folders: tuple[str, ...] = ()
+    """Folders that were made for the file, innermost first."""
 
     @property
     def content(self) -> bytes:
@@ -108,13 +114,14 @@ def connect(
     moved_here: Sequence[str] = (),
     project: str = "",
     names: Mapping[str, str] | None = None,
+    added: Sequence[str] = (),
     also: Callable[[str], str] | None = None,
 ) -> ClientConnection:
     """Put `entry` into `file` under our name and take out the servers `moved`; return what was done.
 
-    `moved_here` are those of the user's own file that are for `project` alone. `also` makes further changes of the
-    text, `names` are those by which it is undone. Raises `ConfigError` when the file cannot be read, or cannot be
-    changed without touching the rest.
+    `moved_here` are those of the user's own file that are for `project` alone, `added` our names of those that came
+    into our file of the project. `also` makes further changes of the text, `names` are those by which it is undone.
+    Raises `ConfigError` when the file cannot be read, or cannot be changed without touching the rest.
     """
     insert, remove = _EDITORS[client.format]
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
@@ -132,7 +139,15 @@ def connect(
         return insert(text, client.path, NAME, entry, str(file))
 
     return rewrite(
-        client.name, file, change, moved=(*moved, *moved_here), taken=taken, entry=entry, names=names, state=state
+        client.name,
+        file,
+        change,
+        moved=(*moved, *moved_here),
+        taken=taken,
+        entry=entry,
+        names=names,
+        added=added,
+        state=state,
     )
 
 
@@ -145,13 +160,14 @@ def rewrite(
     taken: Sequence[Taken] = (),
     entry: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
+    added: Sequence[str] = (),
     state: Path,
 ) -> ClientConnection:
     """Let `change` edit the text of `file`, and keep what it was before so that `restore` can put it back.
 
     A file that is as we left it before is put back as it was before that. `taken` is what `change` takes out, `entry`
-    our entry that it puts in, `names` are our names of moved servers by the client's. Raises `ConfigError` when the
-    file cannot be read, and what `change` raises.
+    our entry that it puts in, `names` are our names of moved servers by the client's, `added` those that came into our
+    file of the project. Raises `ConfigError` when the file cannot be read, and what `change` raises.
     """
     existed = file.exists()
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
@@ -168,6 +184,8 @@ def rewrite(
         taken=(*(first.taken if first else ()), *taken),
         entry=entry or (first.entry if first else {}),
         names={**(first.names if first else {}), **{ours: theirs for theirs, ours in (names or {}).items()}},
+        added=tuple(dict.fromkeys((*(first.added if first else ()), *added))),
+        folders=first.folders if first else tuple(str(folder) for folder in file.parents if not folder.exists()),
     )
     files.write(_record(state, file), orjson.dumps(asdict(done), option=orjson.OPT_INDENT_2))
     files.write(file, after)
@@ -226,12 +244,20 @@ def restore(file: Path, *, state: Path) -> Outcome | None:
             files.write(file, done.content)
         else:
             file.unlink()
+            remove_empty(done.folders)
         forget(state, file)
         return "restored" if done.existed else "deleted"
     if not file.exists() and not done.taken:
         forget(state, file)
         return "removed"
     return None
+
+
+def remove_empty(folders: Iterable[str | Path]) -> None:
+    """Remove folders, innermost first, as long as they are empty."""
+    with suppress(OSError):
+        for folder in folders:
+            Path(folder).rmdir()
 
 
 def forget(state: Path, file: Path) -> None:
@@ -323,7 +349,8 @@ def _read(path: Path) -> ClientConnection | None:
         known: dict[str, Any] = orjson.loads(path.read_bytes())
         known["moved"] = tuple(known["moved"])
         taken = [Taken(path=tuple(one["path"]), name=one["name"], value=one["value"]) for one in known["taken"]]
-        known["taken"] = tuple(taken)
+        known |= {"taken": tuple(taken)}
+        known |= {name: tuple(known.get(name, ())) for name in ("added", "folders")}  # older records have none
         return ClientConnection(**known)
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -273,6 +273,19 @@ def test_a_call_to_a_server_that_is_not_there_says_why(user: User) -> None:
     assert "the environment variable NOPE is not set" in later.stderr
 
 
+def test_a_tool_that_a_session_lacks_is_named_with_what_it_needs(user: User) -> None:
+    user.has("config.yaml", "builtins: [files]\n")
+    config = ("--config", str(user.home / "config.yaml"))
+
+    called = user.types("call", *config, "read_file", "path=x")
+    shown = user.types("show", *config, "read_file")
+    off = user.types("call", *config, "run_command", "command=x")
+
+    assert {result.exit_code for result in (called, shown, off)} == {CODES["not_found"].exit}
+    assert ["`workspace: .` in the config" in result.stderr for result in (called, shown)] == [True, True]
+    assert "add shell to `builtins`" in off.stderr
+
+
 def test_each_server_that_failed_is_one_line_with_its_last_output_and_what_to_do(user: User) -> None:
     dies = "import sys; sys.exit('first line\\nno key in ~/.shop')"
     servers = {"dies": {"command": sys.executable, "args": ["-c", dies]}, "gone": {"command": "/nonexistent"}}

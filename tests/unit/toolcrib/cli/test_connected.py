@@ -409,6 +409,7 @@ def test_a_file_that_git_tracks_names_no_path_of_this_machine_and_its_servers_mo
     entry = json.loads(texts[0])["mcpServers"]["toolcrib"]
     tools = {tool["name"] for tool in user.reads("tools", "--wait", "20")}
     undone = user.types("disconnect", "claude-code", "--project")
+    left = sorted(path.name for path in user.project.iterdir() if path.name != ".git")
 
     assert row["moved"] == ["echo"]
     assert [str(user.home) in text for text in texts] == [False] * 3
@@ -416,7 +417,29 @@ def test_a_file_that_git_tracks_names_no_path_of_this_machine_and_its_servers_mo
     assert "./echo.py" in texts[2]
     assert "echo__say" in tools, "the project's file is confirmed"
     assert (undone.exit_code, [file.read_text() for file in files]) == (0, before)
-    assert "modes" not in ours.read_text()
+    assert left == [".claude", ".mcp.json", "echo.py"], "our file came with the connection, and goes with it"
+
+
+@pytest.mark.process
+def test_a_server_that_two_clients_of_a_project_moved_stays_until_both_are_put_back(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(user.project)
+    subprocess.run(["git", "init", "-q", str(user.project)], check=True)
+    servers = {"mcpServers": {"echo": plain("echo")}}
+    files = [user.has(f"project/{name}", servers) for name in (".mcp.json", ".cursor/mcp.json")]
+    before = [file.read_text() for file in files]
+    for name in ("claude-code", "cursor"):
+        user.types("connect", name, "--project", "--replace", "--anyway")
+    own = user.project / ".toolcrib" / "config.yaml"
+
+    user.types("disconnect", "claude-code", "--project")
+    kept = yaml.safe_load(own.read_text())
+    user.types("disconnect", "cursor", "--project")
+
+    assert [*kept["servers"]] == ["echo"]
+    assert [file.read_text() for file in files] == before
+    assert sorted(path.name for path in user.project.iterdir()) == [".cursor", ".git", ".mcp.json"]
 
 
 def test_a_file_of_the_project_that_was_not_confirmed_is_not_changed(
@@ -442,16 +465,22 @@ def test_a_server_of_the_project_that_is_behind_toolcrib_is_switched_off_in_pers
     local = user.has("project/.claude/settings.local.json", '{"disabledMcpjsonServers": ["z"]} // mine\n')
     before = [shared.read_text(), local.read_text()]
 
-    user.types("connect", "claude-code", "--replace")
+    first = user.types("connect", "claude-code", "--replace")
     during = [shared.read_text(), local.read_text()]
+    user.types("import", "claude-code", "--trust", "--wait", "0")
+    again = user.types("connect", "claude-code", "--replace")
+    after = [shared.read_text(), local.read_text()]
     user.types("disconnect", "claude-code")
     restored = [shared.read_text(), local.read_text()]
     user.types("connect", "claude-code", "--replace")
     local.write_text(local.read_text().replace("mine", "changed"))
     undone = user.types("disconnect", "claude-code")
 
-    assert during[0] == before[0]
+    assert [during[0], after[0]] == [before[0]] * 2
     assert parse_json(during[1]).plain()["disabledMcpjsonServers"] == ["a", "z"]
+    assert "import claude-code --trust" in first.stderr, "what is left to do for b"
+    assert parse_json(after[1]).plain()["disabledMcpjsonServers"] == ["b", "a", "z"]
+    assert str(local) in again.stdout
     assert restored == before
     assert (undone.exit_code, local.read_text()) == (0, before[1].replace("mine", "changed"))
 
