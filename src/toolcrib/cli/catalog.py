@@ -17,7 +17,7 @@ from ..errors import CODES, ToolFailure
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .open_crib import only_for, opened, report, report_missing
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
-from .output import Column, emit_json, escape, note, out, table
+from .output import Column, counted, emit_json, escape, note, out, table
 
 __all__ = ["Listed", "find", "list_tools", "show", "tools"]
 
@@ -84,7 +84,8 @@ def tools(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0
         ((tool.name, tool.source, tool.category, counter.shown(tool.tokens), tool.state) for tool in listed),
     )
     total, sources = sum(tool.tokens for tool in listed), len({tool.source for tool in listed})
-    out(f"\n{len(listed)} tools of {sources} sources, {counter.shown(total)} definition tokens ({counter.name})")
+    number = f"{counted(len(listed), 'tool')} of {counted(sources, 'source')}"
+    out(f"\n{number}, {counter.shown(total)} definition tokens ({counter.name})")
 
 
 def find(

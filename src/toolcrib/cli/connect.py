@@ -32,7 +32,7 @@ from .daemon_start import start_daemons
 from .last_seen import remember
 from .open_crib import opened
 from .options import AsJson, run
-from .output import emit_json, note, out
+from .output import counted, emit_json, note, out
 
 __all__ = ["connect"]
 
@@ -291,7 +291,7 @@ def _report(
             )
             if number := sum(map(len, change.rules.values())):
                 mode = mode_of(client, project=way.project)
-                out(f"{client.title}: {number} rules of its own settings are carried over (mode {mode})")
+                out(f"{client.title}: {counted(number, 'rule')} of its own settings carried over (mode {mode})")
             _tell_rewritten(change)
             for line in change.notes:
                 note(f"{client.title}: {line}")
@@ -311,9 +311,8 @@ def _tell_added(changes: Sequence[ClientChange], places: Places) -> None:
     """Print how many servers of each client came into our configuration."""
     for change in changes:
         if number := len(change.added):
-            servers = "1 server" if number == 1 else f"{number} servers"
             have = "is" if number == 1 else "are"
-            note(f"{servers} of {change.client.title} {have} in {change.way.own_file(places)} now")
+            note(f"{counted(number, 'server')} of {change.client.title} {have} in {change.way.own_file(places)} now")
 
 
 def _refused_to_json(change: ClientChange, cost: _Cost) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from ..store.chain import Verification
 from ..telemetry.tokens import tokenizer
 from .open_crib import opened, summaries
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import Column, emit_json, table
+from .output import Column, counted, emit_json, table
 from .server_probe import Probe, probe_source
 
 __all__ = ["Check", "doctor"]
@@ -105,7 +105,9 @@ def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
         except ToolcribError as error:
             yield Check(check="configuration", state="failed", detail=str(error), status=2)
         else:
-            yield Check(check="configuration", state="ok", detail=f"{path}: {len(read.sources.servers)} servers")
+            yield Check(
+                check="configuration", state="ok", detail=f"{path}: {counted(len(read.sources.servers), 'server')}"
+            )
     if any(path.is_file() for path in looked_for):
         yield from _problems(files)
 

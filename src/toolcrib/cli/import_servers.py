@@ -16,7 +16,7 @@ from ..config.own_file import add_servers, read_servers
 from ..telemetry.tokens import tokenizer
 from .clients import Candidate, candidates, chosen_clients
 from .options import AsJson
-from .output import Column, emit_json, note, out, table
+from .output import Column, counted, emit_json, note, out, table
 from .server_probe import Probe, probe
 
 __all__ = ["import_"]
@@ -61,9 +61,7 @@ def import_(
     _tell(lines, found, as_json=as_json)
     reviewed = sum(probed.accepted for probed in probes.values())
     if reviewed:
-        note(
-            f"{reviewed} definitions count as reviewed, as they are now; a change will be withheld until you accept it"
-        )
+        note(f"reviewed as they are now: {counted(reviewed, 'definition')}; a change is withheld until you accept it")
     _close(fresh, target, dry_run=dry_run, quiet=as_json)
 
 
@@ -99,15 +97,15 @@ def _tell(lines: Sequence[Mapping[str, Any]], found: Discovery, *, as_json: bool
     if rows:
         table(_COLUMNS, rows)
     tools, tokens = sum(line["tools"] for line in lines), sum(line["tokens"] for line in lines)
-    read = f"{len(found.files)} configuration file" + ("" if len(found.files) == 1 else "s")
-    out(f"\n{len(lines)} servers in {read}: {tools} tools, {counter.shown(tokens)} definition tokens ({counter.name})")
+    read = f"{counted(len(lines), 'server')} in {counted(len(found.files), 'configuration file')}"
+    out(f"\n{read}: {counted(tools, 'tool')}, {counter.shown(tokens)} definition tokens ({counter.name})")
 
 
 def _close(fresh: Mapping[str, Any], target: Path, *, dry_run: bool, quiet: bool) -> None:
     if dry_run:
-        note(f"dry run: {len(fresh)} servers would be written to {target}")
+        note(f"dry run: {counted(len(fresh), 'server')} would be written to {target}")
     elif fresh:
-        note(f"wrote {len(fresh)} servers to {target} (it may hold secrets of your clients; mode 0600)")
+        note(f"wrote {counted(len(fresh), 'server')} to {target} (it may hold secrets of your clients; mode 0600)")
         if not quiet:
             note("next: `toolcrib connect CLIENT` puts Toolcrib into a client, --replace instead of its servers")
     elif not quiet:

@@ -26,6 +26,7 @@ from ..core.sanitize import escape, is_hidden
 __all__ = [
     "Column",
     "Part",
+    "counted",
     "emit_json",
     "escape",
     "fitted",
@@ -137,6 +138,11 @@ def note(text: str) -> None:
 def _note(text: str) -> None:
     sys.stderr.write(f"{fitted(escape(text, lines=True), width_of(sys.stderr))}\n")
     sys.stderr.flush()
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 server, 2 servers."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def emit_json(value: Any) -> None:

@@ -26,7 +26,7 @@ from ..sources.openapi.parameters import Sent
 from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import Tokenizer, tokenizer
 from .options import AsJson, run
-from .output import emit_json, escape, note, out
+from .output import counted, emit_json, escape, note, out
 from .server_probe import Probe, probe
 
 __all__ = ["NewApi", "add", "entry_of", "remove", "write_api"]
@@ -266,6 +266,6 @@ def _tell_tools(probed: Probe, counter: Tokenizer) -> None:
         return
     if probed.state.startswith("needs_login"):
         note(f"`toolcrib login {probed.server}` logs in")
-    out(f"{probed.tools} tools, {counter.shown(probed.tokens)} definition tokens ({counter.name})")
+    out(f"{counted(probed.tools, 'tool')}, {counter.shown(probed.tokens)} definition tokens ({counter.name})")
     if probed.accepted:
         note("their definitions count as reviewed, as they are now; a change will be withheld until you accept it")

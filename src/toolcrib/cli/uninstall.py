@@ -28,7 +28,7 @@ from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in
 from ..errors import ConfigError, UsageError
 from .disconnect import disconnect
-from .output import escape, note, out
+from .output import counted, escape, note, out
 from .own_environment import running_program
 
 __all__ = ["uninstall"]
@@ -213,7 +213,7 @@ def _size(folder: Path) -> str:
         with suppress(OSError):
             total += path.lstat().st_size
     amount = f"{total / 1e6:,.1f} MB" if total >= 1e5 else f"{total / 1e3:,.1f} kB"
-    return f"{len(paths):,} file{'' if len(paths) == 1 else 's'}, {amount}"
+    return f"{counted(len(paths), 'file')}, {amount}"
 
 
 def _removal_of_program(places: Places) -> str:

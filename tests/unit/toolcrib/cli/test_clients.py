@@ -38,7 +38,7 @@ def test_a_dry_run_of_import_writes_nothing(user: User) -> None:
     result = user.types("import", "--dry-run")
 
     assert (result.exit_code, user.config.exists()) == (0, False)
-    assert "dry run: 1 servers would be written" in result.stderr
+    assert "dry run: 1 server would be written" in result.stderr
 
 
 @pytest.mark.process
