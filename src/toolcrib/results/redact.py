@@ -15,7 +15,16 @@ from anyio import to_thread
 
 from ..core.json import dumps
 from ..core.result import SpooledResult, ToolError, ToolResult
-from .secret_formats import ASSIGNMENT, FORMATS, NAMED, PREFILTER, is_certain_name, names_secret, spellings
+from .password_formats import PASSWORD_FORMATS
+from .secret_formats import (
+    ASSIGNMENT,
+    ISSUER_FORMATS,
+    NAMED,
+    PREFILTER,
+    is_certain_name,
+    names_secret,
+    spellings,
+)
 
 __all__ = ["IN_THREAD", "Find", "Keep", "Pattern", "Redactor", "Scanner", "compile_pattern", "compiled", "redact_text"]
 
@@ -76,6 +85,8 @@ def _options(re2: Any) -> Any:
     return options
 
 
+FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
+"""Every format, most specific first: where two overlap, the first names the kind."""
 _OWN: Final = "secret"
 IN_THREAD: Final = 128 * 1024
 """Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
@@ -330,9 +341,7 @@ class Redactor:
         for index in sorted(hit for hit in wanted if hit < len(FORMATS)):
             form = FORMATS[index]
             for found in compiled(form.pattern).finditer(raw):
-                start, end = found.span(1)
-                if form.judge is None or form.judge(raw[start:end]):
-                    finds.append(Find(start, end, form.kind, form.is_certain))
+                finds += [Find(*span, form.kind, form.is_certain) for span in form.spans(raw, *found.span(1))]
         if len(FORMATS) in wanted:
             finds += self._assignments(raw)
         return _disjoint(finds)

@@ -13,14 +13,14 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, quote_plus
 
 __all__ = [
     "ASSIGNMENT",
-    "FORMATS",
+    "ISSUER_FORMATS",
     "NAMED",
     "PREFILTER",
     "Format",
@@ -32,7 +32,9 @@ __all__ = [
     "is_password",
     "is_placeholder",
     "is_random",
+    "is_reference",
     "is_uuid",
+    "kinds",
     "names_secret",
     "not_example",
     "spellings",
@@ -63,21 +65,15 @@ _NOT_SECRET: Final = frozenset(
     b" login empty unknown disabled enabled basic bearer type name postgres mysql localhost".split()
 )
 
-_secret_heuristics_UUID: Final = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_TAG: Final = re.compile(rb"![a-z_/]+")
+"""A tag in YAML: what stands behind it is looked up."""
+_IS_UUID: Final = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _HEX: Final = re.compile(rb"(?:[0-9a-f]+|[0-9A-F]+)")
 _PARTS: Final = re.compile(rb"[A-Za-z0-9]+")
 _LETTERS: Final = re.compile(rb"[A-Za-z]+")
 _DIGITS: Final = re.compile(rb"\d+")
 
 _SIGNS: Final = re.compile(rb"[!@#$%^&*+?~]")
-_TECHNICAL: Final = re.compile(
-    rb"sha-?\d|md5|base\d|utf|aes|rsa|oauth|https?|rfc|iso-?\d|pbkdf|crypt|argon|python|x509|ldap|pkcs|ssl|tls|saml|sql"
-    rb"|pass_?word|passwd|\d-?(?:char|digit|bit|byte|letter|day|hour|min|time|month|year|factor|step)",
-    re.IGNORECASE,
-)
-"""Words with digits that stand behind the word password without being one: algorithms, standards, lengths, times."""
-_NOT_CHOSEN: Final = re.compile(rb"[/\\(){}<>=\[\]|`\"',;:]|\w@\w+\.|\A[-_.]|\A[A-Za-z]+\d?\Z(?<!\d)")
-
 _BIGRAMS: Final = frozenset(
     b"ab ac ad ag ai al am an ap ar as at au ba be bi bl bo bu ca ce ch ci ck cl co cr ct cu da de di do ds ea ec ed"
     b" ee ef eg el em en ep er es et ev ew ex fa fe ff fi fo fr ge gi gr ha he hi ho ia ib ic id ie if ig il im in io"
@@ -96,9 +92,28 @@ def entropy(value: bytes) -> float:
 
 def is_placeholder(value: bytes) -> bool:
     """Whether `value` is a placeholder for a secret."""
-    if len(set(value)) <= 3 or value[:1] in b"$<{%[*" or value.lower() in _NOT_SECRET:
+    if len(set(value)) <= 3 or _begins_reference(value) or value.lower() in _NOT_SECRET:
         return True
     return _PLACEHOLDER.search(value) is not None or _KEPT.fullmatch(value) is not None
+
+
+def _begins_reference(value: bytes) -> bool:
+    """Whether `value` begins as a reference to another place does; `%` and `*` may begin a password of many kinds."""
+    if value[:1] in b"%*":
+        return value[-1:] in b"%*)" or kinds(value) < 3
+    return value[:1] in b"$<{[" or _TAG.fullmatch(value) is not None
+
+
+def kinds(value: bytes) -> int:
+    """How many of upper case, lower case, digits and signs a value has."""
+    found = (value.lower() != value, value.upper() != value, _DIGITS.search(value), _SIGNS.search(value))
+    return sum(map(bool, found))
+
+
+def is_reference(value: bytes) -> bool:
+    """Whether `value` is a version, a number, a time, an id or a path."""
+    shapes = (_VERSION, _NUMBER, _PATH)
+    return is_uuid(value) or any(shape.fullmatch(value) is not None for shape in shapes)
 
 
 def not_example(value: bytes) -> bool:
@@ -108,7 +123,7 @@ def not_example(value: bytes) -> bool:
 
 def is_uuid(value: bytes) -> bool:
     """Whether `value` is one UUID: far more often a name than a secret."""
-    return _secret_heuristics_UUID.fullmatch(value) is not None
+    return _IS_UUID.fullmatch(value) is not None
 
 
 def is_generated(value: bytes) -> bool:
@@ -121,7 +136,7 @@ def is_password(value: bytes) -> bool:
     return (
         len(set(value)) > 1
         and value.lower() not in _NO_PASSWORD
-        and value[:1] not in b"$<{%[*"
+        and not _begins_reference(value)
         and _FILLER.search(value) is None
         and _KEPT.fullmatch(value) is None
     )
@@ -136,28 +151,6 @@ def is_mixed(value: bytes) -> bool:
 def _is_mixed_beyond_hex(value: bytes) -> bool:
     """Whether a number and a generated word are joined, and the word is no digest (`00012-SHA256`)."""
     return is_mixed(value) and _HEX.fullmatch(value.rpartition(b"-")[2]) is None
-
-
-def _is_chosen(value: bytes) -> bool:
-    """Whether `value`, in prose about a password, is one that a person chose: letters, and digits or signs."""
-    value = value.rstrip(b".,;:?)")
-    if not 6 <= len(value) <= 64 or is_placeholder(value) or _TECHNICAL.search(value) or _NOT_CHOSEN.search(value):
-        return False
-    if _VERSION.fullmatch(value) or _NUMBER.fullmatch(value) or is_uuid(value) or _PATH.fullmatch(value):
-        return False
-    signs = sum(byte in b"!@#$%^&*+?~" for byte in value[:-1])
-    return _LETTERS.search(value) is not None and (signs > 0 or _DIGITS.search(value) is not None)
-
-
-def _is_strong(value: bytes) -> bool:
-    """Whether `value`, right behind the word, can be nothing but a password: letters of both cases, digits or signs."""
-    kinds = (value.lower() != value, value.upper() != value, _DIGITS.search(value), _SIGNS.search(value))
-    return _is_chosen(value) and sum(map(bool, kinds)) >= 3
-
-
-def _is_given(value: bytes) -> bool:
-    """Whether the value of a password option is the password itself."""
-    return is_password(value) and not is_placeholder(value) and not value.isupper()
 
 
 def is_credential(value: bytes) -> bool:
@@ -193,16 +186,20 @@ def _wordiness(value: bytes) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One kind of secret. `judge` confirms a match; None accepts every match."""
+    """One kind of secret: the first group of `pattern`. `judge` confirms a match; None accepts every match."""
 
     kind: str
     pattern: bytes
     judge: Callable[[bytes], bool] | None = None
+    is_certain: bool = True
+    """Whether the format alone shows a secret; a password in prose is a guess from the words around it."""
+    below: Callable[[bytes, int, int], Iterable[tuple[int, int]]] | None = None
+    """Returns where the values are in a text, from where their heading is; None where the match is the value."""
 
-    @property
-    def is_certain(self) -> bool:
-        """Whether the format alone shows a secret; a password in prose is a guess from the words around it."""
-        return self.judge not in (_is_chosen, _is_strong)
+    def spans(self, raw: bytes, start: int, end: int) -> Iterable[tuple[int, int]]:
+        """Return where the values of a match are that are secrets."""
+        found = ((start, end),) if self.below is None else self.below(raw, start, end)
+        return found if self.judge is None else [span for span in found if self.judge(raw[slice(*span)])]
 
 
 _B: Final = rb"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2})"
@@ -225,7 +222,7 @@ def _token(kind: str, *patterns: bytes, judge: Callable[[bytes], bool] = is_gene
     return [Format(kind, _B + b"(" + pattern + b")", judge) for pattern in patterns]
 
 
-FORMATS: Final[tuple[Format, ...]] = (
+ISSUER_FORMATS: Final[tuple[Format, ...]] = (
     # Keys and signed tokens
     Format("private_key", rb"(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----" + _PEM_BODY + rb")"),
     Format("private_key", rb"(LS0tLS1CRUdJTi[A-Za-z0-9+/]{60,}={0,2})"),
@@ -412,63 +409,10 @@ FORMATS: Final[tuple[Format, ...]] = (
     ),
     Format("authorization", rb"(?i)\bbearer\s+[\"'\\]*([\w.~+/=-]{16,})", is_credential),
     Format("authorization", rb"(?i)\bauthorization:\s*([\w.~+/=@-]{8,})", is_credential),
-    Format("url_password", rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>?#]*:([^\s/@\"'<>]{3,})@[^\s@/\"']", is_password),
+    Format("url_password", rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>?#]*:([^\s/\"'<>]{3,})@[^\s@/\"']", is_password),
     Format("url_password", rb"(?i)\bmongodb(?:\+srv)?://[^\s/:@\"'<>]*:([^\s@\"'<>]{3,})@", is_password),
-    Format(
-        "password",
-        rb"(?i)\bcurl\b[^\n]*\s(?:-u|--user)[ =]?[\"']*[^\s\"':<>]*[\"']*:[\"']*([^\s\"'<>]{3,})",
-        is_password,
-    ),
-    Format("password", rb"(?i)\bpassword(?:\s+is:?)?\s+[\"'`]([^\s\"'`]{4,})[\"'`]", is_password),
-    Format("password", rb"(?i)<\w*(?:password|passwd|secret|api_?key)>\s*([^<>\s]{4,})\s*</", is_password),
-    Format(
-        "password",
-        rb"(?i)key=\\*\"[^\"]{0,80}(?:password|secret|token|api_?key)[^\"]{0,80}\"\s+value=\\*\"([^\"\s\\]{4,})",
-        is_password,
-    ),
-    Format(
-        "password",
-        rb"(?i)\bpass(?:word|wort|phrase|code)\b[^\n.;:,=|\"']{0,40}\s(?:is|was|to|of|be|as):?\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])",
-        _is_chosen,
-    ),
-    Format(
-        "password", rb"(?i)\b(?:and|with|/|\?)\s+(?:the\s+)?password:?\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])", _is_chosen
-    ),
-    Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+\(?([^\s\"'`()]{5,}[^\s\"'`.,;:?()])", _is_strong),
-    Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+\(([^\s\"'`()]{6,})\)", _is_chosen),
-    Format("password", rb"(?i)\bpass(?:word|phrase|code)\s+(?:is|was|to):?\s+[\"'`]([^\s\"'`]{4,})[\"'`]", is_password),
-    Format("password", rb"(?i)\|\s*pass(?:word|phrase|code)?\s*\|\s*([^\s|]{5,})\s*\|", _is_chosen),
-    Format("password", rb"(?i)\bpassword[^\n:=]{0,40}:\s+([^\s\"'`]{5,}[^\s\"'`.,;:?)])", _is_chosen),
-    Format(
-        "password",
-        rb"(?i)\bcredentials?(?::|\s+(?:is|are):?)\s+[\w.@-]+(?:\s*/\s*|:)([^\s\"'`/]{5,}[^\s\"'`.,;:?)])",
-        _is_chosen,
-    ),
-    Format(
-        "password",
-        rb"(?i)\b(?:user|username|login)[:=]\s?\S+\s+(?:pass|pw):?[:=]?\s?([^\s\"'`]{4,}[^\s\"'`.,;:?)])",
-        _is_chosen,
-    ),
-    Format("password", rb"(?i)(?:\b|[a-z]_)(?:pass|pw)=([^\s\"'`,;&]{5,})", _is_chosen),
-    Format(
-        "password",
-        rb"(?i)(?:(?:[a-z]_pass|\bpw|\bpasswort):\s+|[\"']pass\\*[\"']\s*:\s*\\*[\"'])([^\s\"'`,;&]{5,})",
-        _is_chosen,
-    ),
-    Format("password", rb"\bPW\s=\s([^\s\"'`,;&]{5,})", _is_chosen),
-    # Command lines
-    Format("password", rb"(?i)\s--pass(?:word|wd)?\s+[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})", _is_given),
-    Format("password", rb"\bmysql(?:dump|admin)?\b[^\n|]{0,120}\s-p([^\s\"'<>$]{4,})", _is_given),
-    Format("password", rb"\bsshpass\s+-p\s*[\"']?([^\s\"'<>$][^\s\"'<>]{3,})", _is_given),
-    Format("password", rb"\bredis-cli\b[^\n|]{0,80}\s-a\s+[\"']?([^\s\"'<>$][^\s\"'<>]{3,})", _is_given),
-    Format("password", rb"\bhtpasswd\s+-[a-zB]*b[a-zB]*\s+\S+\s+\S+\s+[\"']?([^\s\"'<>$][^\s\"'<>]{3,})", _is_given),
-    Format("password", rb"\s-U\s+[\w.\\/-]+%([^\s\"'<>$][^\s\"'<>]{3,})", _is_given),
-    Format("password", rb"\becho\s+[\"']?([^\s\"'<>$|]{4,})[\"']?\s*\|\s*sudo\s+(?:-\w+\s+)*-\w*S", _is_given),
-    Format("password", rb"(?i)\s/(?:password|pass):([^\s\"'<>$*]{4,})", _is_given),
-    Format("password", rb"(?i)[;?&](?:password|pwd)=([^\s\"'<>$;&(){}]{4,})(?:;|&|\s|$)", _is_given),
-    Format("password", rb"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(\S{3,})", is_password),
 )
-"""Every format, most specific first: where two overlap, the first names the kind."""
+"""Formats of issuers and of positions, most specific first: where two overlap, the first names the kind."""
 
 
 _PASSWORD: Final = rb"passw(?:or)?d|passwd|passphrase|pass_?word|pwd|pswd"
@@ -510,9 +454,12 @@ _IS_WEAK: Final = re.compile(
 )
 _IS_ISSUER: Final = re.compile(rb"(?:^|[^A-Za-z]|(?<=[a-z])(?=(?-i:[A-Z])))(?:" + _ISSUERS + rb")", re.IGNORECASE)
 
+_BEGINNING: Final = rb"(?:\b|_|(?<=[a-z\d])(?=(?-i:[A-Z])))"
+"""Of a word in a name: `backend_token` is no token of an end."""
 _HARMLESS: Final = re.compile(
-    rb"(?:next|page|continuation|pagination|cancel|sync|start|end|last|first|max|min|num|total|prompt|completion|input"
-    rb"|output|cached?|reasoning|special|stop|pad|mask|eos|bos|unk|sep|cls)[ _.-]?tokens?\b"
+    _BEGINNING
+    + rb"(?:next|page|continuation|pagination|cancel|sync|start|end|last|first|max|min|num|total|prompt|completion"
+    rb"|input|output|cached?|reasoning|special|stop|pad|mask|eos|bos|unk|sep|cls)[ _.-]?tokens?\b"
     rb"|tokens\b|tokeni[sz]|tokenType|token_type|keyboard|keyword|monkey|donkey|turkey|hotkey|author(?![iI]z)|accessib|accessor"
     rb"|(?:public|primary|foreign|sort|partition|row|cache|group|object|composite|natural|surrogate|candidate|shift|arrow)"
     rb"[ _.-]?key|pub[ _.-]?key|public[ _.-]?token|csrf|xsrf|audience|secret[ _.-]?santa|passwordless"
@@ -525,13 +472,22 @@ _HARMLESS: Final = re.compile(
 """Names with a telltale word whose values are not secrets: counters, references, public halves, attributes."""
 
 _HANDLE: Final = re.compile(
-    rb"(?:resume|resumption|cursor|delta|skip|change|watch|progress|client[ _.-]?request|lock|lease"
-    rb"|fencing|consistency|zed|operation|task|snapshot|scroll|bookmark|version|concurrency|checkpoint|history|transaction|upload"
-    rb"|iterator|image|document|file|folder|wiki|obj|object|block)[ _.-]?tokens?\b"
+    _BEGINNING
+    + rb"(?:next|prev(?:ious)?|first|last|start(?:ing)?|end(?:ing)?|begin|before|after|forwards?|backwards?|page"
+    rb"|paging|paginat\w*|continu\w*|resum\w*|restart|cursor|skip|offset|position|seek|scan|batch|chunk|part|poll(?:ing)?"
+    rb"|commit|state|step|stage|phase|item|row|records?|results?|list(?:ing)?|delta|change|diff|watch|progress|sync\w*"
+    rb"|sequence|seq|trace|span|client[ _.-]?request|lock|lease|fenc\w*|consistency|causal|zed|operation|task|workflow"
+    rb"|snapshot|scroll|bookmark|version|revision|generation|epoch|concurrency|checkpoint|savepoint|history|transaction"
+    rb"|txn|idempotency|dedup\w*|retry|multipart|upload|download|transfer|export|import|iterator|image|document|file|folder"
+    rb"|wiki|obj|object|block)[ _.-]?tokens?\b"
     rb"|clientTokens?\b"
-    rb"|(?:idempotency|dedup|deduplication|routing|s3|blob|file|storage|evaluated|exclusive[ _-]?start|job|issue"
-    rb"|message|record|event|entity|hash|range|index|shard|external|lookup|node|thread|correlation|translation|artifact|image"
-    rb"|invalidation|document|gpg|pgp|rsa|dsa)[ _.-]?key\b"
+    rb"|"
+    + _BEGINNING
+    + rb"(?:idempotency|dedup\w*|routing|sort|order|page|paging|paginat\w*|next|prev(?:ious)?|last|end"
+    rb"|start(?:ing)?|offset|s3|gcs|bucket|blob|file|path|storage|evaluated|exclusive[ _-]?start|job|step|item|issue"
+    rb"|message|record|event|entity|hash|range|index|shard|external|lookup|node|thread|correlation|translation|artifact|asset"
+    rb"|attachment|thumbnail|preview|avatar|photo|image|video|upload|download|invalidation|document|gpg|pgp|rsa|dsa)"
+    rb"[ _.-]?keys?\b"
     rb"|key[ _.-]?marker|keygrip|key[ _.-]?identifier",
     re.IGNORECASE,
 )
@@ -539,10 +495,12 @@ _HANDLE: Final = re.compile(
 _CREDENTIAL: Final = re.compile(
     rb"secret|access|auth(?!ority)|api|refresh|bearer|private|signing|encrypt|passw", re.IGNORECASE
 )
-_BARE_KEY: Final = re.compile(rb"(?:[\w.-]*\.)?key[\s\"']*", re.IGNORECASE)
+_FILE: Final = re.compile(rb"\.(?:rpm|deb|gz|tgz|xz|zip|tar|whl|jar|so|js|py|txt|json|ya?ml|bin|exe|dmg|iso)\s*$")
+_BARE_KEY: Final = re.compile(rb"(?:[\w.-]*\.)?keys?[\s\"']*", re.IGNORECASE)
+_ANY_KEY: Final = re.compile(rb"(?:[ _.-]k|K)ey$")
 _OBJECT: Final = re.compile(
     rb"[A-Za-z][a-z]{2,}(?:[-_]?\d+)?[/:].+|[0-9a-f]{2,}/[0-9a-f/]{12,}(?:\.\w+)?|.+/.*\.[a-z][a-z0-9]{1,7}(?:\.gz)?"
-    rb"|(?:[A-Za-z][a-z]{2,}[-_]).*[-_][0-9a-f]{32,}|AWSLogs/.*"
+    rb"|(?:[A-Za-z][a-z]{2,}[-_]).*[-_][0-9a-f]{32,}|(?:[a-z]{3,}\d*[-_]){2,}[\w+/=.-]{16,}|AWSLogs/.*"
 )
 """Keys of objects and caches: segments behind a word, or a name with an ending."""
 _DIGEST: Final = re.compile(rb"(?:sha-?\d{1,3}|md5|blake\d\w?|crc\d*)[:_-].+", re.IGNORECASE)
@@ -570,6 +528,8 @@ def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: 
         return len(value) >= 8 and is_random(value)
     if _IS_ISSUER.search(name):
         return len(value) >= 11 and (is_uuid(value) or is_random(value))
+    if (name.endswith(b"-") and between[:1] == b">") or _FILE.search(name):  # what belongs to a file, or to a thing
+        return False
     return bool(_IS_WEAK.search(name)) and len(value) >= 12 and not is_uuid(value) and is_random(value)
 
 
@@ -586,7 +546,9 @@ def _names_handle(name: bytes, word: bytes, value: bytes) -> bool:
         return False
     if _HANDLE.search(word + name) is not None or (word and _HARMLESS.search(word + name) is not None):
         return not _is_account_key(value)
-    return _BARE_KEY.fullmatch(name) is not None and (name == b"Key" or _OBJECT.fullmatch(value) is not None)
+    if _BARE_KEY.fullmatch(name) is not None:
+        return name == b"Key" or _OBJECT.fullmatch(value) is not None
+    return _ANY_KEY.search(name) is not None and b"/" in value and _OBJECT.fullmatch(value) is not None
 
 
 def _is_account_key(value: bytes) -> bool:
@@ -596,7 +558,7 @@ def _is_account_key(value: bytes) -> bool:
 
 def _refers(between: bytes, value: bytes, after: bytes) -> bool:
     """Whether `value` is a reference to a place, or on a line of its own, instead of the secret itself."""
-    if b"\n" in between and b">" not in between:
+    if (b"\n" in between and b">" not in between) or (between == b":" and (value[:2] == b"//" or value[:1] in b"?-+")):
         return True
     if not _is_quoted(between) and after[:1] in (b"(", b"[", b"{"):
         return True
@@ -619,7 +581,7 @@ def _is_password(name: bytes, between: bytes, value: bytes) -> bool:
     quoted = _is_quoted(between)
     between = between.replace(b"=>", b"=")
     if b"," in between or b">" in between:
-        return is_random(value)
+        return is_random(value) or (quoted and kinds(value) > 2)
     if not _WORDS.fullmatch(value):
         return quoted or (_PASS.search(value) is None and len(value) >= 5)
     if quoted:

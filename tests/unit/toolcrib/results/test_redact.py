@@ -7,6 +7,7 @@ import base64
 import io
 import json
 import random
+import re
 import string
 import subprocess
 import sys
@@ -132,11 +133,66 @@ def test_a_secret_behind_a_telling_name_is_replaced(line: str) -> None:
     assert (secret in clean, "[redacted:" in clean) == (False, True)
 
 
+CHOSEN = [
+    "password: {}",
+    'passwd="{}"',
+    "db failed: postgres://admin:{}@db/prod",
+    "the mailbox password for info@example.org is {} now",
+    "Use {} as the password until Friday",
+    "sign in as anna, password {}",
+    "I changed my password from {} yesterday",
+    "the login is admin and the pass is {}",
+    "Das Passwort lautet {}",
+    "pwd '{}' was refused",
+    "CREATE USER 'app'@'%' IDENTIFIED BY '{}';",
+    "ldapsearch -D cn=admin -w {} -b dc=acme",
+    "7z x -p'{}' backup.7z",
+    "echo '{}' | docker login -u ci --password-stdin",
+    "echo 'root:{}' | chpasswd",
+    "net use Z: \\\\srv\\share /user:corp\\anna {}",
+    "openssl rsa -passin pass:{} -in key.pem",
+    "snmpwalk -v3 -u ops -A {} host",
+]
+
+
+@pytest.mark.parametrize("password", ["Falcon4711!", "coffee-winter-6254", "%Jp^Qo39ozUA"])
+@pytest.mark.parametrize("line", CHOSEN)
+def test_a_password_that_a_person_chose_is_replaced_where_only_a_password_stands(line: str, password: str) -> None:
+    shown = redact_text(line.format(password))
+
+    assert re.sub(r"\[redacted:\w+\]", "{}", shown) == line.replace("{{", "{").replace("}}", "}")
+
+
 @pytest.mark.parametrize(
-    "line", ["password: hunter2", 'passwd="S3cr3t!"', "db failed: postgres://admin:hunter2SECRET@db/prod"]
+    "table",
+    [
+        "| Host | User | Password |\n|---|---|---|\n| db-1 | root | {} |\n| db-2 | root | {} |\nsee below",
+        "host,password,note\ndb-1,{},old\ndb-2,{},new\n",
+        'user;"initial password"\nanna;"{}"\nben;"{}"',
+    ],
 )
-def test_a_password_that_a_person_chose_is_replaced_where_only_a_password_stands(line: str) -> None:
-    assert "[redacted:" in redact_text(line)
+def test_a_column_of_passwords_is_replaced_in_every_row(table: str) -> None:
+    mark = "[redacted:password]"
+
+    assert redact_text(table.format("Falcon4711!", "coffee-winter-6254")) == table.format(mark, mark)
+
+
+@pytest.mark.parametrize(
+    "name", ["nextRecordsToken", "pagination_key", "commit_token", "stateToken", "thumbnail_key", "sequence-token"]
+)
+def test_a_handle_that_a_later_call_needs_is_shown(name: str) -> None:
+    text = json.dumps({name: chars(28)})
+
+    assert redact_text(text) is text
+
+
+@pytest.mark.parametrize(
+    "name", ["backend_token", "unlock_token", "next_access_token", "stream_key", "pageAccessToken"]
+)
+def test_a_name_that_only_resembles_that_of_a_handle_is_masked(name: str) -> None:
+    secret = chars(28)
+
+    assert secret not in redact_text(json.dumps({name: secret}))
 
 
 def test_a_private_key_is_replaced_whole() -> None:
