@@ -63,16 +63,18 @@ _WHOSE: Final = (
 )
 _ARROW: Final = rb"(?:->|=>|=|-|\xe2\x80[\x93\x94]|\xe2\x86\x92)"
 _OPEN: Final = rb"[\"']?"
+_FOREIGN: Final = rb"(?:\xc2\xab(?:\s|\xc2\xa0)*|\xe2\x80[\x9c\x9e])?"
+"""Quotation marks of other languages."""
 _WORD: Final = rb"([^\s\"'`]{5,}[^\s\"'`.,;:?)])"
 _QUOTED: Final = rb"[\"'`]([^\s\"'`]{4,})[\"'`]"
 _ARGUMENT: Final = rb"[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})"
 
 
-_CLAUSE: Final = rb"(?i)\b" + _NAME + rb"\b((?:[^\n.;:=|]|\.\w|:\s){6,160})"
-_TOLD: Final = re.compile(rb"(?<=\s)" + _IS + rb":?\s+[\"'`]?(?=" + _WORD + rb")", re.IGNORECASE)
+_CLAUSE: Final = rb"(?i)\b(?:" + _NAME + rb"|" + _SHORT + rb")\b((?:[^\n.;:=|]|\.\w|:\s){6,160})"
+_TOLD: Final = re.compile(rb"(?<=\s)" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
 """A verb, and what it says; in the clause the words of two verbs may overlap (`was changed to …`)."""
 _HEADING: Final = (
-    rb"(?im)^(?:[^\n']{0,300}[|,;\t])?[ \t]*\"?((?:[\w-]+[ \t]){0,3}(?:"
+    rb"(?im)^(?:[^\n']{0,300}[|,;\t])?[ \t]*\"?((?:[\w-]+[ \t]){0,3}[\w-]*(?:"
     + _NAME
     + rb"|"
     + _SHORT
@@ -98,7 +100,10 @@ def _cells(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     column, signs = raw[line:start].replace(b"||", b"|").count(sign), heading.count(sign)
     while close >= 0 and signs:
         line, close = close + 1, raw.find(b"\n", close + 1)
-        cells = raw[line : close if close >= 0 else len(raw)].split(sign)
+        row = raw[line : close if close >= 0 else len(raw)]
+        if not row.strip(b"-+=: \t\r|"):  # the line below a heading
+            continue
+        cells = row.split(sign)
         value = cells[column].strip(b" \t\r\"'`") if len(cells) == signs + 1 else b"password"
         if _NAMED.search(value):
             return
@@ -128,11 +133,10 @@ PASSWORD_FORMATS: Final[tuple[Format, ...]] = (
     Format("password", _CLAUSE, _is_chosen, is_certain=False, below=_told),
     _prose(rb"\b" + _NAME + rb"\b[^\n.;:,=|\"']{0,30}\sfrom\s+" + _WORD, _is_strong),
     _prose(rb"\b(?:chang|updat|rotat)\w+\s+(?:\w+\s+){0,3}" + _NAME + rb"\s+from\s+" + _WORD),
-    _prose(rb"\b" + _SHORT + rb"\s+" + _IS + rb":?\s+" + _WORD),
     _certain(rb"(?i)\b" + _SHORT + rb"(?:\s+" + _IS + rb")?:?\s+[\"'`]([^\s\"'`]{4,})[\"'`]", is_password),
     _prose(rb"\b" + _WHOSE + rb"\s+(?:pass|pin)\s+(?:is|was)(?:\s+now)?:?\s+" + _WORD),
     _prose(
-        rb"\b(?:use|used|enter|type|try|set|choose|with)\s+([^\s\"'`]{6,})\s+as\s+(?:\w+\s+){0,4}(?:"
+        rb"\b(?:use|used|using|enter|type|try|set|choose|with)\s+([^\s\"'`]{6,})\s+as\s+(?:\w+\s+){0,4}(?:"
         + _NAME
         + rb"|pw)\b"
     ),
@@ -147,6 +151,7 @@ PASSWORD_FORMATS: Final[tuple[Format, ...]] = (
     _prose(rb"\b(?:" + _NAME + rb"|" + _SHORT + rb")\b[^\n]{0,80}\bnew(?:\s+one)?:\s+" + _WORD),
     _prose(rb"\b(?:log(?:ged)?|sign(?:ed)?)[- ]?in\b[^\n.]{0,40}\s(?:with|as|using)\s+[\w.@-]+\s*/\s*" + _WORD),
     _prose(rb"\b(?:clave|parola d'ordine)\s?:\s+" + _WORD),
+    _prose(rb"\b(?:use|enter|type)\s+" + _WORD + rb"\s+(?:when|if|where|as soon as)\s[^\n.]{0,60}\b" + _NAME),
     _prose(rb"\b" + _WHOSE + rb"\s+(?:\w+\s+){0,2}" + _NAME + rb",\s+" + _WORD),
     _prose(
         rb"(?:\b(?:and|with|und|mit|et|avec|con|y|e|supplied|provided|rejected|using)|[/?,;+&])\s+(?:(?:the|la|le|das|initial|temporary|default|new)\s+){0,2}(?:"
@@ -167,13 +172,25 @@ PASSWORD_FORMATS: Final[tuple[Format, ...]] = (
     _prose(rb"\b(?:" + _NAME + rb"|" + _SHORT + rb")(?:\s[^\n:=.,]{0,30})?\s" + _ARROW + rb"\s+" + _WORD),
     _prose(rb"\b" + _WHOSE + rb"\s+(?:pass|pin|" + _SHORT + rb")\s?[:=]\s*" + _WORD),
     _prose(rb"(?:[a-z]_pass|\b" + _SHORT + rb"):\s+([^\s\"'`,;&]{5,})"),
-    _prose(rb"(?:[\"']pass\\*[\"']|\bpass)\s*:\s*\\*[\"']([^\s\"'`,;&]{5,})"),
+    _prose(rb"(?:[\"']pass\\*[\"']|\w*pass)\s*[:=]\s*\\*[\"']([^\s\"'`,;&]{5,})"),
     _prose(_NAME + rb"(?:[\]\w-]*[\"']\s*,|\(|\s*\*/)\s*[\"']([^\s\"'`]{6,})[\"']"),  # an argument in code
+    _prose(_NAME + rb"[\"'\])]{1,4}\.\w+\(\s*[\"']([^\s\"'`]{6,})[\"']"),
+    _prose(
+        rb"\b(?:login|log_in|sign_in|connect|getConnection|auth|authenticate|\w*BasicAuth|basic_auth|NetworkCredential)\("
+        rb"\s*(?:[\"'][^\"'\n]{0,200}[\"']\s*,\s*){1,2}[\"']([^\s\"'`]{6,})[\"']"
+    ),
+    _prose(rb"[\"'][\w.-]+:([^\s\"'@]{4,}(?:@[^\s\"'@]+)?)@(?:tcp|unix)\("),
+    _prose(rb"assword:?[\"']?\s+send\s+[\"']([^\s\"'\\]{4,})"),
+    _prose(rb"\bLOGIN\s+[\"']?[\w.@+-]+[\"']?\s+[\"']?([^\s\"'`]{6,})"),
     _prose(rb"\b(?:password|secret)\s+\d\s+(\S{4,})"),  # the configuration of a network device
     Format("password", rb"\bPASS\s+" + _WORD, _is_strong, is_certain=False),  # FTP, POP3
     _prose(rb"(?:\b|[a-z]_)(?:pass|pw)=([^\s\"'`,;&]{5,})"),
     _prose(rb"\b(?:user|username|login)[:=]\s?\S+\s+(?:pass|pw):?[:=]?\s?([^\s\"'`]{4,}[^\s\"'`.,;:?)])"),
     _prose(rb"\|\s*(?:" + _NAME + rb"|pass|" + _SHORT + rb")\s*\|\s*([^\s|]{5,})\s*\|"),
+    _prose(rb"(?m)^\s*\w*" + _NAME + rb"\s+\|\s+(\S{5,})\s*$"),
+    _prose(rb"\bKey Content\s*:\s+" + _WORD),
+    _certain(rb"(?i)<password>\s*<value[^>]*>([^<\s]{4,})", is_password),
+    _certain(rb"(?i)>password</\w+>\s*<value[^>]*>([^<\s]{4,})", is_password),
     Format("password", _HEADING, _is_chosen, is_certain=False, below=_cells),
     _prose(rb"(?m)^[\w.*-]+:(?:\d{2,5}|\*):[\w*-]+:[\w*-]+:(\S{4,})(?:\s*#[^\n]*)?$"),  # a line of `.pgpass`
     _certain(rb"(?i)<[\w:.-]*(?:password|passwd|secret|api_?key)>\s*([^<>\s]{4,})\s*</", is_password),
@@ -184,7 +201,7 @@ PASSWORD_FORMATS: Final[tuple[Format, ...]] = (
     _certain(rb"(?i)(?:password|pwd)%5D=([^\s\"'<>&]{4,})"),
     _certain(rb"(?i)[;?&](?:password|pwd)=([^\s\"'<>$;&(){}]{4,})(?:;|&|\s|$)"),
     _certain(rb"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(\S{3,})", is_password),
-    _certain(rb"(?i)\b(?:requirepass|masterauth)\s+" + _ARGUMENT),
+    _certain(rb"(?i)\b(?:requirepass|masterauth|rootpw(?:\s+--plaintext)?)[\"']?\s+" + _ARGUMENT),
     _certain(rb"(?i)\bpsk=[\"']?([^\s\"'<>$]{8,63})"),
     # Command lines: options of any program, then of those whose option has another meaning elsewhere
     _certain(rb"(?i)\s--?pass(?:word|wd|phrase)?\s+" + _ARGUMENT),

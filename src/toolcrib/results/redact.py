@@ -109,7 +109,7 @@ _TABLE: Final = 4 * 1024 * 1024
 """Bytes of JSON that are looked at in whole: each pass over them holds the interpreter for a few milliseconds."""
 _TELLING: Final = 16
 """Distinct telling keys of a table that are judged without a walk: each costs a pass over its JSON."""
-_NAME_BEFORE: Final = re.compile(rb"([\w.-]*)( [A-Za-z]+)?")
+_NAME_BEFORE: Final = re.compile(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
 """Read backwards: an end cannot be sought, only a beginning."""
 
 
@@ -546,7 +546,7 @@ def _closing_quote(raw: bytes, start: int, end: int) -> int:
 def _before(raw: bytes, begin: int) -> tuple[bytes, bytes]:
     """The word before the name that goes on at `begin`, with its space, and the beginning of that name."""
     found = _NAME_BEFORE.match(raw[max(0, begin - 40) : begin][::-1])
-    return ((found[2] or b"")[::-1], found[1][::-1]) if found else (b"", b"")
+    return (found[2][::-1] + b" " if found and found[2] else b"", found[1][::-1] if found else b"")
 
 
 def _kind_of(name: bytes) -> str:

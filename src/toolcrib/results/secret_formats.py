@@ -415,7 +415,7 @@ ISSUER_FORMATS: Final[tuple[Format, ...]] = (
 """Formats of issuers and of positions, most specific first: where two overlap, the first names the kind."""
 
 
-_PASSWORD: Final = rb"passw(?:or)?d|passwd|passphrase|pass_?word|pwd|pswd"
+_PASSWORD: Final = rb"passw(?:or)?d|passwort|kennwort|passwd|passphrase|pass_?word|pwd|pswd"
 _SECRET: Final = rb"secret|token|api[_.-]?key|access[_.-]?key|private[_.-]?key|auth[_.-]?key|credential|creds|passkey"
 _WEAK: Final = rb"key|auth|access|api|session|cookie|hmac|salt"
 
@@ -503,6 +503,8 @@ _OBJECT: Final = re.compile(
     rb"|(?:[A-Za-z][a-z]{2,}[-_]).*[-_][0-9a-f]{32,}|(?:[a-z]{3,}\d*[-_]){2,}[\w+/=.-]{16,}|AWSLogs/.*"
 )
 """Keys of objects and caches: segments behind a word, or a name with an ending."""
+_OF_DIGEST: Final = re.compile(rb"\b(?:checksum|hashed|sha\d*|md5|digest)[ _-]", re.IGNORECASE)
+"""Beginning of a name: `checksum/secret` of a deployment, `hashed_secret` of a scanner."""
 _DIGEST: Final = re.compile(rb"(?:sha-?\d{1,3}|md5|blake\d\w?|crc\d*)[:_-].+", re.IGNORECASE)
 
 _WORDS: Final = re.compile(rb"[A-Za-z][A-Za-z_-]*")
@@ -517,6 +519,8 @@ _VERSION: Final = re.compile(
 def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: bytes = b"") -> bool:
     """Whether `value`, assigned to `name`, is a secret; `after` follows it, `word` stands before the name."""
     if _HARMLESS.search(name) or _refers(between, value, after):
+        return False
+    if _OF_DIGEST.search(word + name) is not None and _HEX.fullmatch(value) is not None:
         return False
     if _IS_PASSWORD.search(name):
         return _is_password(name, between, value)
