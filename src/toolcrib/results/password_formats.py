@@ -20,7 +20,9 @@ _TECHNICAL: Final = re.compile(
     re.IGNORECASE,
 )
 """Words with digits that stand behind the word password without being one: algorithms, standards, lengths, times."""
-_NOT_CHOSEN: Final = re.compile(rb"[/\\(){}<>=\[\]|`\"',;:]|\w@\w+\.|\A[a-z]+@\Z|\A[A-Za-z]+\d?\Z(?<!\d)")
+_NOT_CHOSEN: Final = re.compile(
+    rb"[/\\(){}<>=\[\]|`\"',;:]|\w@\w+\.|\A[a-z]+@\Z|\A[a-z]+\d?(?:_[a-z]+\d?)+\Z|\A[A-Za-z]+\d?\Z(?<!\d)"
+)
 _LETTER: Final = re.compile(rb"[A-Za-z]")
 _DIGIT_OR_SIGN: Final = re.compile(rb"[0-9!@#$%^&*+?~]")
 
@@ -44,7 +46,10 @@ def _is_strong(value: bytes) -> bool:
 
 def _is_given(value: bytes) -> bool:
     """Whether the value of a password option is the password itself."""
-    return is_password(value) and not is_placeholder(value) and not value.isupper()
+    is_word = (
+        len(value) < 12 and (value.islower() or value.isupper()) and value.isalpha()
+    )  # `the option --password takes`
+    return is_password(value) and not is_placeholder(value) and not is_word and not value.isupper()
 
 
 _NAME: Final = (
@@ -127,7 +132,10 @@ def _option(programs: bytes, option: bytes) -> Format:
 PASSWORD_FORMATS: Final[tuple[Format, ...]] = (
     # Behind a quote only a password is possible
     _certain(rb"(?i)\b" + _NAME + rb"(?:\s+" + _IS + rb")?:?\s+" + _QUOTED, is_password),
-    _certain(rb"(?i)\bidentified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?" + _QUOTED, is_password),
+    _certain(
+        rb"(?i)\b(?:user|role|to)\s[^\n]{1,120}\sidentified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?" + _QUOTED,
+        is_password,
+    ),
     _certain(rb"(?i)\bConvertTo-SecureString\s+(?:-String\s+)?" + _QUOTED, is_password),
     # Sentences
     Format("password", _CLAUSE, _is_chosen, is_certain=False, below=_told),
@@ -173,7 +181,7 @@ PASSWORD_FORMATS: Final[tuple[Format, ...]] = (
     _prose(rb"\b" + _WHOSE + rb"\s+(?:pass|pin|" + _SHORT + rb")\s?[:=]\s*" + _WORD),
     _prose(rb"(?:[a-z]_pass|\b" + _SHORT + rb"):\s+([^\s\"'`,;&]{5,})"),
     _prose(rb"(?:[\"']pass\\*[\"']|\w*pass)\s*[:=]\s*\\*[\"']([^\s\"'`,;&]{5,})"),
-    _prose(_NAME + rb"(?:[\]\w-]*[\"']\s*,|\(|\s*\*/)\s*[\"']([^\s\"'`]{6,})[\"']"),  # an argument in code
+    _prose(_NAME + rb"(?:[\]\w-]*[\"'][ \t]*,|\(|\s*\*/)[ \t]*[\"']([^\s\"'`]{6,})[\"']"),  # an argument in code
     _prose(_NAME + rb"[\"'\])]{1,4}\.\w+\(\s*[\"']([^\s\"'`]{6,})[\"']"),
     _prose(
         rb"\b(?:login|log_in|sign_in|connect|getConnection|auth|authenticate|\w*BasicAuth|basic_auth|NetworkCredential)\("

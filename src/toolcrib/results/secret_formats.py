@@ -507,7 +507,7 @@ _OF_DIGEST: Final = re.compile(rb"\b(?:checksum|hashed|sha\d*|md5|digest)[ _-]",
 """Beginning of a name: `checksum/secret` of a deployment, `hashed_secret` of a scanner."""
 _DIGEST: Final = re.compile(rb"(?:sha-?\d{1,3}|md5|blake\d\w?|crc\d*)[:_-].+", re.IGNORECASE)
 
-_WORDS: Final = re.compile(rb"[A-Za-z][A-Za-z_-]*")
+_WORDS: Final = re.compile(rb"_?[A-Za-z][A-Za-z_-]*")
 _PATH: Final = re.compile(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
 _URL: Final = re.compile(rb"(?:[a-z][a-z0-9+.-]*://|arn:|urn:).*", re.IGNORECASE)
 _NUMBER: Final = re.compile(rb"[-+]?\d+(?:[.:/_-]\d+)*(?:[a-z%]{0,3}|e[-+]?\d+)\.?", re.IGNORECASE)
