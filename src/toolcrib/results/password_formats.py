@@ -53,8 +53,8 @@ def _is_given(value: bytes) -> bool:
 
 
 _NAME: Final = (
-    rb"(?:pass(?:word|wort|wd|phrase|code)|kennwort|mot de passe|contrase(?:n|\xc3\xb1)a|palavra-passe|senha"
-    rb"|wachtwoord|mdp)"
+    rb"(?:[a-z]*pass(?:word|wort|wd|phrase|code)|kennwort|mot[ _]de[ _]passe|contrase(?:n|\xc3\xb1)a"
+    rb"|palavra-passe|senha|wachtwoord|mdp)"
 )
 _SHORT: Final = rb"(?:pwd|pw)"
 _IS: Final = (
@@ -76,7 +76,7 @@ _ARGUMENT: Final = rb"[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})"
 
 
 _CLAUSE: Final = rb"(?i)\b(?:" + _NAME + rb"|" + _SHORT + rb")\b((?:[^\n.;:=|]|\.\w|:\s){6,160})"
-_TOLD: Final = re.compile(rb"(?<=\s)" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
+_TOLD: Final = re.compile(rb"(?<=[\s'])" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
 """A verb, and what it says; in the clause the words of two verbs may overlap (`was changed to …`)."""
 _HEADING: Final = (
     rb"(?im)^(?:[^\n']{0,300}[|,;\t])?[ \t]*\"?((?:[\w-]+[ \t]){0,3}[\w-]*(?:"
@@ -114,6 +114,24 @@ def _cells(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
             return
         begin = line + sum(len(cell) + 1 for cell in cells[:column]) + cells[column].find(value)
         yield begin, begin + len(value)
+
+
+_INSERTED: Final = (
+    rb"(?i)\binsert\s+(?:ignore\s+)?into\s+\S+\s*\(([^)]{0,400}\b\w*" + _NAME + rb"\b[^)]{0,400})\)\s*values"
+)
+_ROWS: Final = re.compile(rb"\)\s*values", re.IGNORECASE)
+_ROW: Final = re.compile(rb"\s*,?\s*\(((?:'[^']*'|[^()'])*)\)")
+_VALUE: Final = re.compile(rb"\s*(?:'([^']*)'[^,]*|[^,']*)(?:,|\Z)")
+
+
+def _values(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where the passwords are in the rows of a statement that inserts them; `start` is that of its columns."""
+    columns = [_NAMED.search(name) is not None for name in raw[start:end].split(b",")]
+    row = _ROWS.match(raw, end)
+    while row is not None and (row := _ROW.match(raw, row.end())) is not None:
+        for is_named, found in zip(columns, _VALUE.finditer(raw, *row.span(1)), strict=False):
+            if is_named and found[1]:
+                yield found.span(1)
 
 
 def _prose(pattern: bytes, judge: Callable[[bytes], bool] = _is_chosen) -> Format:
@@ -184,8 +202,17 @@ PASSWORD_FORMATS: Final[tuple[Format, ...]] = (
     _prose(_NAME + rb"(?:[\]\w-]*[\"'][ \t]*,|\(|\s*\*/)[ \t]*[\"']([^\s\"'`]{6,})[\"']"),  # an argument in code
     _prose(_NAME + rb"[\"'\])]{1,4}\.\w+\(\s*[\"']([^\s\"'`]{6,})[\"']"),
     _prose(
-        rb"\b(?:login|log_in|sign_in|connect|getConnection|auth|authenticate|\w*BasicAuth|basic_auth|NetworkCredential)\("
+        rb"\b(?:login|log_in|sign_in|connect|getConnection|auth=?|authenticate|\w*BasicAuth|basic_auth|NetworkCredential|mysqli)\("
         rb"\s*(?:[\"'][^\"'\n]{0,200}[\"']\s*,\s*){1,2}[\"']([^\s\"'`]{6,})[\"']"
+    ),
+    Format("password", _INSERTED, is_password, is_certain=False, below=_values),
+    _certain(
+        rb"(?i)\bvariable\s+\"[\w-]*" + _NAME + rb"[\w-]*\"\s*\{[^}]{0,200}\bdefault\s*=\s*\"([^\"\s]{4,})\"",
+        is_password,
+    ),
+    _certain(
+        rb"(?i)\bname[\"']?:\s*[\"']?[\w-]*" + _NAME + rb"[\"']?,?\s+[\"']?value[\"']?:\s*[\"']?([^\s\"',}]{4,})",
+        is_password,
     ),
     _prose(rb"[\"'][\w.-]+:([^\s\"'@]{4,}(?:@[^\s\"'@]+)?)@(?:tcp|unix)\("),
     _prose(rb"assword:?[\"']?\s+send\s+[\"']([^\s\"'\\]{4,})"),

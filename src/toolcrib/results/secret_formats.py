@@ -465,7 +465,7 @@ _HARMLESS: Final = re.compile(
     rb"[ _.-]?key|pub[ _.-]?key|public[ _.-]?token|csrf|xsrf|audience|secret[ _.-]?santa|passwordless"
     rb"|[_.-]?(?:ids?|names?|paths?|files?|filename|dir|urls?|uris?|hosts?|ports?|types?|lengths?|sizes?|counts?"
     rb"|polic(?:y|ies)|versions?|hints?|labels?|fields?|format|class|expir(?:y|es|ation)(?:[ _.-]?(?:in|at))?|algorithm"
-    rb"|provider|method|variable|usage|limit|enabled|required|region|endpoint|management|manager|status|ref|store|arn|alias|index"
+    rb"|encryption|scheme|strength|history|timeout|retries|attempts|rotation|provider|method|variable|usage|limit|enabled|required|region|endpoint|management|manager|status|ref|store|arn|alias|index"
     rb"|prefix|digest|sha\d*|audience|checksum|fingerprint|etag|hash)[\"'\s]*$",
     re.IGNORECASE,
 )
@@ -495,7 +495,9 @@ _HANDLE: Final = re.compile(
 _CREDENTIAL: Final = re.compile(
     rb"secret|access|auth(?!ority)|api|refresh|bearer|private|signing|encrypt|passw", re.IGNORECASE
 )
-_FILE: Final = re.compile(rb"\.(?:rpm|deb|gz|tgz|xz|zip|tar|whl|jar|so|js|py|txt|json|ya?ml|bin|exe|dmg|iso)\s*$")
+_FILE: Final = re.compile(
+    rb"\.(?:rpm|deb|gz|tgz|xz|zip|tar|whl|jar|so|js|py|txt|json|ya?ml|bin|exe|dmg|iso|pub|pem|crt)\s*$"
+)
 _BARE_KEY: Final = re.compile(rb"(?:[\w.-]*\.)?keys?[\s\"']*", re.IGNORECASE)
 _ANY_KEY: Final = re.compile(rb"(?:[ _.-]k|K)ey$")
 _OBJECT: Final = re.compile(
