@@ -217,7 +217,10 @@ def test_nothing_is_left_unfinished_or_switched_off() -> None:
     left = [
         f"{_name(path)}:{number}: {word}"
         for path in _saying(ALL_FILES, "|".join(re.escape(word.strip()) for word in words))
-        if path not in [ROOT / "tests" / "rig" / name for name in ("sandbox.py", "desktop.py")]  # not on every machine
+        if path
+        not in [
+            ROOT / "tests" / "rig" / name for name in ("sandbox.py", "containers.py", "desktop.py")
+        ]  # not on every machine
         for number, line in enumerate(_lines(path), start=1)
         for word in words
         if word in f"{line}\n" or (word.strip() in line and path in SOURCE_FILES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,11 @@ def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
     def put(part: list[Any]) -> None:
         send(dumps(part))
 
-    put([TAKEN])
-    with answering_for(environ, Path(asked["folder"])), recorded(put):
-        result = _find_place(**asked["place"]) if words is None else _run(words)
-    put([END, result])
+    with suppress(ConnectionError):  # who asked has gone: an interrupted command, a closed pipe
+        put([TAKEN])
+        with answering_for(environ, Path(asked["folder"])), recorded(put):
+            result = _find_place(**asked["place"]) if words is None else _run(words)
+        put([END, result])
 
 
 def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] | None:
@@ -66,6 +68,8 @@ def _run(words: list[str]) -> int | None:
         status: Any = get_command(app).main(words, prog_name="toolcrib", standalone_mode=False)
     except (Abort, TyperException):
         return None
+    except SystemExit as end:  # an exit of a command, which is not one of this process
+        status = end.code
     return status if isinstance(status, int) else 0
 
 

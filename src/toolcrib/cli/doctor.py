@@ -191,7 +191,10 @@ def _sandbox(settings: Settings) -> Check:
     """Try the sandbox as a crib does."""
     sandbox, why = find(settings)
     if sandbox is not None and sandbox.kind != "none":
-        return Check(check="sandbox", state="ok", detail="bubblewrap; the shell tools are there")
+        what = f"a container of {settings.shell.container}" if sandbox.kind == "container" else "bubblewrap"
+        return Check(check="sandbox", state="ok", detail=f"{what}; the shell tools are there")
+    if settings.shell.container:
+        return Check(check="sandbox", state="failed", detail=f"{why}; the shell tools are off")
     asks = "each command asks, in sessions with a person to ask; others have no shell tools"
     then = "the shell tools are off" if sandbox is None else "each command asks" if settings.shell.unsandboxed else asks
     detail = f"{why}; {then}; `apt install bubblewrap` or your system's own package brings it"

@@ -20,7 +20,7 @@ import typer
 from ..config.clients import CLIENTS, Client, is_ours
 from ..config.connections import NAME, connections, entries
 from ..config.connections import disconnect as undo
-from ..config.directories import Places
+from ..config.directories import Directories, Places
 from ..config.files import FOREIGN_MAX_BYTES, read
 from ..config.loader import here
 from ..config.secrets import remove_secret, secret_names
@@ -112,14 +112,17 @@ class _Plan:
 
 def _plan(places: Places, *, config: bool) -> _Plan:
     directories = places.directories
-    folders = [directories.data, directories.cache, directories.state, directories.runtime]
+    listening = [path for path in sorted(directories.runtime.glob("*.sock")) if _listener(path) is not None]
+    daemons = [path for path in listening if _is_ours(path, directories)]
+    folders = [directories.data, directories.cache, directories.state]
+    folders += [directories.runtime] if daemons == listening else []  # another home of this user may share it
     folders += [directories.config] if config else []
     recorded = connections(directories.state)
     files = {done.file for done in recorded}
     return _Plan(
         connected=tuple((_title(done.client), Path(done.file)) for done in recorded),
         unrecorded=tuple((client, file) for client, file in _own_entries(places) if str(file) not in files),
-        daemons=tuple(sorted(path for path in directories.runtime.glob("*.sock") if _listener(path) is not None)),
+        daemons=tuple(daemons),
         folders=tuple(folder for folder in folders if os.path.lexists(folder)),
         kept=(directories.config,) if not config and directories.config.is_dir() else (),
     )
@@ -165,6 +168,18 @@ def _listener(path: Path) -> int | None:
         except (OSError, AttributeError):
             return None
     return pid if user == os.getuid() else None
+
+
+def _is_ours(path: Path, directories: Directories) -> bool:
+    """Whether a daemon serves this home; one of another version, which does not tell, counts as one that does."""
+    from ..daemon.control import status_of  # POSIX only: it needs `fcntl`
+    from ..daemon.rendezvous import Meeting
+
+    try:
+        status = status_of(Meeting(directory=path.parent, key=path.stem))
+    except UsageError:
+        return True
+    return status is None or Path(status.log).parent == directories.state
 
 
 def _end(path: Path) -> None:

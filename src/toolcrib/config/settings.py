@@ -233,6 +233,9 @@ class ShellSpec(Section):
     unsandboxed: Flag | None = None
     """Whether commands may run where the sandbox is missing; each of them asks for approval then. Without a value they
     may in sessions with a person to ask."""
+    container: Text | None = None
+    """Image of a container in which commands run, by Docker or Podman, instead of bubblewrap. It has to be on the
+    machine, with the programs that commands need."""
     network: _Network = False
     """`true` gives commands in the sandbox the whole network, services of this machine included; a list gives them
     these hosts, by name and at public addresses."""

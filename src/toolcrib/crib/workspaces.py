@@ -289,7 +289,7 @@ _LANGUAGE_SERVER: Final = "language_server"
 
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
-    """Return the sandbox that a configuration gives on this machine, and why it is not bubblewrap. For a thread."""
+    """Return the sandbox that a configuration gives on this machine, and why it is none. For a thread."""
     from ..sandbox.bubblewrap import Bounds  # slow to load: for the thread
     from ..sandbox.detection import find_sandbox  # needs POSIX
 
@@ -299,6 +299,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
     return find_sandbox(
         settings.environment,
         unsandboxed=shell.unsandboxed is not False,
+        container=shell.container or "",
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,

@@ -85,7 +85,7 @@ def _options(re2: Any) -> Any:
     return options
 
 
-FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
+_FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
 """Every format, most specific first: where two overlap, the first names the kind."""
 _OWN: Final = "secret"
 IN_THREAD: Final = 128 * 1024
@@ -336,13 +336,13 @@ class Redactor:
         """Run the patterns that can match, and return their matches, in order and without overlap."""
         finds: list[Find] = []
         wanted = set(hits)
-        if self._find_own is not None and max(wanted) > len(FORMATS):
+        if self._find_own is not None and max(wanted) > len(_FORMATS):
             finds += [Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
-        for index in sorted(hit for hit in wanted if hit < len(FORMATS)):
-            form = FORMATS[index]
+        for index in sorted(hit for hit in wanted if hit < len(_FORMATS)):
+            form = _FORMATS[index]
             for found in compiled(form.pattern).finditer(raw):
                 finds += [Find(*span, form.kind, form.is_certain) for span in form.spans(raw, *found.span(1))]
-        if len(FORMATS) in wanted:
+        if len(_FORMATS) in wanted:
             finds += self._assignments(raw)
         return _disjoint(finds)
 
@@ -506,7 +506,7 @@ def _scanner() -> Scanner:
 
 
 def _scanner_with(own: Iterable[bytes]) -> Scanner:
-    return Scanner([*(_necessary(form.pattern) for form in FORMATS), PREFILTER, *own])
+    return Scanner([*(_necessary(form.pattern) for form in _FORMATS), PREFILTER, *own])
 
 
 def _is_text(content: Sequence[Mapping[str, Any]], raw: bytes) -> bool:
@@ -526,8 +526,8 @@ def _necessary(pattern: bytes) -> bytes:
 def _has_format(hits: Iterable[int], texts: Iterable[bytes]) -> bool:
     """Whether more than an assignment is in the texts. The scanner's patterns are weaker: an id may hit some."""
     return any(
-        hit > len(FORMATS)
-        or (hit < len(FORMATS) and any(compiled(FORMATS[hit].pattern).search(text) is not None for text in texts))
+        hit > len(_FORMATS)
+        or (hit < len(_FORMATS) and any(compiled(_FORMATS[hit].pattern).search(text) is not None for text in texts))
         for hit in hits
     )
 

@@ -6,9 +6,9 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -17,25 +17,18 @@ import anyio
 from anyio import to_thread
 
 from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
-from ..errors import ToolFailure
 from . import bubblewrap
 from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_filter
+from .comparison import Brought, check, compare, compared, tidy
+from .container import find_container
 from .egress import Handing
-from .leftovers import is_harmless
 from .process import Group, Held, Process, Watched, start
-from .protected_paths import Guarded, Repositories, guarded_in, left_in, put_aside, put_back
+from .protected_paths import Guarded, Repositories, guarded_in
 
-__all__ = ["Brought", "Bubblewrap", "Unsandboxed", "find_sandbox"]
-
-Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
-"""Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
+__all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
 
 _SECONDS: Final = 10.0
 """For the trial."""
-_LONGEST: Final = 128 * 1024
-"""Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
-_TIDY: Final = 2.0
-"""Seconds between sweeps for names that a command may not create."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +50,7 @@ class Bubblewrap:
     @asynccontextmanager
     async def open(self, command: Command) -> AsyncGenerator[Running]:
         """Run a command until the context is left. See `Sandbox`."""
-        _check(command)
+        check(command)
         began = time.time_ns()
         guarded = await to_thread.run_sync(
             partial(guarded_in, command.folders, self.repositories, trusted=command.trusted)
@@ -71,11 +64,11 @@ class Bubblewrap:
         wires = Wires(status=status, filter=opened_filter(), control=handing.control if handing else -1)
         built = line(self.maker, command, guarded, wires, group.entrance)
         moved: list[str] = []
-        held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=partial(_tidy, guarded, moved))
+        held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=partial(tidy, guarded, moved))
         running: Process | None = None
         try:
             async with start(built, None, terminal=command.terminal, held=held) as running:
-                running.comparison = partial(_compared, self, guarded, began, running)
+                running.comparison = partial(compared, self, guarded, began, running)
                 yield running
         finally:
             watched.close()
@@ -83,34 +76,7 @@ class Bubblewrap:
             if handing is not None:
                 handing.close()
             with anyio.CancelScope(shield=True):
-                await _compare(self, guarded, began, moved, running)
-
-
-async def _compare(
-    sandbox: Bubblewrap | Unsandboxed, guarded: Guarded, began: int, moved: list[str], running: Process | None
-) -> None:
-    """Put aside what the command left behind, and tell `running` of it and of the programs that it changed."""
-    repositories = sandbox.repositories
-    moved += await to_thread.run_sync(put_aside, guarded)
-    left = await to_thread.run_sync(left_in, guarded, repositories)
-    files = [path for path in left.files if not is_harmless(path) and not sandbox.is_written(path)]
-    if sandbox.brought is not None:
-        brought = [
-            path
-            for path in files
-            if not repositories.kept.is_refused(path) and await sandbox.brought(path, guarded.mounted, began)
-        ]
-        files = [path for path in files if path not in brought]
-    moved += (*left.aside, *put_back(guarded, repositories, files))
-    if running is not None:
-        running.aside, running.programs, running.unseen = tuple(sorted(moved)), left.programs, left.unseen
-
-
-async def _compared(sandbox: Bubblewrap | Unsandboxed, guarded: Guarded, began: int, running: Process) -> Sequence[str]:
-    """Put aside what a command has left behind that goes on; return the new names."""
-    await _compare(sandbox, guarded, began, [], running)
-    found, running.aside = running.aside, ()
-    return found
+                await compare(self, guarded, began, moved, running)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,45 +100,53 @@ class Unsandboxed:
     @asynccontextmanager
     async def open(self, command: Command) -> AsyncGenerator[Running]:
         """Run a command until the context is left. See `Sandbox`."""
-        _check(command)
+        check(command)
         home = Path(self.environ.get("HOME") or "/")
         programs = self.environ.get("PATH", os.defpath).split(os.pathsep)
         environment = {**bubblewrap.clean(self.environ, home, programs), **command.environment}
         built = Line(argv=command.argv, environment=environment)
         began = time.time_ns()
-        compare = partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=False)
-        guarded = await to_thread.run_sync(compare)
+        guarded = await to_thread.run_sync(
+            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=False)
+        )
         running: Process | None = None
         try:
             async with start(built, command.cwd, terminal=command.terminal) as running:
-                running.comparison = partial(_compared, self, guarded, began, running)
+                running.comparison = partial(compared, self, guarded, began, running)
                 yield running
         finally:
             with anyio.CancelScope(shield=True):
-                await _compare(self, guarded, began, [], running)
+                await compare(self, guarded, began, [], running)
 
 
 def find_sandbox(
     environ: Mapping[str, str],
     *,
     unsandboxed: bool = False,
+    container: str = "",
     network: bool | Reach = False,
     outlet: Outlet | None = None,
     bounds: Bounds | None = None,
     is_written: Callable[[Path], bool] = lambda path: False,
     brought: Brought | None = None,
 ) -> tuple[Sandbox | None, str]:
-    """Return the sandbox of this machine, or None, and why it is not bubblewrap.
+    """Return the sandbox of this machine, or None, and why it is neither bubblewrap nor the container that was named.
 
     Runs a command: call it in a thread. `unsandboxed`: the operator accepts commands without a sandbox, where none is
-    found. `network`, `outlet`: the model's destinations, and the server of named hosts. `is_written`, `brought`:
-    whether a file tool wrote a file, or git brought it. A trial counts for the whole process.
+    found; `container`: the image in which commands run instead. `network`, `outlet`: the model's destinations, and the
+    server of named hosts. `is_written`, `brought`: whether a file tool wrote a file, or git brought it. A trial of
+    bubblewrap counts for the whole process.
     """
+    bounds = bounds or Bounds()
+    if container:
+        return find_container(
+            container, environ, network=network, bounds=bounds, is_written=is_written, brought=brought
+        )
     program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
     if program is not None:
         for alone in (True, False):  # versions before 0.8, and some containers, cannot disable them
-            maker = Maker(program=program, environ=environ, bounds=bounds or Bounds(), alone=alone)
+            maker = Maker(program=program, environ=environ, bounds=bounds, alone=alone)
             if not (problem := _tried(maker)):
                 return (
                     Bubblewrap(maker=maker, network=network, outlet=outlet, is_written=is_written, brought=brought),
@@ -182,27 +156,6 @@ def find_sandbox(
     if not unsandboxed:
         return None, why
     return Unsandboxed(environ=environ, is_written=is_written, brought=brought), why
-
-
-async def _tidy(guarded: Guarded, moved: list[str]) -> None:
-    """Rename, while a command runs, names that only an attacker creates; the new names are added to `moved`.
-
-    Other forbidden names wait until the command ends: the user may create a `.vscode` meanwhile, and its owner cannot
-    be determined.
-    """
-    made = replace(guarded, absent=tuple(path for path in guarded.absent if path.name == "commondir"), placed={})
-    while made.absent:
-        await anyio.sleep(_TIDY)
-        moved += await to_thread.run_sync(put_aside, made)
-
-
-def _check(command: Command) -> None:
-    if not any(command.cwd.is_relative_to(folder) for folder in command.folders):
-        raise ToolFailure("denied", f"{command.cwd} is outside the folders that commands may work in")
-    if any("\0" in word for word in (*command.argv, *command.environment.values())):
-        raise ToolFailure("invalid_arguments", "no program takes a NUL character: leave it out")
-    if any(len(word.encode("utf-8", "replace")) >= _LONGEST for word in command.argv):
-        raise ToolFailure("too_large", "a program takes less than 128 KiB in one argument", hint="put it into a file")
 
 
 _trials: Final[dict[tuple[str, ...], str]] = {}

@@ -85,7 +85,7 @@ def interpreter_with(library: str, extra: str, shown: Sequence[Path] = ()) -> In
 def command_of(ctx: Context, interpreter: Interpreter, *words: str, gpu: bool = False) -> Command:
     """Return what runs the program that starts kernels; without `gpu` no graphics card is shown to it."""
     workspace, sandbox = workspace_of(ctx), sandbox_of(ctx)
-    own = "/tmp" if sandbox.kind == "bubblewrap" else str(ctx.lent.folder("notebook"))
+    own = "/tmp" if sandbox.kind != "none" else str(ctx.lent.folder("notebook"))
     return Command(
         argv=(str(interpreter.program), str(_HERE / "inside.py"), *words),
         cwd=workspace.root,

@@ -270,7 +270,7 @@ async def _gpus(ctx: Context) -> tuple[list[str], str]:
     found = [line.strip() for line in output.splitlines() if line.strip()]
     if finished is not None and finished.status == 0 and found:
         return found, f"nvidia-smi names {len(found)}"
-    if sandbox_of(ctx).kind == "bubblewrap":
+    if sandbox_of(ctx).kind != "none":
         return [], "the sandbox shows no graphics card to the code that runs in it"
     return [], "there is no graphics card that nvidia-smi knows"
 

@@ -26,12 +26,17 @@ def _at_home(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(user.home))
 
 
+def request(user: User, *words: str, **other: Any) -> bytes:
+    """Return the request of a command line that is typed in the user's project."""
+    environ = {name: value for name, value in {**os.environ, **user.environ}.items() if value is not None}
+    whole = {"program": program(), "words": words, "folder": str(user.project), "environ": environ}
+    return dumps({**whole, **other})
+
+
 def ask(user: User, *words: str, **other: Any) -> list[Any]:
     """Return the lines that a daemon answers, which runs in another folder."""
-    environ = {name: value for name, value in {**os.environ, **user.environ}.items() if value is not None}
-    request = {"program": program(), "words": words, "folder": str(user.project), "environ": environ}
     lines: list[Any] = []
-    run_command(dumps({**request, **other}), lambda line: lines.append(loads(line)))
+    run_command(request(user, *words, **other), lambda line: lines.append(loads(line)))
     return lines
 
 
@@ -99,6 +104,20 @@ def test_a_daemon_prints_what_the_command_prints_here(user: User, capsys: pytest
 
         assert (taken, end) == ([TAKEN], [END, here.exit_code]), line
         assert (printed.out, printed.err) == (here.stdout, here.stderr), line
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_a_command_whose_asker_has_gone_ends_without_the_daemon(user: User, lines: int) -> None:
+    heard: list[bytes] = []
+
+    def send(line: bytes) -> None:
+        if len(heard) == lines:
+            raise BrokenPipeError
+        heard.append(line)
+
+    run_command(request(user, "policy", "list"), send)
+
+    assert len(heard) == lines
 
 
 def test_a_wrong_command_line_is_left_to_the_process_that_asks(user: User) -> None:

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from rig import PATIENCE, Hearing
+from toolcrib.cli.main import app
 from toolcrib.config.secrets import write_secret
 
 from .conftest import TOOLCRIB, User
@@ -116,8 +118,13 @@ def test_a_daemon_is_ended_with_its_clients(user: User) -> None:
         client.stdin.flush()
         assert Hearing(client.stdout).line()
 
+        other = User(user.home / "other")
+        other.environ |= {"XDG_RUNTIME_DIR": str(runtime)}
+        foreign = CliRunner(env=other.environ).invoke(app, ["uninstall", "--yes"])
+        still = list(runtime.glob("toolcrib/*.sock"))
         done = user.types("uninstall", "--yes")
 
+        assert (foreign.exit_code, "ended the daemon" in foreign.stdout, len(still)) == (0, False, 1)
         assert done.exit_code == 0, done.output
         assert "ended the daemon" in done.stdout
         assert not (runtime / "toolcrib").exists()
