@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,7 +40,8 @@ from ..config.connections import (
 from ..config.connections import connect as write_connection
 from ..config.directories import config_files
 from ..config.loader import confirm, own_file, specs_of
-from ..config.own_file import add_servers, read_servers, remove_server
+from ..config.own_file import add_servers, read_servers
+from ..core.json import dumps
 from ..core.yaml_document import parse_yaml
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, UsageError
@@ -250,12 +252,15 @@ def change_client(
     write_connection(
         client,
         file,
-        _with_mode(there[NAME], name) if is_more else {**client.entry(command, args), **carried.extras},
+        _with_variables(
+            _with_mode(there[NAME], name) if is_more else {**client.entry(command, args), **carried.extras}, own
+        ),
         moved=[one for one in names if one not in moved_here],
         moved_here=moved_here,
         project=str(places.project),
         names=names,
-        added=_for_project(added, names, places) if way.shared else (),
+        own=own,
+        added=_brought(added, names, own, state),
         also=rename,
         state=state,
     )
@@ -296,6 +301,10 @@ def _movable(found: Sequence[FoundServer], client: Client, *, after_another: boo
     """
     everywhere = {server.name for server in found if server.scope != "local"}
     movable = [] if after_another else [server for server in found if server.scope != "local"]
+    for server in [one for one in movable if one.scope == "user" and _works_in_its_folder(one.value)]:
+        movable.remove(server)
+        reason = "it works in the folder that the client starts it in"
+        note(f"{client.title} keeps {server.name}: {reason}. To do: write whole paths, or a `cwd`, into its entry")
     for server in found:
         if server.scope == "local" and server.name in everywhere:
             note(f"{client.title} keeps {server.name} of this project: another server has this name. To do: rename one")
@@ -304,10 +313,24 @@ def _movable(found: Sequence[FoundServer], client: Client, *, after_another: boo
     return movable
 
 
+def _works_in_its_folder(value: Mapping[str, Any]) -> bool:
+    """Whether an entry names a path in the folder in which its program starts."""
+    words = [str(value.get("command", "")), *map(str, value.get("args", ()))]
+    return not value.get("cwd") and any(re.fullmatch(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?", word) for word in words)
+
+
 def _with_mode(entry: Mapping[str, Any], mode: str) -> Mapping[str, Any]:
     """Return our entry in a client's file with the mode that was carried over."""
     given: list[Any] = list(entry["args"])
     return entry if not mode or mode in given else {**entry, "args": [*given, "--mode", mode]}
+
+
+def _with_variables(entry: Mapping[str, Any], own: Path) -> Mapping[str, Any]:
+    """Return our entry with the variables that our servers name, for a client that passes those of a list alone."""
+    if "env_vars" not in entry:
+        return entry
+    named = re.findall(r"\$\{(\w+)", dumps(read_servers(own)).decode())
+    return {**entry, "env_vars": list(dict.fromkeys((*entry["env_vars"], *named)))}
 
 
 def _with_rules_of(own: Path, name: str, mode: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -475,10 +498,9 @@ def _behind_us(client: Client, places: Places) -> list[str]:
     return [server.name for server in found if identity(server.value) in known]
 
 
-def _for_project(added: Iterable[str], names: Mapping[str, str], places: Places) -> list[str]:
-    """Return the servers of `names` that our file of the project has for its connections alone."""
-    records = connections(places.directories.state)
-    earlier = {name for done in records if Path(done.file).is_relative_to(places.project) for name in done.added}
+def _brought(added: Iterable[str], names: Mapping[str, str], own: Path, state: Path) -> list[str]:
+    """Return the servers of `names` that our file `own` has for connections alone: those `added` now, and earlier."""
+    earlier = {name for done in connections(state) if done.own == str(own) for name in done.added}
     return [*added, *(name for name in names.values() if name in earlier)]
 
 
@@ -494,16 +516,11 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
     return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]
 
 
-def take_back(changes: Sequence[ClientChange], others: Iterable[ClientChange], places: Places) -> None:
+def take_back(changes: Sequence[ClientChange], places: Places) -> None:
     """Put the clients of `changes` back, and take the servers out of our files that came with them alone."""
-    needed = {name for change in others for name in change.names.values()}
     for change in changes:
         for file in (*change.rewritten, change.file):
             put_back(change.client, file, places)
-        own = change.way.own_file(places)
-        for name in () if change.way.shared else change.added:
-            if name not in needed:
-                remove_server(own, name)
 
 
 def _confirm(own: Path, way: Way, places: Places) -> None:

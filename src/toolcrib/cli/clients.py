@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import typer
 
-from ..config.clients import CLIENTS, Client, FoundServer, Places
+from ..config.clients import CLIENTS, Client, FoundServer, Places, is_ours
+from ..config.connections import NAME, entries
+from ..config.files import FOREIGN_MAX_BYTES, read
 from ..core.json import canonical
-from ..errors import ToolcribError, UsageError
+from ..errors import ConfigError, ToolcribError, UsageError
 from .output import note
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "for_each",
     "identity",
     "is_shared",
+    "own_entries",
     "portable_value",
 ]
 
@@ -180,6 +184,20 @@ def chosen_files(
 def client_file(client: Client, places: Places, project: bool) -> Path | None:
     """Return the client's file of the project, or of the user."""
     return client.project_file(places) if project else client.user_file(places)
+
+
+def own_entries(places: Places) -> list[tuple[Client, Path]]:
+    """Return the clients' files, of the user and of this project, that have an entry of ours."""
+    found: list[tuple[Client, Path]] = []
+    for client in CLIENTS.values():
+        for file in dict.fromkeys((client.user_file(places), client.project_file(places))):
+            if file is None or not file.is_file():
+                continue
+            with suppress(ConfigError):  # a file that cannot be read has no entry of ours that could be taken out
+                there = entries(client, read(file, limit=FOREIGN_MAX_BYTES), str(file))
+                if NAME in there and is_ours(there[NAME]):
+                    found.append((client, file))
+    return found
 
 
 def for_each(chosen: Sequence[tuple[Client, Path]], one: Callable[[Client, Path], None]) -> None:

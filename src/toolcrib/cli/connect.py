@@ -123,7 +123,7 @@ def connect(
             costs = _costs([change for change in changes if change.is_new], places)
             worse = [] if anyway else [change for change in changes if _is_worse(change, costs)]
             better = [change for change in changes if change not in worse]
-            take_back(worse, better, places)
+            take_back(worse, places)
             _report(better, worse, costs, places, as_json=as_json)
     if approvals and not dry_run:
         path = program.path

@@ -5,7 +5,7 @@ Loads no settings: the record of the connection has what is needed.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from ..config.clients import CLIENTS, Client, Places
 from ..config.connections import ClientConnection, Outcome, connection_of, connections, remove_empty
 from ..config.connections import disconnect as undo
 from ..config.directories import Trust, config_files, here
-from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each
+from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each, own_entries
 from .daemon_start import end_unused_daemons
 from .output import out
 
@@ -57,6 +57,7 @@ def disconnect(
 
     if all_ and not clients:
         chosen = [(CLIENTS[done.client], Path(done.file)) for done in connections(state) if done.client in CLIENTS]
+        chosen += [one for one in own_entries(places) if one not in chosen]  # their record is lost: each says so
     else:
         chosen = chosen_files(clients, all_, lambda client: client_file(client, places, project), "disconnect")
         for client in dict.fromkeys(client for client, _ in chosen):
@@ -86,8 +87,8 @@ def put_back(client: Client, file: Path, places: Places) -> Outcome:
     is_project = file == client.project_file(places)
     for own in config_files(places.directories, places.project):
         _remove_mode(own, mode_of(client, project=is_project), places)
-    if is_project and done is not None:
-        _remove_servers(done.added, places)
+    if done is not None and done.own:
+        _remove_servers(done, places)
     return outcome
 
 
@@ -107,19 +108,16 @@ def _remove_mode(own: Path, mode: str, places: Places) -> None:
         remove_mode(own, mode)
 
 
-def _remove_servers(added: Iterable[str], places: Places) -> None:
-    """Take servers that came with a connection out of our file of the project, and a file that has nothing then.
+def _remove_servers(done: ClientConnection, places: Places) -> None:
+    """Take servers that came with a connection alone out of our file, and a file away that holds nothing then."""
+    from ..config.own_file import (
+        read_servers,
+        remove_server,
+    )  # loads the settings: a connection that moved none does not
 
-    Those of other connections of the project stay.
-    """
-    from ..config.own_file import read_servers, remove_server  # loads the settings: only a project's file needs it
-
-    own = next(iter(config_files(places.directories, places.project)[1:]), None)
-    if own is None:
-        return
-    records = [done for done in connections(places.directories.state) if Path(done.file).is_relative_to(places.project)]
-    needed = {name for done in records if done.entry for name in done.names}
-    gone = [name for name in added if name in read_servers(own) and name not in needed]
+    own = Path(done.own)
+    needed = {name for other in connections(places.directories.state) if other.own == done.own for name in other.names}
+    gone = [name for name in done.added if name in read_servers(own) and name not in needed]
     with _confirmed_as_before(own, places):
         for name in gone:
             remove_server(own, name)

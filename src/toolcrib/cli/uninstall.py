@@ -17,16 +17,16 @@ from typing import Annotated, Final
 
 import typer
 
-from ..config.clients import CLIENTS, Client, is_ours
-from ..config.connections import NAME, connections, entries
+from ..config.clients import CLIENTS, Client
+from ..config.connections import NAME, connections
 from ..config.connections import disconnect as undo
 from ..config.directories import Directories, Places
-from ..config.files import FOREIGN_MAX_BYTES, read
 from ..config.loader import here
 from ..config.secrets import remove_secret, secret_names
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in
-from ..errors import ConfigError, UsageError
+from ..errors import UsageError
+from .clients import own_entries
 from .disconnect import disconnect
 from .output import counted, escape, note, out
 from .own_environment import running_program
@@ -99,13 +99,15 @@ class _Plan:
         for title, file in self.connected:
             yield f"disconnect  {title}: {file}"
         for client, file in self.unrecorded:
-            yield f"disconnect  {client.title}: {file} (only the entry `{NAME}` is taken out)"
+            only = f"only the entry `{NAME}` is taken out: servers that were moved are in your configuration"
+            yield f"disconnect  {client.title}: {file} ({only})"
         for path in self.daemons:
             yield f"end         daemon at {path}"
         for folder in self.folders:
             yield f"remove      {folder} ({_size(folder)})"
         for folder in self.kept:
-            yield f"keep        {folder} (your configuration; --config removes it)"
+            how = "remove it by hand" if self.unrecorded else "--config removes it"
+            yield f"keep        {folder} (your configuration; {how})"
         if not self.is_something:
             yield "nothing to remove"
 
@@ -116,15 +118,17 @@ def _plan(places: Places, *, config: bool) -> _Plan:
     daemons = [path for path in listening if _is_ours(path, directories)]
     folders = [directories.data, directories.cache, directories.state]
     folders += [directories.runtime] if daemons == listening else []  # another home of this user may share it
-    folders += [directories.config] if config else []
     recorded = connections(directories.state)
     files = {done.file for done in recorded}
+    unrecorded = tuple((client, file) for client, file in own_entries(places) if str(file) not in files)
+    removes_config = config and not unrecorded  # it may have the only copy of their servers
+    folders += [directories.config] if removes_config else []
     return _Plan(
         connected=tuple((_title(done.client), Path(done.file)) for done in recorded),
-        unrecorded=tuple((client, file) for client, file in _own_entries(places) if str(file) not in files),
+        unrecorded=unrecorded,
         daemons=tuple(daemons),
         folders=tuple(folder for folder in folders if os.path.lexists(folder)),
-        kept=(directories.config,) if not config and directories.config.is_dir() else (),
+        kept=(directories.config,) if not removes_config and directories.config.is_dir() else (),
     )
 
 
@@ -132,26 +136,14 @@ def _title(client: str) -> str:
     return CLIENTS[client].title if client in CLIENTS else client
 
 
-def _own_entries(places: Places) -> Iterator[tuple[Client, Path]]:
-    """Yield the clients' files, of the user and of this project, that have an entry of ours."""
-    for client in CLIENTS.values():
-        for file in (client.user_file(places), client.project_file(places)):
-            if file is None or not file.is_file():
-                continue
-            with suppress(ConfigError):  # a file that cannot be read has no entry of ours that could be taken out
-                there = entries(client, read(file, limit=FOREIGN_MAX_BYTES), str(file))
-                if NAME in there and is_ours(there[NAME]):
-                    yield client, file
-
-
 def _disconnect(plan: _Plan) -> None:
     """Take Toolcrib out of every client. Raises `UsageError` before anything is removed that would be missed then."""
-    if plan.connected:
-        disconnect(all_=True)
     state = here().directories.state
     for client, file in plan.unrecorded:
         undo(client, file, state=state, unrecorded=True)
         out(f"{client.title}: {escape(str(file))} no longer has Toolcrib")
+    if plan.connected:
+        disconnect(all_=True)
 
 
 def _listener(path: Path) -> int | None:

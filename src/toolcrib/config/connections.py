@@ -93,8 +93,10 @@ class ClientConnection:
     """Our entry, as it was written."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """The names that the client's own permissions had for them, by their names here."""
+    own: str = ""
+    """Our configuration file that got the servers."""
     added: tuple[str, ...] = ()
-    """Our names of servers that our file of the project has for this connection and others of the project alone."""
+    """Our names of those that it has for this connection, and others that moved them, too, alone."""
     folders: tuple[str, ...] = ()
     """Folders that were made for the file, innermost first."""
 
@@ -114,13 +116,14 @@ def connect(
     moved_here: Sequence[str] = (),
     project: str = "",
     names: Mapping[str, str] | None = None,
+    own: Path | None = None,
     added: Sequence[str] = (),
     also: Callable[[str], str] | None = None,
 ) -> ClientConnection:
     """Put `entry` into `file` under our name and take out the servers `moved`; return what was done.
 
     `moved_here` are those of the user's own file that are for `project` alone, `added` our names of those that came
-    into our file of the project. `also` makes further changes of the text, `names` are those by which it is undone.
+    into our file `own`. `also` makes further changes of the text, `names` are those by which it is undone.
     Raises `ConfigError` when the file cannot be read, or cannot be changed without touching the rest.
     """
     insert, remove = _EDITORS[client.format]
@@ -146,6 +149,7 @@ def connect(
         taken=taken,
         entry=entry,
         names=names,
+        own=own,
         added=added,
         state=state,
     )
@@ -160,6 +164,7 @@ def rewrite(
     taken: Sequence[Taken] = (),
     entry: Mapping[str, Any] | None = None,
     names: Mapping[str, str] | None = None,
+    own: Path | None = None,
     added: Sequence[str] = (),
     state: Path,
 ) -> ClientConnection:
@@ -167,7 +172,7 @@ def rewrite(
 
     A file that is as we left it before is put back as it was before that. `taken` is what `change` takes out, `entry`
     our entry that it puts in, `names` are our names of moved servers by the client's, `added` those that came into our
-    file of the project. Raises `ConfigError` when the file cannot be read, and what `change` raises.
+    file `own`. Raises `ConfigError` when the file cannot be read, and what `change` raises.
     """
     existed = file.exists()
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
@@ -184,6 +189,7 @@ def rewrite(
         taken=(*(first.taken if first else ()), *taken),
         entry=entry or (first.entry if first else {}),
         names={**(first.names if first else {}), **{ours: theirs for theirs, ours in (names or {}).items()}},
+        own=str(own) if own else first.own if first else "",
         added=tuple(dict.fromkeys((*(first.added if first else ()), *added))),
         folders=first.folders if first else tuple(str(folder) for folder in file.parents if not folder.exists()),
     )

@@ -170,9 +170,9 @@ def test_a_file_of_which_nothing_is_known_any_more_stays_as_it_is(user: User) ->
     shutil.rmtree(user.home / ".local" / "state")
     connected = file.read_text()
 
-    result = user.types("disconnect", "cursor")
+    result, every = user.types("disconnect", "cursor"), user.types("disconnect", "--all")
 
-    assert (result.exit_code, file.read_text()) == (2, connected)
+    assert (result.exit_code, every.exit_code, file.read_text()) == (2, 2, connected)
     assert str(user.home / ".local/state/toolcrib/connections") in result.stderr
 
 

@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -300,6 +301,7 @@ def test_connect_prints_the_tokens_of_the_first_request_before_and_after(user: U
 
     (row,) = user.reads("connect", "cursor", "--replace")
     user.types("disconnect", "cursor")
+    user.types("import", "cursor")
     refused, text = user.types("connect", "cursor"), file.read_text()
     beside = user.types("connect", "cursor", "--anyway")
 
@@ -540,6 +542,48 @@ def test_what_a_client_allowed_asked_and_denied_is_carried_over_and_put_back(use
     assert held["content"][0]["text"].startswith("approval_pending:")
     assert (undone.exit_code, [file.read_text() for file in (cursor, claude, settings)]) == (0, before)
     assert "modes" not in user.config.read_text()
+
+
+@pytest.mark.process
+def test_a_server_that_works_in_the_folder_of_its_client_stays_there(user: User) -> None:
+    files = {"command": sys.executable, "args": [PLAIN, "echo", "."]}
+    file = user.has(".claude.json", {"mcpServers": {"files": files, "echo": plain("echo")}})
+
+    done = user.types("connect", "claude-code", "--replace")
+
+    assert [*json.loads(file.read_text())["mcpServers"]] == ["toolcrib", "files"]
+    assert "keeps files" in done.stderr
+
+
+@pytest.mark.process
+def test_codex_passes_the_variables_that_moved_servers_name(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "x")
+    entry = f'command = "{sys.executable}"\nargs = ["{PLAIN}", "echo"]\nenv_vars = ["SHOP_TOKEN"]\n'
+    file = user.has(".codex/config.toml", f"[mcp_servers.echo]\n{entry}")
+
+    user.types("connect", "codex", "--replace")
+
+    ours = tomllib.loads(file.read_text())["mcp_servers"]
+    assert [*ours] == ["toolcrib"]
+    assert ours["toolcrib"]["env_vars"][-1] == "SHOP_TOKEN"
+
+
+@pytest.mark.process
+def test_a_server_that_changed_between_two_connections_is_there_once_and_denied_as_before(user: User) -> None:
+    file = user.has(".claude.json", {"mcpServers": {"echo": plain("echo")}})
+    user.has(".claude/settings.json", {"permissions": {"deny": ["mcp__echo__shout"]}})
+    user.has(".config/toolcrib/config.yaml", {"servers": {"mine": {"command": "x"}}})
+    user.types("connect", "claude-code", "--replace")
+    user.types("disconnect", "claude-code")
+    between = yaml.safe_load(user.config.read_text())
+    file.write_text(json.dumps({"mcpServers": {"echo": {**plain("echo"), "env": {"LEVEL": "2"}}}}))
+
+    user.types("connect", "claude-code", "--replace")
+
+    own = yaml.safe_load(user.config.read_text())
+    assert between == {"servers": {"mine": {"command": "x"}}}
+    assert {*own["servers"]} == {"mine", "echo"}
+    assert own["modes"]["connected-claude-code"]["rules"] == {"deny": ["echo__shout"]}
 
 
 @pytest.mark.process

@@ -67,6 +67,15 @@ def test_a_client_that_changed_since_loses_only_the_entry(user: User) -> None:
     assert json.loads(hand_made.read_text()) == {"mcpServers": {"mine": {"command": "x"}}}
 
 
+def test_what_may_be_the_only_copy_of_a_clients_servers_stays(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"toolcrib": ENTRY}})
+    user.has(".config/toolcrib/config.yaml", {"servers": {"moved": {"command": "x"}}})
+
+    done = user.types("uninstall", "--yes", "--config")
+
+    assert (done.exit_code, user.config.exists()) == (0, True)
+
+
 def test_where_a_client_cannot_be_put_back_nothing_is_removed(user: User) -> None:
     file = user.has(".cursor/mcp.json", {"mcpServers": {}})
     user.types("connect", "cursor")
