@@ -195,9 +195,10 @@ def change_client(
     own = way.own_file(places)
     path = NAME if way.shared else program.path
     names, added = _move(client, movable, own, places, program)
-    if is_more and not names:
-        files = [] if program.dry_run else _switch_off_more(client, places, way)
-        return ClientChange(client=client, file=file, way=way, is_new=False, rewritten=tuple(files))
+    behind_us, off = _behind_us(client, places) if way.replace and not way.project else (dict[str, str](), set[str]())
+    if is_more and not names and not behind_us.keys() - off:
+        return ClientChange(client=client, file=file, way=way, is_new=False)
+    known = {**behind_us, **names}
     moved_here = [server.name for server in movable if server.scope == "local" and server.name in names]
     settings = load((), {"guard": "on" if way.guard else "off"})
     has_call_tool = "call" in load_profile(way.profile).verbs
@@ -206,8 +207,8 @@ def change_client(
         file,
         places,
         way,
-        names=names,
-        only_here=moved_here,
+        names=known,
+        only_here=[*moved_here, *behind_us],
         entries={**there, **project_entries(client, content, str(places.project), str(file))},
         settings=settings,
         allow=["call_tool"] if client.name == "codex" and has_call_tool else [],
@@ -233,11 +234,13 @@ def change_client(
         ask=(READS,) if is_more and not is_unasked else (),
     )
     elsewhere = servers_elsewhere(client, file, places)
-    kept = {server.name for server in found if server not in movable}.union(*elsewhere.values())
+    here = {*elsewhere.get(places.project, ())} - behind_us.keys()
+    others_kept = [names for folder, names in elsewhere.items() if folder != places.project]
+    kept = {server.name for server in found if server not in movable}.union(here, *others_kept)
     if way.replace and (others_with := [folder for folder in elsewhere if folder != places.project]):
         note(f"{client.title} keeps the servers of {', '.join(map(str, others_with))}: connect it again in that folder")
     if program.dry_run:
-        others = _rewritten_settings(client, places, names, way, listed, verbs=verbs, kept=kept)
+        others = _rewritten_settings(client, places, known, way, listed, verbs=verbs, kept=kept, off=behind_us)
         return replace(change, rewritten=tuple(file for file, _, _ in others))
     name = mode_of(client, project=way.project) if carried.mode else ""
     if name:
@@ -258,15 +261,15 @@ def change_client(
         moved=[one for one in names if one not in moved_here],
         moved_here=moved_here,
         project=str(places.project),
-        names=names,
+        names=known,
         own=own,
         added=_brought(added, names, own, state),
         also=rename,
         state=state,
     )
-    others = _rewritten_settings(client, places, names, way, listed, verbs=verbs, kept=kept)
-    for settings_file, text, off in others:
-        rewrite(client.name, settings_file, lambda _, text=text: text, moved=off, names=names, state=state)
+    others = _rewritten_settings(client, places, known, way, listed, verbs=verbs, kept=kept, off=behind_us)
+    for settings_file, text, gone in others:
+        rewrite(client.name, settings_file, lambda _, text=text: text, moved=gone, names=known, state=state)
     return replace(change, rewritten=tuple(settings_file for settings_file, _, _ in others))
 
 
@@ -355,7 +358,11 @@ def _found_servers(client: Client, file: Path, places: Places, way: Way) -> list
     found = [server for server in discovery.servers if server.file == file]
     if not way.shared:
         return found
-    return [replace(server, value=portable_value(server.value, str(places.project))) for server in found]
+    values = [{key: one for key, one in server.value.items() if key != "projects"} for server in found]
+    return [
+        replace(server, value=portable_value(value, str(places.project)))
+        for server, value in zip(found, values, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,15 +450,15 @@ def _rewritten_settings(
     *,
     verbs: _Verbs,
     kept: Collection[str],
+    off: Collection[str],
 ) -> list[tuple[Path, str, Sequence[str]]]:
-    """Return the settings files that change, their new text, and the servers of the project that it switches off.
+    """Return the settings files that change, their new text, and which of the project's servers `off` it switches off.
 
     Permissions of moved servers get their new names, of those in `kept` beside the old ones. Our meta-tools that ask
     here (`verbs`) are allowed there; of a project in the local file, not in the one that git tracks.
     """
     settings = client_files(client, places, project=way.project)
     personal = settings[1:] if way.project else settings[:1]
-    off = _behind_us(client, places) if way.replace and not way.project else []
     changed: list[tuple[Path, str, Sequence[str]]] = []
     for file in settings:
         before, of_file = _text_of(file), verbs if file in personal else _Verbs()
@@ -467,35 +474,38 @@ def _rewritten_settings(
                 kept=kept,
                 file=str(file),
             )
-        switched = off if file == settings[-1] else []
+        switched = [*off] if file == settings[-1] else []
         after = switch_off(after, switched, str(file)) if switched else after
         changed += [(file, after, switched)] if after != before else []
     return changed
 
 
-def _switch_off_more(client: Client, places: Places, way: Way) -> list[Path]:
-    """Switch off what came behind Toolcrib since the client was connected; return the settings file that changed."""
-    changed = _rewritten_settings(client, places, {}, way, {}, verbs=_Verbs(), kept=())
-    for file, text, off in changed:
-        rewrite(client.name, file, lambda _, text=text: text, moved=off, state=places.directories.state)
-    return [file for file, _, _ in changed]
+def _behind_us(client: Client, places: Places) -> tuple[Mapping[str, str], set[str]]:
+    """Return our names of the servers of the project's `.mcp.json` that are behind Toolcrib, too, and what is off.
 
-
-def _behind_us(client: Client, places: Places) -> list[str]:
-    """Return the servers of the project's `.mcp.json` that are behind Toolcrib, too; a note names the others."""
+    Those are the names that personal settings switch off already. A note names the servers that are neither.
+    """
     file = client.project_file(places) if client.name == CLAUDE else None
     if file is None or not file.is_file():
-        return []
+        return {}, set()
     found = [server for server in discover(places, [client]).servers if server.file == file]
-    known = {identity(value) for value in read_servers(config_files(places.directories, places.project)[0]).values()}
+    own = read_servers(config_files(places.directories, places.project)[0])
+    ours = {_started(value): name for name, value in own.items()}
     off = {
-        name for settings in client_files(client, places, project=False) for name in switched_off(_text_of(settings))
+        name
+        for settings in client_files(client, places, project=False)
+        for name in switched_off(_text_of(settings), str(settings))
     }
-    others = [server.name for server in found if identity(server.value) not in known and server.name not in off]
+    others = [server.name for server in found if _started(server.value) not in ours and server.name not in off]
     if others:
         again = f"`toolcrib import {client.name} --trust && toolcrib connect {client.name} --replace`"
         note(f"{client.title} keeps {', '.join(others)} of {file}, which came with the project. To do: {again}")
-    return [server.name for server in found if identity(server.value) in known]
+    return {server.name: ours[_started(server.value)] for server in found if _started(server.value) in ours}, off
+
+
+def _started(value: Mapping[str, Any]) -> bytes:
+    """Return the identity of a server, whatever folders it is used in."""
+    return identity({key: one for key, one in value.items() if key != "projects"})
 
 
 def _brought(added: Iterable[str], names: Mapping[str, str], own: Path, state: Path) -> list[str]:

@@ -526,9 +526,9 @@ class _ServerReader:
             if not value or is_ours(value):
                 continue
             self.unused += [(name, key) for key in read.unused]
-            if scope == "local":
+            if scope in ("local", "project"):
                 value["projects"] = [base]
-            elif "command" in value and scope == "project":
+            if "command" in value and scope == "project":
                 value.setdefault("cwd", base)
             self.found.append(
                 FoundServer(name=name, client=self._client, file=self._file, scope=scope, value=value, base=base)

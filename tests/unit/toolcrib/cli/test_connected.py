@@ -545,6 +545,31 @@ def test_what_a_client_allowed_asked_and_denied_is_carried_over_and_put_back(use
 
 
 @pytest.mark.process
+def test_a_server_of_the_project_takes_its_permissions_along_and_is_of_that_project_alone(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(user.project)
+    user.has("project/.mcp.json", {"mcpServers": {"echo": plain("echo")}})
+    user.has(".claude.json", {"mcpServers": {}})
+    rules = {"allow": ["mcp__echo__say"], "deny": ["mcp__echo__shout"]}
+    settings = user.has(".claude/settings.json", {"permissions": rules})
+    before = settings.read_text()
+    user.types("connect", "claude-code", "--replace")
+    user.types("import", "claude-code", "--trust")
+
+    user.types("connect", "claude-code", "--replace")
+    renamed = json.loads(settings.read_text())["permissions"]
+    own = yaml.safe_load(user.config.read_text())
+    user.types("disconnect", "claude-code")
+
+    assert renamed["deny"] == ["mcp__toolcrib__echo__shout"]
+    assert "mcp__toolcrib__echo__say" in renamed["allow"]
+    assert own["servers"]["echo"]["projects"] == [str(user.project)]
+    assert own["modes"]["connected-claude-code"]["rules"]["deny"] == ["echo__shout"]
+    assert settings.read_text() == before
+
+
+@pytest.mark.process
 def test_a_server_that_works_in_the_folder_of_its_client_stays_there(user: User) -> None:
     files = {"command": sys.executable, "args": [PLAIN, "echo", "."]}
     file = user.has(".claude.json", {"mcpServers": {"files": files, "echo": plain("echo")}})

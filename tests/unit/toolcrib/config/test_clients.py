@@ -324,7 +324,7 @@ def test_files_of_a_project_are_marked_as_its_and_ours_are_left_out(tmp_path: Pa
         client=CLIENTS["claude-code"],
         file=places.project / ".mcp.json",
         scope="project",
-        value={"command": "x", "cwd": str(places.project)},
+        value={"command": "x", "projects": [str(places.project)], "cwd": str(places.project)},
         base=str(places.project),
     )
     assert found == (expected,)

@@ -171,6 +171,7 @@ def test_an_input_stops_its_server_until_it_has_a_value_and_its_text_is_kept_whe
         "command": "x",
         "env": {"TOKEN": "${input:gh-token}"},
         "inputs": {"gh-token": "A token for GitHub"},
+        "projects": [str(tmp_path)],
         "cwd": str(tmp_path),
     }
     assert {spec.name: dict(spec.env) for spec in after.sources.servers} == {"gh": {"TOKEN": "gho-123456"}, "other": {}}
