@@ -11,6 +11,7 @@ from typing import Final
 
 from toolcrib.core.permission import Effect
 from toolcrib.core.session import BUILT_IN, SessionState
+from toolcrib.core.taint import Taint
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.crib.policy import end_planning
@@ -73,6 +74,9 @@ def program_session(parent: Session, only: frozenset[str], folder: Path, mode: s
 
     What the parent's profile denies or asks holds in it, too; its tools are shown by their own names, all of them. It
     asks nobody, and the store keeps nothing of it but the record of its calls.
+
+    It begins without the taint of its parent: whoever lets the program work has decided on a call that was tainted, and
+    nobody could answer what its calls would ask. They must not reach beyond the folder, so that they need not.
     """
     child = child_of(parent, only, may_ask=False)
     rules, of_profile = _rules(parent.state), parent.scene.profile.session.rules
@@ -92,6 +96,7 @@ def program_session(parent: Session, only: frozenset[str], folder: Path, mode: s
     )
     state.scope.provided = state.scope.provided.intersection(parent.state.scope.provided)
     state.keep_for = 0.0
+    state.taint = Taint()
     return child
 
 

@@ -48,11 +48,12 @@ _PATH_BYTES: Final = 80
 async def serve_program(parts: Parts, context: Context, request: ProgramRequest) -> AsyncGenerator[ServedTools | None]:
     """Serve the session that a program asks for; the target of an entry point.
 
-    None where the system has no Unix sockets, and where the caller's session has none of these tools.
+    None where the system has no Unix sockets, where the caller's session has none of these tools, and where it has read
+    what strangers wrote while commands have a network: they could carry data out, which nobody would be asked about.
     """
     parent = Session(parts, parts.session_table.get(context))
     names = frozenset(tool.name for tool in parent.scene.offered() if _is_asked_for(tool, request))
-    if sys.platform == "win32" or not names:
+    if sys.platform == "win32" or not names or (_is_tainted(context, parent) and _has_network(parts, parent)):
         yield None
         return
     from toolcrib.sandbox.egress import INSIDE, python  # needs POSIX
@@ -72,6 +73,16 @@ async def serve_program(parts: Parts, context: Context, request: ProgramRequest)
                     )
         finally:
             tell_parent(parent, child)
+
+
+def _is_tainted(context: Context, parent: Session) -> bool:
+    """Whether the session of the call is tainted, or the call itself has read what will taint it at its end."""
+    return bool(parent.state.taint.cause or (context.stored_taint is not None and context.stored_taint.read))
+
+
+def _has_network(parts: Parts, parent: Session) -> bool:
+    sandbox = parts.hosting.sandbox(parent.state.principal, parent.state.key)
+    return sandbox is None or bool(sandbox.network)
 
 
 def _is_asked_for(tool: Tool, request: ProgramRequest) -> bool:

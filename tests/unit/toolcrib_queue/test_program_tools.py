@@ -213,6 +213,25 @@ async def test_a_program_reads_nothing_outside_of_the_folder_of_its_task(desk: D
     assert not (desk.shop.parent / "mine.txt").exists()
 
 
+async def test_a_program_works_though_its_caller_has_read_what_strangers_wrote(desk: Desk) -> None:
+    desk.ada.session.state.taint.source = "web_fetch"
+
+    ran, answers = await desk.run(WRITTEN)
+
+    assert (ran["status"], answers[0]["result"].get("isError", False)) == ("COMPLETED", False)
+
+
+async def test_a_program_of_such_a_caller_keeps_its_own_tools_where_commands_have_a_network(open_desk: Open) -> None:
+    async with open_desk(shell={"network": True}) as desk:
+        ran, _ = await desk.run(call("run_command", command="ls"))
+        desk.ada.session.state.taint.source = "web_fetch"
+
+        tainted, _ = await desk.run()
+
+    assert ran["tools"].startswith("own tools off")
+    assert tainted["tools"] == "own tools, bounded by the sandbox"
+
+
 async def test_the_socket_is_in_a_private_folder_that_is_gone_after_the_run(desk: Desk) -> None:
     agent, task = await desk.ada.agent(), await desk.task(("ping", {}), title="STAY")
     place, modes = Path(), list[tuple[int, int]]()
