@@ -75,8 +75,8 @@ def program_session(parent: Session, only: frozenset[str], folder: Path, mode: s
     What the parent's profile denies or asks holds in it, too; its tools are shown by their own names, all of them. It
     asks nobody, and the store keeps nothing of it but the record of its calls.
 
-    It begins without the taint of its parent: whoever lets the program work has decided on a call that was tainted, and
-    nobody could answer what its calls would ask. They must not reach beyond the folder, so that they need not.
+    It begins without the taint of its parent: that was part of the decision on the call that starts the program, and no
+    person could answer the questions of its calls. The caller makes sure that they reach nothing but the folder.
     """
     child = child_of(parent, only, may_ask=False)
     rules, of_profile = _rules(parent.state), parent.scene.profile.session.rules

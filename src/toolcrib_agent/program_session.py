@@ -49,7 +49,7 @@ async def serve_program(parts: Parts, context: Context, request: ProgramRequest)
     """Serve the session that a program asks for; the target of an entry point.
 
     None where the system has no Unix sockets, where the caller's session has none of these tools, and where it has read
-    what strangers wrote while commands have a network: they could carry data out, which nobody would be asked about.
+    what strangers wrote while commands have a network: they could carry data out without a question.
     """
     parent = Session(parts, parts.session_table.get(context))
     names = frozenset(tool.name for tool in parent.scene.offered() if _is_asked_for(tool, request))

@@ -81,8 +81,10 @@ class _AgentType:
     read: Callable[[str], Outcome]
     switched_off: str = ""
     """How its own file and shell tools are switched off, for the record; empty for a type that keeps them."""
-    configure: Callable[[Mapping[str, str], ServedTools], Mapping[str, str] | None] = lambda environment, served: None
-    """Returns the environment in which it has our tools, for a type that is configured there; None as it was."""
+    configure: Callable[[Mapping[str, str], ServedTools], Mapping[str, str]] = lambda environment, served: environment
+    """Returns the environment with our tools, for a type that is configured there."""
+    is_configurable: Callable[[Mapping[str, str]], bool] = lambda environment: True
+    """Whether our tools can be added to the environment that the operator gives it."""
     tools: tuple[str, ...] = ()
     """Tools of its own that `allowed_tools` of a profile can name, beside those of the profile's servers."""
     modes: tuple[str, ...] = ("autonomous",)
@@ -110,13 +112,13 @@ class AgentProgram:
 
     def takes_ours(self, setup: Setup) -> bool:
         """Whether tools of ours can take the place of its own file and shell tools, which its profile does not name."""
-        if not self.client.switched_off or self.keeps_own or _SERVER in setup.mcp_servers:
+        client, named = self.client, setup.allowed_tools
+        if not client.switched_off or self.keeps_own or _SERVER in setup.mcp_servers:
             return False
-        if _json_object(self.environment.get(_OPENCODE_CONFIG) or "{}") is None:
+        if not client.is_configurable(self.environment):
             return False
-        named = setup.allowed_tools
         has_ours = any(one.startswith(_OURS) for one in named)
-        return not named or (has_ours and not set(self.client.tools).intersection(named))
+        return not named or (has_ours and not set(client.tools).intersection(named))
 
     def way(self, setup: Setup) -> str:
         """Return which tools a run has."""
@@ -147,9 +149,7 @@ class AgentProgram:
 
     def environment_of(self, setup: Setup) -> Mapping[str, str]:
         """Return the environment of a run."""
-        if setup.served is None:
-            return self.environment
-        return self.client.configure(self.environment, setup.served) or self.environment
+        return self.environment if setup.served is None else self.client.configure(self.environment, setup.served)
 
     def outcome(self, output: str) -> Outcome:
         """Return what the output of a run says about its end."""
@@ -275,7 +275,7 @@ def _toml(value: Any) -> str:
         return f"{{{', '.join(f'{name} = {_toml(one)}' for name, one in fields)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, cast('Sequence[Any]', value)))}]"
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _read_codex(output: str) -> Outcome:
@@ -301,7 +301,7 @@ def _opencode(setup: Setup) -> Iterator[str]:
 
 def _configure_opencode(environment: Mapping[str, str], served: ServedTools) -> Mapping[str, str]:
     """Add our server to the configuration that the operator gives it, and switch its own tools off."""
-    config = _json_object(environment.get(_OPENCODE_CONFIG) or "{}") or {}
+    config = _opencode_config(environment) or {}
     server = {"type": "local", "command": list(served.command), "enabled": True, "timeout": int(_SECONDS * 1000)}
     changed = {
         **config,
@@ -309,6 +309,11 @@ def _configure_opencode(environment: Mapping[str, str], served: ServedTools) -> 
         "tools": {**_mapping(config.get("tools")), **dict.fromkeys(_OPENCODE_TOOLS, False)},
     }
     return {**environment, _OPENCODE_CONFIG: json.dumps(changed)}
+
+
+def _opencode_config(environment: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """Return its configuration; None for one with comments, which is no JSON."""
+    return _json_object(environment.get(_OPENCODE_CONFIG) or "{}")
 
 
 _OPENCODE_CONFIG: Final = "OPENCODE_CONFIG_CONTENT"
@@ -413,6 +418,7 @@ _CLIENTS: Final[Mapping[str, _AgentType]] = {
         read=_read_opencode,
         switched_off="own tools off",
         configure=_configure_opencode,
+        is_configurable=lambda environment: _opencode_config(environment) is not None,
     ),
     "ours": _AgentType(
         program=str(Path(sys.executable).with_name("toolcrib")),
