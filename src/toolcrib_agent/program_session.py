@@ -48,12 +48,16 @@ _PATH_BYTES: Final = 80
 async def serve_program(parts: Parts, context: Context, request: ProgramRequest) -> AsyncGenerator[ServedTools | None]:
     """Serve the session that a program asks for; the target of an entry point.
 
-    None where the system has no Unix sockets, where the caller's session has none of these tools, and where it has read
-    what strangers wrote while commands have a network: they could carry data out without a question.
+    None without Unix sockets, for a caller's session that has ended or has none of these tools, and for one that has
+    read what strangers wrote while commands have a network: they could carry data out without a question.
     """
-    parent = Session(parts, parts.session_table.get(context))
+    state = parts.session_table.find(context.principal, context.session_key)
+    if sys.platform == "win32" or state is None:
+        yield None
+        return
+    parent = Session(parts, state)
     names = frozenset(tool.name for tool in parent.scene.offered() if _is_asked_for(tool, request))
-    if sys.platform == "win32" or not names or (_is_tainted(context, parent) and _has_network(parts, parent)):
+    if not names or (_is_tainted(context, parent) and _has_network(parts, parent)):
         yield None
         return
     from toolcrib.sandbox.egress import INSIDE, python  # needs POSIX

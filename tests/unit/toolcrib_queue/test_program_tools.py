@@ -22,6 +22,7 @@ from rig.sandbox import needs_sandbox
 from seeds.inventory import git
 from toolcrib import Toolcrib
 from toolcrib.config import bare
+from toolcrib_queue.programs import Setup, program_of
 from unit.toolcrib_queue.conftest import CATEGORIES, person
 
 pytestmark = [needs_sandbox, pytest.mark.process, pytest.mark.long]
@@ -164,7 +165,9 @@ async def test_the_file_and_shell_tools_of_the_client_are_off_and_its_task_says_
 
 
 async def test_a_program_is_shown_tools_for_work_in_its_folder_and_none_of_the_queue(desk: Desk) -> None:
-    _, answers = await desk.run(("tools/list", {}), call("list_tasks"), call("git_commit", message="mine"))
+    _, answers = await desk.run(
+        ("tools/list", {}), call("list_tasks"), call("git_commit", message="mine"), call("git_log")
+    )
 
     shown = {tool["name"] for tool in answers[0]["result"]["tools"]}
     catalog = desk.crib.catalog.tools
@@ -175,7 +178,8 @@ async def test_a_program_is_shown_tools_for_work_in_its_folder_and_none_of_the_q
         "git_log",
         "git_status",
     }
-    assert [answer["result"]["isError"] for answer in answers[1:]] == [True] * 2
+    assert [answer["result"].get("isError", False) for answer in answers[1:]] == [True, True, False]
+    assert "Begin" in text_of(answers[3])
     assert git(desk.shop, "log", "--format=%s", "--all", "--grep=mine") == ""
 
 
@@ -285,6 +289,15 @@ async def test_a_profile_that_names_tools_of_the_client_keeps_them(
 
     assert (f"--tools={tools}" in desk.seen["argv"], desk.seen["servers"]) == (True, {})
     assert ran["tools"] == "own tools, bounded by the sandbox"
+
+
+@pytest.mark.parametrize(("config", "takes"), [('{"model": "a/b"}', True), ("{} // mine", False)])
+async def test_a_configuration_of_opencode_that_cannot_be_added_to_is_left_as_it_is(config: str, takes: bool) -> None:
+    agent = {"program": sys.executable, "environment": {"OPENCODE_CONFIG_CONTENT": config}}
+
+    program = program_of("opencode", {"agents": {"opencode": agent}})
+
+    assert program.takes_ours(Setup(prompt="Answer")) is takes
 
 
 async def test_a_profile_that_names_tools_of_ours_gets_them(desk: Desk) -> None:
