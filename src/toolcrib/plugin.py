@@ -48,6 +48,7 @@ from .core.host import (
     Records,
     Schedule,
     Schedules,
+    ServedTools,
     Web,
 )
 from .core.result import ToolResult
@@ -102,6 +103,7 @@ __all__ = [
     "Schedule",
     "Schedules",
     "Schema",
+    "ServedTools",
     "Service",
     "ServiceHost",
     "Services",

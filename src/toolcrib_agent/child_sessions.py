@@ -6,17 +6,19 @@ A sub-agent has its own activation and tool runtime, and never more rights than 
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import Final
 
 from toolcrib.core.permission import Effect
 from toolcrib.core.session import BUILT_IN, SessionState
+from toolcrib.core.taint import Taint
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.crib.policy import end_planning
 
 from .tools import NEEDS, SOURCE
 
-__all__ = ["child_of", "follow", "readable", "tell_child", "tell_parent"]
+__all__ = ["child_of", "follow", "program_session", "readable", "tell_child", "tell_parent"]
 
 
 def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bool = True) -> Session:
@@ -65,6 +67,40 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
     theirs.scope.disabled = state.scope.disabled
     tell_child(parent, child)
     return child
+
+
+def program_session(parent: Session, only: frozenset[str], folder: Path, mode: str) -> Session:
+    """Open a session for a program that works for `parent` in a folder of its workspace, in a mode of its own.
+
+    What the parent's profile denies or asks holds in it, too; its tools are shown by their own names, all of them. It
+    asks nobody, and the store keeps nothing of it but the record of its calls.
+
+    It begins without the taint of its parent: that was part of the decision on the call that starts the program, and no
+    person could answer the questions of its calls. The caller makes sure that they reach nothing but the folder.
+    """
+    child = child_of(parent, only, may_ask=False)
+    rules, of_profile = _rules(parent.state), parent.scene.profile.session.rules
+    for effect in _NARROWING:
+        rules[effect] = [*rules.get(effect, ()), *of_profile.get(effect, ())]
+    state = child.state
+    child = child.sibling(
+        key=state.key,
+        principal=state.principal,
+        profile="flat",
+        mode=mode,
+        rules=rules,
+        workspace=folder,
+        cwd=folder,
+        shadow=False,
+        grows=False,
+    )
+    state.scope.provided = state.scope.provided.intersection(parent.state.scope.provided)
+    state.keep_for = 0.0
+    state.taint = Taint()
+    return child
+
+
+_NARROWING: Final[tuple[Effect, ...]] = ("deny", "ask")
 
 
 def follow(parent: Session, child: Session) -> None:

@@ -15,8 +15,8 @@ from toolcrib.plugin import CommandHost, ToolCaller, ToolFailure, UsageError
 __all__ = ["answer", "approve", "decide", "follow", "queue", "show", "stop", "work"]
 
 _CATEGORIES: Final = ("playbooks", "queue", "tasks")
-_WORKING: Final = (*_CATEGORIES, "agent", "files", "git", "hooks", "shell")
-"""What runs, their evidence and the steps of hooks need."""
+_WORKING: Final = (*_CATEGORIES, "agent", "code", "files", "git", "hooks", "search", "shell")
+"""What runs, the programs at work, their evidence and the steps of hooks need."""
 _LOOK_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 5.0
 """Time between two looks for a ready task (the tick of seed 000)."""

@@ -6,8 +6,8 @@
           claude:
             environment: {ANTHROPIC_API_KEY: "${ANTHROPIC_API_KEY}"}
 
-A program keeps its own file and shell tools. The sandbox bounds them: it writes in the workspace of its task alone, has
-an empty home, and reaches the service of its model only.
+The sandbox bounds every program: it writes in the workspace of its task alone, has an empty home, and reaches the
+service of its model only. Where tools of ours are served to it, its own file and shell tools are switched off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Reach, ToolFailure
+from toolcrib.plugin import Reach, ServedTools, ToolFailure
 
 __all__ = ["AgentProgram", "Outcome", "Setup", "program_of"]
 
@@ -31,6 +31,10 @@ _SECONDS: Final = 3600.0
 _TOKENS: Final = 1_000_000_000
 """Tokens that one report may name."""
 _DOLLARS: Final = 1_000_000.0
+_SERVER: Final = "toolcrib"
+"""Name of the server of our tools."""
+_OURS: Final = f"mcp__{_SERVER}"
+"""How `allowed_tools` of a profile name our server, and the beginning of the names of its tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,8 @@ class Setup:
     allowed_tools: tuple[str, ...] = ()
     mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     permission_mode: str = ""
+    served: ServedTools | None = None
+    """Tools of ours that take the place of its own file and shell tools; None for a program that keeps those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,12 @@ class _AgentType:
     """Hosts of the service of its model."""
     arguments: Callable[[Setup], Iterator[str]]
     read: Callable[[str], Outcome]
+    switched_off: str = ""
+    """How its own file and shell tools are switched off, for the record; empty for a type that keeps them."""
+    configure: Callable[[Mapping[str, str], ServedTools], Mapping[str, str]] = lambda environment, served: environment
+    """Returns the environment with our tools, for a type that is configured there."""
+    is_configurable: Callable[[Mapping[str, str]], bool] = lambda environment: True
+    """Whether our tools can be added to the environment that the operator gives it."""
     tools: tuple[str, ...] = ()
     """Tools of its own that `allowed_tools` of a profile can name, beside those of the profile's servers."""
     modes: tuple[str, ...] = ("autonomous",)
@@ -94,13 +106,28 @@ class AgentProgram:
     readable: tuple[Path, ...]
     network: Reach
     seconds: float
+    keeps_own: bool
+    """Whether the operator lets it keep its own tools (`own_tools: true`)."""
     client: _AgentType = field(repr=False)
 
-    def command_line(self, setup: Setup) -> tuple[str, ...]:
-        """Return program and arguments of a run.
+    def takes_ours(self, setup: Setup) -> bool:
+        """Whether tools of ours can take the place of its own file and shell tools, which its profile does not name."""
+        client, named = self.client, setup.allowed_tools
+        if not client.switched_off or self.keeps_own or _SERVER in setup.mcp_servers:
+            return False
+        if not client.is_configurable(self.environment):
+            return False
+        has_ours = any(one.startswith(_OURS) for one in named)
+        return not named or (has_ours and not set(client.tools).intersection(named))
 
-        Raises `ToolFailure("unavailable")` for a profile with a field that this agent type cannot be bound to.
-        """
+    def way(self, setup: Setup) -> str:
+        """Return which tools a run has."""
+        if setup.served is None:
+            return "own tools, bounded by the sandbox"
+        return f"{self.client.switched_off}: {len(setup.served.names)} tools of Toolcrib over MCP"
+
+    def check(self, setup: Setup) -> None:
+        """Raise `ToolFailure("unavailable")` for a profile with a field that this agent type cannot be bound to."""
         client = self.client
         unknown = [one for one in setup.allowed_tools if one not in client.tools and not one.startswith("mcp__")]
         unbound = {
@@ -115,7 +142,14 @@ class AgentProgram:
                 f"an agent of type {self.agent_type} cannot be bound to {names} of its profile",
                 hint=f"its tools: {', '.join(client.tools) or 'none'}; its modes: {', '.join(client.modes)}",
             )
+
+    def command_line(self, setup: Setup) -> tuple[str, ...]:
+        """Return program and arguments of a run whose setup was checked."""
         return (*self.argv, *self.client.arguments(setup))
+
+    def environment_of(self, setup: Setup) -> Mapping[str, str]:
+        """Return the environment of a run."""
+        return self.environment if setup.served is None else self.client.configure(self.environment, setup.served)
 
     def outcome(self, output: str) -> Outcome:
         """Return what the output of a run says about its end."""
@@ -152,6 +186,7 @@ def program_of(agent_type: str, settings: Any) -> AgentProgram:
             hosts=tuple(configured.get("hosts") or client.hosts), private=tuple(configured.get("private") or ())
         ),
         seconds=float(configured.get("seconds") or _SECONDS),
+        keeps_own=configured.get("own_tools") is True,
         client=client,
     )
 
@@ -175,20 +210,30 @@ def _folders(program: Path) -> Iterator[Path]:
 
 def _claude(setup: Setup) -> Iterator[str]:
     yield from ("-p", "--output-format", "json", "--strict-mcp-config")
-    yield from ("--mcp-config", json.dumps({"mcpServers": dict(setup.mcp_servers)}))
+    yield from ("--mcp-config", json.dumps({"mcpServers": {**setup.mcp_servers, **_claude_server(setup)}}))
     if setup.model:
         yield from ("--model", setup.model)
     if setup.instructions:
         yield from ("--append-system-prompt", setup.instructions)
     if setup.permission_mode == "plan":
         yield from ("--permission-mode", "plan")
-    yield f"--allowedTools={','.join(setup.allowed_tools or _CLAUDE_TOOLS)}"
-    if setup.allowed_tools:
-        yield f"--tools={','.join(name for name in setup.allowed_tools if name in _CLAUDE_TOOLS)}"
+    default = _CLAUDE_TOOLS if setup.served is None else (*_CLAUDE_OTHERS, _OURS)
+    yield f"--allowedTools={','.join(setup.allowed_tools or default)}"
+    if setup.allowed_tools or setup.served is not None:
+        yield f"--tools={','.join(name for name in setup.allowed_tools or default if name in _CLAUDE_TOOLS)}"
     yield from ("--", setup.prompt)
 
 
+def _claude_server(setup: Setup) -> Mapping[str, Any]:
+    if setup.served is None:
+        return {}
+    command, *arguments = setup.served.command
+    return {_SERVER: {"type": "stdio", "command": command, "args": arguments}}
+
+
 _CLAUDE_TOOLS: Final = ("Bash", "Edit", "Glob", "Grep", "MultiEdit", "NotebookEdit", "Read", "TodoWrite", "Write")
+_CLAUDE_OTHERS: Final = ("TodoWrite",)
+"""Those of them that neither touch files nor run commands."""
 
 
 def _read_claude(output: str) -> Outcome:
@@ -205,9 +250,32 @@ def _read_claude(output: str) -> Outcome:
 def _codex(setup: Setup) -> Iterator[str]:
     # Its own sandbox cannot be opened inside ours, which bounds it already.
     yield from ("exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access")
+    if setup.served is not None:
+        command, *arguments = setup.served.command
+        server = {"command": command, "args": arguments, "default_tools_approval_mode": "approve"}
+        yield from ("--dangerously-bypass-hook-trust", "-c", "features.shell_tool=false")
+        yield from ("-c", f"hooks.PreToolUse=[{_toml(_NO_PATCH)}]", "-c", f"mcp_servers.{_SERVER}={_toml(server)}")
+        yield from ("-c", f"mcp_servers.{_SERVER}.tool_timeout_sec={_SECONDS:g}")
     if setup.model:
         yield from ("--model", setup.model)
     yield from ("--", _with_instructions(setup))
+
+
+_NO_PATCH: Final = {
+    "matcher": "apply_patch",
+    "hooks": [{"type": "command", "command": f"echo 'edit by the tools of {_SERVER}' >&2; exit 2"}],
+}
+"""Hook that refuses the one file tool that Codex has no switch for."""
+
+
+def _toml(value: Any) -> str:
+    """Return a value as inline TOML. A string of JSON is one of TOML, too."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value).items()
+        return f"{{{', '.join(f'{name} = {_toml(one)}' for name, one in fields)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, cast('Sequence[Any]', value)))}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _read_codex(output: str) -> Outcome:
@@ -229,6 +297,27 @@ def _opencode(setup: Setup) -> Iterator[str]:
     if setup.model:
         yield from ("--model", setup.model)
     yield from ("--", _with_instructions(setup))
+
+
+def _configure_opencode(environment: Mapping[str, str], served: ServedTools) -> Mapping[str, str]:
+    """Add our server to the configuration that the operator gives it, and switch its own tools off."""
+    config = _opencode_config(environment) or {}
+    server = {"type": "local", "command": list(served.command), "enabled": True, "timeout": int(_SECONDS * 1000)}
+    changed = {
+        **config,
+        "mcp": {**_mapping(config.get("mcp")), _SERVER: server},
+        "tools": {**_mapping(config.get("tools")), **dict.fromkeys(_OPENCODE_TOOLS, False)},
+    }
+    return {**environment, _OPENCODE_CONFIG: json.dumps(changed)}
+
+
+def _opencode_config(environment: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """Return its configuration; None for one with comments, which is no JSON."""
+    return _json_object(environment.get(_OPENCODE_CONFIG) or "{}")
+
+
+_OPENCODE_CONFIG: Final = "OPENCODE_CONFIG_CONTENT"
+_OPENCODE_TOOLS: Final = ("apply_patch", "bash", "edit", "glob", "grep", "list", "multiedit", "patch", "read", "write")
 
 
 def _read_opencode(output: str) -> Outcome:
@@ -288,12 +377,17 @@ def _last(output: str) -> Mapping[str, Any]:
 def _objects(lines: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Return the lines that are JSON objects; a program prints other lines, too."""
     for line in lines:
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(found, dict):
-            yield cast("Mapping[str, Any]", found)
+        if (found := _json_object(line)) is not None:
+            yield found
+
+
+def _json_object(text: str) -> Mapping[str, Any] | None:
+    """Return a JSON object; None for any other text."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else None
 
 
 _SILENT: Final = "it ended without a last message"
@@ -307,11 +401,24 @@ _CLIENTS: Final[Mapping[str, _AgentType]] = {
         tools=_CLAUDE_TOOLS,
         modes=("autonomous", "plan"),
         has_servers=True,
+        switched_off="own tools off",
         variables={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1"},
     ),
-    "codex": _AgentType(program="codex", hosts=("api.openai.com",), arguments=_codex, read=_read_codex),
+    "codex": _AgentType(
+        program="codex",
+        hosts=("api.openai.com",),
+        arguments=_codex,
+        read=_read_codex,
+        switched_off="own tools off, apply_patch by a hook",
+    ),
     "opencode": _AgentType(
-        program="opencode", hosts=("models.dev", "opencode.ai"), arguments=_opencode, read=_read_opencode
+        program="opencode",
+        hosts=("models.dev", "opencode.ai"),
+        arguments=_opencode,
+        read=_read_opencode,
+        switched_off="own tools off",
+        configure=_configure_opencode,
+        is_configurable=lambda environment: _opencode_config(environment) is not None,
     ),
     "ours": _AgentType(
         program=str(Path(sys.executable).with_name("toolcrib")),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, fenced_text
@@ -32,6 +33,7 @@ from .events import publish
 from .evidence import baseline_at
 from .operations import id_of, queue_tool, storage_of
 from .plans import planned_in
+from .program_tools import tools_for
 from .programs import AgentProgram, Outcome, Setup, program_of
 from .publication import completion_of, publish_branch
 from .state import fire, folder_of, get_claimed, needs_of, note, renew
@@ -116,7 +118,6 @@ async def _run(
             return user
         if task["workspace_id"] is None:
             task = _occupy(rows, task, own)
-        note(rows, task, "run", f"{agent['name']} ({program.agent_type}), bounded by the sandbox")
         needed = [rows.get("tasks", one["id"])["branch_name"] for one in needs_of(rows, task_id)]
         folder = folder_of(rows, task)
         others = [place for place in places_of(rows, task) if place != folder]
@@ -127,7 +128,7 @@ async def _run(
     if isinstance(begun, str):
         return {"task": None, "message": f"Task {begun} is at work in this folder."}
     task, folder, setup, needed, others, default = begun
-    argv = program.command_line(setup)
+    program.check(setup)
     repository = await task_repository(ctx, folder, default)
     begin_at, refs = Begun(branch="", start=""), dict[str, str]()
     report: dict[str, Any] = {"task_id": task_id}
@@ -137,9 +138,14 @@ async def _run(
         baseline = await baseline_at(repository, task, workspace_of(ctx).local(folder), begin_at.start)
         await storage_of(ctx).write(partial(_keep_baseline, task_id, generation, baseline, begin_at.conflict))
     if begin_at.conflict:
-        argv = program.command_line(replace(setup, prompt=f"{setup.prompt}\n\n## Conflict\n{begin_at.conflict}"))
+        setup = replace(setup, prompt=f"{setup.prompt}\n\n## Conflict\n{begin_at.conflict}")
         report["conflict"] = begin_at.conflict
-    outcome = await _ended(ctx, program, argv, folder, task_id, generation)
+    place = workspace_of(ctx).local(folder)
+    async with tools_for(ctx, program, setup, place) as bound:
+        report["tools"] = program.way(bound)
+        session = f", session {bound.served.session}" if bound.served is not None else ""
+        about = f"{agent['name']} ({program.agent_type}), {report['tools']}{session}"
+        outcome = await _ended(ctx, program, bound, place, task_id, generation, about)
     report |= {"summary": outcome.text[-_SHOWN:], **outcome.spent}
     branch = begin_at.branch
     if repository is not None and (moved := await restore_refs(repository, branch, refs)):
@@ -300,21 +306,21 @@ def _setup(rows: Rows, task: Row) -> Setup:
 
 
 async def _ended(
-    ctx: Context, program: AgentProgram, argv: tuple[str, ...], folder: str, task_id: str, generation: int
+    ctx: Context, program: AgentProgram, setup: Setup, place: Path, task_id: str, generation: int, about: str
 ) -> Outcome:
-    """Run the program to its end and keep the claim meanwhile; a claim that ended stops it."""
-    place = workspace_of(ctx).local(folder)
+    """Run the program to its end and keep the claim meanwhile; a claim that ended stops it. The task notes the run."""
     started = Program(
-        argv=argv,
+        argv=program.command_line(setup),
         cwd=place,
         folders=(place,),
-        environment=program.environment,
-        readable=program.readable,
+        environment=program.environment_of(setup),
+        readable=(*program.readable, *(setup.served.readable if setup.served is not None else ())),
         network=program.network,
         trusted=False,
         seconds=program.seconds,
     )
     try:
+        await storage_of(ctx).write(lambda rows: note(rows, get_claimed(rows, task_id, generation), "run", about))
         done = await keep_claim(ctx, task_id, generation, partial(run, ctx, started))
     except ToolFailure as failure:
         if failure.code not in ("conflict", "not_found"):

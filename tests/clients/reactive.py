@@ -304,12 +304,17 @@ def _whole_chat(chunks: Sequence[Json]) -> Json:
 # OpenAI's Responses
 
 
+_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+_FREEFORM: Final = "apply_patch"
+"""A tool of Codex that takes a text instead of arguments."""
+
+
 def _read_responses(body: Json) -> _Chat:
     items: list[Json] = body["input"]
     spaces = [space for item in items if item["type"] == "tool_search_output" for space in item["tools"]]
     idle = {item["call_id"] for item in items if item["type"] == "function_call" and item["name"] in _IDLE}
-    outputs = [item for item in items if item["type"] in ("function_call_output", "tool_search_output")]
-    wished = [item for item in outputs if item["type"] == "function_call_output" and item["call_id"] not in idle]
+    outputs = [item for item in items if item["type"] in (*_OUTPUTS, "tool_search_output")]
+    wished = [item for item in outputs if item["type"] in _OUTPUTS and item["call_id"] not in idle]
     return _Chat(
         declared=_members(body["tools"]),
         held=set(),
@@ -345,6 +350,8 @@ def _ask_response(id: str, name: str, arguments: Any) -> Iterator[Json]:
     if not name:
         search = {"type": "tool_search_call", "execution": "client", "status": "completed", "call_id": id}
         return _response_events({**search, "arguments": {"query": arguments, "limit": 8}})
+    if name == _FREEFORM:
+        return _response_events({"type": "custom_tool_call", "call_id": id, "name": name, "input": arguments["input"]})
     space, slash, member = name.rpartition("/")
     call = {"type": "function_call", "call_id": id, "name": member, "arguments": json.dumps(arguments)}
     return _response_events({**call, "namespace": space} if slash else call)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
@@ -19,7 +20,7 @@ import anyio
 
 from ..errors import ToolFailure
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
-from .host import Host, Records, Schedules
+from .host import Host, Records, Schedules, ServedTools
 from .permission import Effect
 from .result import ToolResult
 from .sandbox import Sandbox
@@ -190,6 +191,17 @@ class CallHost(Host, Protocol):
 
     async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Make a call of the session that `context` is a call of, through every step of any other call."""
+        ...
+
+    def serve(
+        self, context: Context, folder: Path, *, categories: Sequence[str], read_only: Sequence[str], mode: str
+    ) -> AbstractAsyncContextManager[ServedTools | None]:
+        """Serve built-in tools to a program in the sandbox until the context is left; None where that cannot be.
+
+        They are those of some categories, of the `read_only` ones only tools that read, in a session of their own: the
+        principal, rules and limits of the session that `context` is a call of, `folder` as its workspace, and `mode`.
+        What would ask is denied.
+        """
         ...
 
 

@@ -13,6 +13,7 @@ from typing import Final
 __all__ = [
     "AGENT_TOOLS",
     "COMMANDS",
+    "PROGRAM_SESSIONS",
     "RESOURCES",
     "SERVICES",
     "SKILLS",
@@ -26,6 +27,8 @@ AGENT_TOOLS: Final = "toolcrib.agent_tools"
 """Group of tools that run agents: `crib.agents.AgentToolset`."""
 COMMANDS: Final = "toolcrib.commands"
 """Group of commands: `toolcrib NAME`."""
+PROGRAM_SESSIONS: Final = "toolcrib.program_sessions"
+"""Group of the package that serves tools to programs in the sandbox: `crib.program_sessions.ProgramSessions`."""
 RESOURCES: Final = "toolcrib.resources"
 """Group of REST resources: `/v1/NAME/…`."""
 SERVICES: Final = "toolcrib.services"

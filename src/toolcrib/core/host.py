@@ -35,6 +35,7 @@ __all__ = [
     "Records",
     "Schedule",
     "Schedules",
+    "ServedTools",
     "Setting",
     "Web",
 ]
@@ -417,6 +418,20 @@ class Schedules(Protocol):
     async def warning(self) -> str:
         """Return that no process fires schedules, and what starts one; empty while one does."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedTools:
+    """Tools that a program in the sandbox reaches over MCP."""
+
+    session: str
+    """Key of the session of its calls in the record."""
+    names: tuple[str, ...]
+    """Those that it is shown."""
+    command: tuple[str, ...]
+    """The MCP server to start inside the sandbox: it speaks on its standard input and output."""
+    readable: tuple[Path, ...]
+    """Paths that the sandbox must have for it (`Command.readable`)."""
 
 
 class Host(Protocol):

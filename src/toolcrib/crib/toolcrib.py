@@ -149,6 +149,7 @@ class Toolcrib:
             follow_catalog(parts.tools, parts.jobs)
             stack.push_async_callback(parts.schedules.close)
             await parts.schedules.open(parts)
+            parts.hosting.open(parts)
             await self._mount_all()
             await parts.inventory.ranking.open(stack)
             await parts.approval_channels.open(stack)

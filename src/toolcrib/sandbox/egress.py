@@ -16,7 +16,7 @@ from anyio.abc import SocketListener
 
 from ..core.sandbox import Outlet, Reach
 
-__all__ = ["INSIDE", "Handing", "environment", "starter"]
+__all__ = ["INSIDE", "Handing", "environment", "python", "starter"]
 
 _PORT: Final = 3128
 """Of the sandbox's own 127.0.0.1, unused before the command."""
@@ -41,18 +41,18 @@ def environment(reach: Reach) -> dict[str, str]:
         "NO_PROXY": own,
         "no_proxy": own,
         "NODE_USE_ENV_PROXY": "1",
-        "TOOLCRIB_PROXY_COMMAND": f"{_python()} {INSIDE[1]}/connect.py {_PORT}",
+        "TOOLCRIB_PROXY_COMMAND": f"{' '.join(python())} {INSIDE[1]}/connect.py {_PORT}",
     }
 
 
 def starter(control: int) -> tuple[str, ...]:
     """Return the launcher to put before a command: it sends the socket over the descriptor `control`."""
-    return (*_python().split(" "), f"{INSIDE[1]}/listen.py", str(control), str(_PORT))
+    return (*python(), f"{INSIDE[1]}/listen.py", str(control), str(_PORT))
 
 
-def _python() -> str:
+def python() -> tuple[str, ...]:
     """Return our Python with its path inside: without a virtual environment and site packages."""
-    return f"{getattr(sys, '_base_executable', sys.executable)} -I -S"
+    return getattr(sys, "_base_executable", sys.executable), "-I", "-S"
 
 
 class Handing:
