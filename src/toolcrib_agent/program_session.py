@@ -21,13 +21,12 @@ from typing import Any, Final
 import anyio
 
 from toolcrib.core.context import Context, Peer
-from toolcrib.core.host import ServedTools
+from toolcrib.core.host import ProgramRequest, ServedTools
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import BUILT_IN
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.crib.assembly import Parts
-from toolcrib.crib.program_sessions import ProgramRequest
 from toolcrib.mcp.server.calls import ToolCall
 from toolcrib.mcp.server.service import Service
 from toolcrib.server.backend import CribSession

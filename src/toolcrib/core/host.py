@@ -31,6 +31,7 @@ __all__ = [
     "Insight",
     "Nearest",
     "Page",
+    "ProgramRequest",
     "Record",
     "Records",
     "Schedule",
@@ -418,6 +419,16 @@ class Schedules(Protocol):
     async def warning(self) -> str:
         """Return that no process fires schedules, and what starts one; empty while one does."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramRequest:
+    """Session that a program in the sandbox is to have; see `core.context.CallHost.serve`."""
+
+    folder: Path
+    categories: frozenset[str]
+    read_only: frozenset[str]
+    mode: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -26,7 +26,7 @@ from ..config.directories import PROJECT_FOLDER
 from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
 from ..core.call import default_key
 from ..core.context import Context
-from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, Records, ServedTools, Setting, Web
+from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, ProgramRequest, Records, ServedTools, Setting, Web
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL, SessionTable
@@ -41,7 +41,6 @@ from ..store.store import Store
 from ..system.tasks import Background
 from .calls import CallRunner
 from .profiles import ProfileRegistry
-from .program_sessions import ProgramRequest, program_sessions
 from .records import Meaning, RecordCollection
 from .schedules import Schedules, SessionSchedules
 from .shared_storage import GuestStorage, StoredEvents
@@ -169,8 +168,9 @@ class Adjusting:
 if TYPE_CHECKING:
     from ..net.client import WebClient
     from .api_descriptions import ApiShelf
-    from .assembly import Parts
 
+
+_Serve = Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
 
 _ROWS: Final = 10_000
 """Calls that are counted at most, the newest ones."""
@@ -375,12 +375,12 @@ class Hosting:
         self._sessions = sessions
         self._artifacts = artifacts
         self._redact = storage.redactor.text
-        self._parts: Parts | None = None
+        self._serve: _Serve | None = None
         self._configuration = Adjusting(settings, has_files=storage.folders.home is not None, profiles=profiles.keys)
 
-    def open(self, parts: Parts) -> None:
-        """Serve sessions of this crib to programs from now on."""
-        self._parts = parts
+    def open(self, serve: _Serve) -> None:
+        """Serve sessions to programs by `serve` from now on."""
+        self._serve = serve
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Begin work that outlives the call; it is cancelled when the crib closes."""
@@ -417,14 +417,13 @@ class Hosting:
         self, context: Context, folder: Path, *, categories: Sequence[str], read_only: Sequence[str], mode: str
     ) -> AsyncGenerator[ServedTools | None]:
         """Serve built-in tools to a program in the sandbox until the context is left; None where that cannot be."""
-        serve = await anyio.to_thread.run_sync(program_sessions)  # it brings the MCP server
-        if serve is None or self._parts is None:
+        if self._serve is None:
             yield None
             return
         request = ProgramRequest(
             folder=folder, categories=frozenset(categories), read_only=frozenset(read_only), mode=mode
         )
-        async with serve(self._parts, context, request) as served:
+        async with self._serve(context, request) as served:
             yield served
 
     def set_default(self, owner: str, session: str, name: str, value: Any, categories: Sequence[str]) -> None:

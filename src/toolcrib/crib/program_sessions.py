@@ -1,41 +1,43 @@
-"""Sessions of programs in the sandbox: what one asks for, and the package that serves it."""
+"""Sessions of programs in the sandbox, which the package of an entry point serves."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, cast
+
+from anyio import to_thread
 
 from ..core.context import Context
 from ..core.entry_points import PROGRAM_SESSIONS, installed
-from ..core.host import ServedTools
+from ..core.host import ProgramRequest, ServedTools
+from .assembly import Parts
 
-if TYPE_CHECKING:
-    from .assembly import Parts
-
-__all__ = ["ProgramRequest", "ProgramSessions", "program_sessions"]
+__all__ = ["ProgramSessions", "programs_of"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramRequest:
-    """Session that a program is to have; see `core.context.CallHost.serve`."""
-
-    folder: Path
-    categories: frozenset[str]
-    read_only: frozenset[str]
-    mode: str
+ProgramSessions = Callable[[Parts, Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
+"""Target of the entry point: serves the session of a program; the context is the call that starts the program."""
 
 
-ProgramSessions = Callable[["Parts", Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
-"""Serves the session of a program; the context is the call that starts the program."""
+def programs_of(parts: Parts) -> Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]:
+    """Return what serves sessions of a crib to programs; it gives None where no package does."""
+
+    @asynccontextmanager
+    async def serve(context: Context, request: ProgramRequest) -> AsyncGenerator[ServedTools | None]:
+        sessions = await to_thread.run_sync(_loaded)  # it brings the MCP server
+        if sessions is None:
+            yield None
+            return
+        async with sessions(parts, context, request) as served:
+            yield served
+
+    return serve
 
 
-def program_sessions() -> ProgramSessions | None:
+def _loaded() -> ProgramSessions | None:
     """Return the target of the entry point; None where there is none, or it cannot be loaded."""
     for point in installed(PROGRAM_SESSIONS):
         try:

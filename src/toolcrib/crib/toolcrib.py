@@ -35,6 +35,7 @@ from .jobs import follow_catalog, mount_jobs
 from .loader import mount_entries
 from .options import SessionOptions, settings_of
 from .plugins import GUESTS, follow_servers, load_guests
+from .program_sessions import programs_of
 from .session import Session
 from .views import MetaToolSource, provide
 
@@ -149,7 +150,7 @@ class Toolcrib:
             follow_catalog(parts.tools, parts.jobs)
             stack.push_async_callback(parts.schedules.close)
             await parts.schedules.open(parts)
-            parts.hosting.open(parts)
+            parts.hosting.open(programs_of(parts))
             await self._mount_all()
             await parts.inventory.ranking.open(stack)
             await parts.approval_channels.open(stack)
