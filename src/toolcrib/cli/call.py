@@ -62,6 +62,8 @@ def call(
         emit_json(_wire(result))
     else:
         _print(result, raw=raw)
+    if result.error is not None and result.error.details.get("reason") == "no_approver":
+        note("here: `--yes` says yes to it, and in a terminal it is asked")
     if result.error is not None:
         raise typer.Exit(CODES[result.error.code].exit)
 

@@ -174,7 +174,7 @@ def test_control_characters_from_outside_are_shown_as_escapes(owner: User) -> No
 
 def test_calls_are_in_the_log_newest_first(owner: User) -> None:
     owner.types("call", "notes__search_notes", "query=a")
-    owner.types("call", "notes__delete_note", "id=7")
+    unasked = owner.types("call", "notes__delete_note", "id=7")
 
     rows = owner.reads("log", "--verify")
     refused = owner.reads("log", "--outcome", "denied", "--since", "1h")
@@ -184,6 +184,7 @@ def test_calls_are_in_the_log_newest_first(owner: User) -> None:
         ("notes__search_notes", "ok", "cli"),
     ]
     assert refused == rows[:1]
+    assert "--yes" in unasked.stderr
 
 
 def test_a_changed_definition_is_withheld_until_it_is_accepted(owner: User) -> None:
