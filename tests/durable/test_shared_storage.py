@@ -139,6 +139,8 @@ async def test_a_foreign_row_and_an_unknown_id_are_refused_alike_and_a_role_is_n
     assert await code_of(added(eve, title="x")) == "not_found"
     assert await code_of(eve.read(lambda rows: rows.members("p1"))) == "not_found"
     assert await eve.read(lambda rows: rows.select("SELECT * FROM {samples} AS s")) == []
+    assert await eve.read(lambda rows: rows.select_values("SELECT * FROM {samples} AS s")) == []
+    assert await ada.read(lambda rows: rows.select_values("SELECT id, project_id FROM {samples} AS s")) == [(id, "p1")]
     assert await eve.search("salt") == []
     assert await eve.search("salt", project_id="p1") == []
     update, delete, get = attempts(vera, id)
@@ -257,6 +259,8 @@ async def test_a_statement_has_no_way_round_the_membership_filter(open_as: Open,
     ada = open_as("ada")
     with pytest.raises(UsageError, match=error):
         await ada.write(lambda rows: rows.select(sql))
+    with pytest.raises(UsageError, match=error):
+        await ada.read(lambda rows: rows.select_values(sql))
 
 
 async def test_a_search_goes_over_all_projects_of_the_caller_or_one_and_titles_count_more(open_as: Open) -> None:
@@ -423,6 +427,9 @@ async def test_words_of_a_tainted_session_are_noted_by_who_reads_them_until_they
     async def read_by(principal: str, sql: str, *values: Any) -> str:
         taint = StoredTaint(session=Taint(), is_approved=False)
         await opened(principal, taint=taint).read(lambda rows: rows.select(sql, values))
+        of_values = StoredTaint(session=Taint(), is_approved=False)
+        await opened(principal, taint=of_values).read(lambda rows: rows.select_values(sql, values))
+        assert of_values.read == taint.read
         return taint.read
 
     one = "SELECT * FROM {samples} AS s WHERE id = ?"

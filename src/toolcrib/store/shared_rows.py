@@ -107,6 +107,16 @@ class SharedTransaction:
 
     def select(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a SELECT over the visible rows of the tables that it names in braces."""
+        names, json, found = self._select(sql, parameters)
+        rows = [dict(zip(names, row)) for row in found]  # noqa: B905 - strict costs as much as the dict
+        return [_decoded(row, json) for row in rows] if json.keys() & set(names) else rows
+
+    def select_values(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a SELECT and return its rows as they come from the database."""
+        return self._select(sql, parameters)[2]
+
+    def _select(self, sql: str, parameters: Sequence[Any]) -> tuple[list[str], dict[str, None], list[tuple[Any, ...]]]:
+        """Return the names of the columns, the JSON columns of the tables, and the rows."""
         _check_statement(sql)
         json = dict[str, None]()
         tables = dict[str, str]()
@@ -123,9 +133,9 @@ class SharedTransaction:
         body = f"WITH RECURSIVE {mine}, {body[own.end() :]}" if own else f"WITH {mine} {body}"
         cursor = self.connection.execute(body, (self.principal, *parameters))
         names = [column[0] for column in cursor.description]
-        found = [dict(zip(names, row)) for row in cursor.fetchall()]  # noqa: B905 - strict costs as much as the dict
-        self.marks.note(tables, found)
-        return [_decoded(row, json) for row in found] if json.keys() & set(names) else found
+        found = cursor.fetchall()
+        self.marks.note(tables, names, found)
+        return names, json, found
 
     def create_project(self, project_id: str) -> None:
         """Make the principal the owner of a new project."""

@@ -253,9 +253,9 @@ def project_edges(rows: Rows, project_id: str) -> list[Row]:
     return rows.select("SELECT * FROM {edges} AS e WHERE project_id = ? ORDER BY created_at, id", (project_id,))
 
 
-def version_of(edges: Iterable[Mapping[str, Any]]) -> str:
-    """Return a digest of a project's edges: another one after each change of them, their props too."""
-    states = sorted([f"{edge['id']} {edge['revision']}" for edge in edges])
+def version_of(revisions: Mapping[str, int]) -> str:
+    """Return a digest of the revisions of a project's edges by id: another one after each change of them."""
+    states = sorted([f"{id} {revision}" for id, revision in revisions.items()])
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]
 
 

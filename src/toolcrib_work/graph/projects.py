@@ -433,12 +433,13 @@ def _reorganize(
 ) -> dict[str, Any]:
     rows.require(project_id)
     before = {edge["id"]: edge for edge in project_edges(rows, project_id)}
-    if options.get("version") and options["version"] != version_of(before.values()):
+    version = version_of({id: edge["revision"] for id, edge in before.items()})
+    if options.get("version") and options["version"] != version:
         raise ToolFailure(
             "conflict",
             "the project's edges were changed meanwhile: nothing was changed",
             hint="read onto.project.graph.get again and plan with its present edges",
-            details={"version": version_of(before.values())},
+            details={"version": version},
         )
     entities = [_entity(rows, project_id, node, number) for number, node in enumerate(nodes)]
     wanted = [
