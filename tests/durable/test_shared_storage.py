@@ -181,6 +181,18 @@ async def test_a_transaction_is_stored_whole_or_not_at_all(open_as: Open) -> Non
     assert await ada.search("first") == []
 
 
+async def test_a_role_that_a_transaction_changes_counts_in_it(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada, bob="owner")
+
+    def resigned(rows: Rows) -> None:
+        rows.insert("samples", {"project_id": "p1", "title": "an owner's"})
+        rows.set_member("p1", "ada", "viewer")
+        rows.insert("samples", {"project_id": "p1", "title": "a viewer's"})
+
+    assert await code_of(ada.write(resigned)) == "denied"
+
+
 async def test_a_change_is_made_once_however_many_want_it(open_as: Open) -> None:
     ada = open_as("ada")
     await new_project(ada)

@@ -81,12 +81,16 @@ class SharedTransaction:
     """None while reading."""
     indexed: list[IndexedText] = field(default_factory=list[IndexedText])
     published: int = 0
+    _roles: dict[str, Role | None] = field(default_factory=dict[str, "Role | None"])
+    """The principal's roles that this transaction has read: every write checks one."""
 
     def role(self, project_id: str) -> Role | None:
         """Return the principal's role in a project."""
-        sql = "SELECT role FROM members WHERE principal = ? AND project_id = ?"
-        found = self.connection.execute(sql, (self.principal, project_id)).fetchone()
-        return found[0] if found else None
+        if project_id not in self._roles:
+            sql = "SELECT role FROM members WHERE principal = ? AND project_id = ?"
+            found = self.connection.execute(sql, (self.principal, project_id)).fetchone()
+            self._roles[project_id] = found[0] if found else None
+        return self._roles[project_id]
 
     def require(self, project_id: str, role: Role = "editor") -> None:
         """Raise `not_found` for a project of others, `denied` without the role."""
@@ -160,6 +164,7 @@ class SharedTransaction:
         if owners == [principal] and role != "owner":
             raise ToolFailure("conflict", f"{principal} is the last owner of project {project_id}", hint="name another")
         self._writing().execute("DELETE FROM members WHERE principal = ? AND project_id = ?", (principal, project_id))
+        self._roles.clear()
         if role is not None:
             self._put_member(project_id, principal, role)
 
@@ -277,6 +282,7 @@ class SharedTransaction:
     def _put_member(self, project_id: str, principal: str, role: Role) -> None:
         sql = "INSERT INTO members (project_id, principal, role) VALUES (?, ?, ?)"
         self._writing().execute(sql, (project_id, principal, role))
+        self._roles.clear()
 
     def _index(self, of: Table, row: Row) -> None:
         if not of.title and not of.text:
