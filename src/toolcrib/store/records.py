@@ -148,7 +148,8 @@ class RecordRows:
         """Return the existing records with these ids, in their order."""
 
         def query(connection: Connection) -> list[Record]:
-            return [record for id in ids if (record := _get(connection, key=key, id=id)) is not None]
+            found = _records(connection, key, ids)
+            return [found[id] for id in ids if id in found]
 
         return await self._reader.read(query)
 
@@ -284,8 +285,18 @@ def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: s
             norm = _SATURATION * (1 - _LENGTH + _LENGTH * sizes[id] / mean)
             scores[id] += weight * count * (_SATURATION + 1) / (count + norm)
     best = sorted(scores, key=lambda id: (-scores[id], id))[:limit]
-    found = [(_get(connection, key=key, id=id), scores[id] / asked) for id in best]
-    return [replace(record, score=score) for record, score in found if record is not None]
+    found = _records(connection, key, best)
+    return [replace(found[id], score=scores[id] / asked) for id in best if id in found]
+
+
+def _records(connection: Connection, key: _Key, ids: Sequence[str]) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    for part in chunks(ids):
+        sql = f"SELECT {_COLUMNS} FROM records WHERE {_OF} AND id IN ({', '.join('?' * len(part))})"
+        for row in connection.execute(sql, (*key, *part)).fetchall():
+            record = _record(row)
+            found[record.id] = record
+    return found
 
 
 def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[str, int]:

@@ -22,6 +22,7 @@ __all__ = [
     "detach_all",
     "edges_of",
     "edges_of_many",
+    "in_list",
     "link",
     "parent_edges",
     "project_edges",
@@ -244,10 +245,16 @@ def edges_of_many(rows: Rows, ids: Iterable[str], direction: Literal["outgoing",
     end, wanted, found = {"outgoing": "src_id", "incoming": "dst_id"}[direction], sorted(ids), list[Row]()
     for start in range(0, len(wanted), _PART):
         part = wanted[start : start + _PART]
-        sql = f"SELECT src_kind, src_id, rel, dst_kind, dst_id FROM {{edges}} AS e WHERE {end} IN "
-        marks = 1 << (len(part) - 1).bit_length()  # few statements, so that PostgreSQL plans each of them once
-        found += rows.select(f"{sql}({', '.join('?' * marks)})", [*part, *part[-1:] * (marks - len(part))])
+        marks, values = in_list(part)
+        sql = f"SELECT src_kind, src_id, rel, dst_kind, dst_id FROM {{edges}} AS e WHERE {end} IN ({marks})"
+        found += rows.select(sql, values)
     return found
+
+
+def in_list(ids: list[str]) -> tuple[str, list[str]]:
+    """Return the marks and the values of an IN list of few lengths: PostgreSQL plans each statement once."""
+    length = 1 << (len(ids) - 1).bit_length()
+    return ", ".join("?" * length), [*ids, *ids[-1:] * (length - len(ids))]
 
 
 def parent_edges(rows: Rows, id: str) -> list[Row]:

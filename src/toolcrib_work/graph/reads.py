@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, TextHit, ToolFailure
 
-from .edges import edges_of, version_of
+from .edges import edges_of, in_list, version_of
 from .model import CONTEXT_DOCUMENT, KINDS, Kind
 from .nodes import brief, date_of, edge_view, label_of, node_kind, view
 from .operations import ID, Operation, fields_of, limit, listed, note, operation_tool, storage_of
@@ -221,10 +221,9 @@ def _entities(
     found: dict[str, Row] = {}
     for kind, ids in by_kind.items():
         for start in range(0, len(ids), _HITS):
-            part = ids[start : start + _HITS]
-            marks = ", ".join("?" * len(part))
+            marks, values = in_list(ids[start : start + _HITS])
             sql = f"SELECT {columns(KINDS[kind])} FROM {{{KINDS[kind].plural}}} AS one WHERE id IN ({marks})"
-            found |= {row["id"]: row for row in rows.select(sql, part)}
+            found |= {row["id"]: row for row in rows.select(sql, values)}
     return found
 
 
