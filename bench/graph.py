@@ -11,6 +11,7 @@ goal of issue "Work graph" with "held" or "missed".
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sqlite3
 import statistics
@@ -240,6 +241,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, postgres(given.postgres) as url:
         folder = Path(name)
+        os.environ["XDG_DATA_HOME"] = name  # whole graphs are artifacts: else they fill the quota of the user's own
         first = anyio.run(main, "SQLite", folder / "store.db", folder, given)
         given.projects = min(given.projects, given.postgres_projects)
         verdicts(first, anyio.run(main, "PostgreSQL", url, folder, given))

@@ -139,6 +139,8 @@ async def test_a_foreign_row_and_an_unknown_id_are_refused_alike_and_a_role_is_n
     assert await code_of(added(eve, title="x")) == "not_found"
     assert await code_of(eve.read(lambda rows: rows.members("p1"))) == "not_found"
     assert await eve.read(lambda rows: rows.select("SELECT * FROM {samples} AS s")) == []
+    assert await eve.read(lambda rows: rows.select_values("SELECT * FROM {samples} AS s")) == []
+    assert await ada.read(lambda rows: rows.select_values("SELECT id, project_id FROM {samples} AS s")) == [(id, "p1")]
     assert await eve.search("salt") == []
     assert await eve.search("salt", project_id="p1") == []
     update, delete, get = attempts(vera, id)
@@ -177,6 +179,18 @@ async def test_a_transaction_is_stored_whole_or_not_at_all(open_as: Open) -> Non
     assert await code_of(ada.write(half)) == "not_found"
     assert await ada.read(lambda rows: rows.select("SELECT id FROM {samples} AS s")) == []
     assert await ada.search("first") == []
+
+
+async def test_a_role_that_a_transaction_changes_counts_in_it(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada, bob="owner")
+
+    def resigned(rows: Rows) -> None:
+        rows.insert("samples", {"project_id": "p1", "title": "an owner's"})
+        rows.set_member("p1", "ada", "viewer")
+        rows.insert("samples", {"project_id": "p1", "title": "a viewer's"})
+
+    assert await code_of(ada.write(resigned)) == "denied"
 
 
 async def test_a_change_is_made_once_however_many_want_it(open_as: Open) -> None:
@@ -257,6 +271,8 @@ async def test_a_statement_has_no_way_round_the_membership_filter(open_as: Open,
     ada = open_as("ada")
     with pytest.raises(UsageError, match=error):
         await ada.write(lambda rows: rows.select(sql))
+    with pytest.raises(UsageError, match=error):
+        await ada.read(lambda rows: rows.select_values(sql))
 
 
 async def test_a_search_goes_over_all_projects_of_the_caller_or_one_and_titles_count_more(open_as: Open) -> None:
@@ -423,6 +439,9 @@ async def test_words_of_a_tainted_session_are_noted_by_who_reads_them_until_they
     async def read_by(principal: str, sql: str, *values: Any) -> str:
         taint = StoredTaint(session=Taint(), is_approved=False)
         await opened(principal, taint=taint).read(lambda rows: rows.select(sql, values))
+        of_values = StoredTaint(session=Taint(), is_approved=False)
+        await opened(principal, taint=of_values).read(lambda rows: rows.select_values(sql, values))
+        assert of_values.read == taint.read
         return taint.read
 
     one = "SELECT * FROM {samples} AS s WHERE id = ?"

@@ -92,6 +92,10 @@ async def test_an_idle_connection_that_died_is_noticed_by_nobody(postgres_url: s
             pass
 
         assert await store.pins.all() == []
+        with outage(postgres_url):
+            pass
+
+        assert (await store.calls.verify()).problem == ""  # long, and on an idle connection too
 
 
 async def test_a_store_that_cannot_be_reached_at_first_is_used_as_soon_as_it_can(postgres_url: str) -> None:

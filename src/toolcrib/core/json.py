@@ -33,6 +33,7 @@ __all__ = [
     "JsonTooLarge",
     "canonical",
     "dumps",
+    "dumps_or_none",
     "encodable",
     "is_writable",
     "loads",
@@ -191,17 +192,21 @@ def _integer(text: str) -> int:
     return value
 
 
-def is_writable(value: Any) -> bool:
-    """Whether `value` is JSON of at most `MAX_DEPTH` levels, as `dumps` takes it."""
+def dumps_or_none(value: Any) -> bytes | None:
+    """Return what `dumps` does; None for a value that is not JSON of at most `MAX_DEPTH` levels."""
     place = _around.place
     place[0] = value
     try:
-        orjson.dumps(_around.whole, default=_default)
+        return orjson.dumps(_around.whole, default=_default)[_AROUND:-_AROUND]
     except TypeError:
-        return False
+        return None
     finally:
         place[0] = None
-    return True
+
+
+def is_writable(value: Any) -> bool:
+    """Whether `value` is JSON of at most `MAX_DEPTH` levels, as `dumps` takes it."""
+    return dumps_or_none(value) is not None
 
 
 def encodable(value: Any) -> Any:

@@ -181,6 +181,13 @@ class Rows(Protocol):
         """
         ...
 
+    def select_values(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a SELECT as `select` does; return the values of each row in the order of the columns, JSON as text.
+
+        For thousands of rows: a mapping for each takes a third of the time of the SELECT.
+        """
+        ...
+
     def create_project(self, project_id: str) -> None:
         """Make the principal the owner of a new project. Raises `ToolFailure("conflict")` for an id with members."""
         ...

@@ -210,16 +210,16 @@ class Limiter:
 
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
         content = self._limit_media(result.content)
-        shown, notes, meta_of_cut = self._limit_structured(result, content, plan, owner)
+        written = b"" if result.structured_content is None else dumps(result.structured_content)
+        shown, notes, meta_of_cut = self._limit_structured(result.structured_content, written, content, plan, owner)
         plan = plan.less(notes)
         meta: dict[str, Any] = {**result.meta, **meta_of_cut}
         text = _joined(content)
         if plan.is_too_long(text):
             cut = self._cut(text, plan, owner)
             if cut is not None:
-                kept = self._keep(
-                    text.encode("utf-8", "replace"), owner, _mime_type(text, result.structured_content), plan
-                )
+                raw = text.encode("utf-8", "replace")
+                kept = self._keep(raw, owner, "application/json" if raw == written else _mime_type(text), plan)
                 content = _with_text(content, self._render(cut, kept, plan), kept)
                 meta |= _cut_meta(cut, kept, plan)
         error = result.error and _short_error(result.error)
@@ -252,16 +252,15 @@ class Limiter:
             return False
 
     def _limit_structured(
-        self, result: ToolResult, content: tuple[Mapping[str, Any], ...], plan: _Plan, owner: str
+        self, structured: Any, written: bytes, content: tuple[Mapping[str, Any], ...], plan: _Plan, owner: str
     ) -> tuple[Any, tuple[Mapping[str, Any], ...], dict[str, Any]]:
-        """Return the structured content, whole or shortened, or None where it may not stay.
+        """Return structured content, `written` in JSON, whole or shortened, or None where it may not stay.
 
         Also returns the blocks that report a shortening which the text does not repeat, and metadata.
         """
-        structured = result.structured_content
         if structured is None:
             return None, (), {}
-        text, written = _joined(content), dumps(structured)
+        text = _joined(content)
         schema = plan.way.schema
         if schema is not None and len(written) <= plan.ceiling:
             return structured, (), {}
@@ -446,10 +445,8 @@ def _same(text: str, value: Any, written: bytes) -> bool:
         return False
 
 
-def _mime_type(text: str, structured: Any) -> str:
-    """`application/json` for text that repeats the structured content, or parses, at a size where that is cheap."""
-    if structured is not None and text.encode("utf-8", "replace") == dumps(structured):
-        return "application/json"
+def _mime_type(text: str) -> str:
+    """`application/json` for text that parses, at a size where that is cheap."""
     if text[:1] in ("{", "[") and len(text) <= _MEDIA_BYTES:
         try:
             read_json(text)

@@ -26,6 +26,7 @@ __all__ = [
     "Transaction",
     "Verification",
     "broken",
+    "chunks",
     "departs",
     "differs",
     "dropped_row",
@@ -142,13 +143,13 @@ class Transaction:
     def write(self) -> None:
         """Write the gathered rows and, once for all of them, the head; without this call nothing is added."""
         if self._intents:
-            for rows in _chunks(list(self._intents.values())):
+            for rows in chunks(list(self._intents.values())):
                 self._write_intents(rows)
             self._intents = {}
         if self._rows:
             self._write_rows()
         if self._done:
-            for ids in _chunks(list(self._done)):
+            for ids in chunks(list(self._done)):
                 self.connection.execute(f"DELETE FROM intents WHERE id IN ({_marks(len(ids))})", ids)
             self._done = {}
 
@@ -161,7 +162,7 @@ class Transaction:
 
     def _write_rows(self) -> None:
         before = head = read_head(self.connection)
-        for rows in _chunks(self._rows):
+        for rows in chunks(self._rows):
             head = self._write_singly(head, rows) if len(rows) == 1 else self._write_together(head, rows)
         self._rows = []
         if head != before:
@@ -290,7 +291,7 @@ def _signs(values: Sequence[Any], floor: Head) -> bool:
     return record["last"] == floor.seq and record["hash"] == floor.hash
 
 
-def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Cut `items` into pieces of the sizes in `_TOGETHER`, the largest first."""
     first = 0
     for size in _TOGETHER:

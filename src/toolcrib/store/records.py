@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from ..core.host import Record
 from ..core.json import dumps, loads
 from ..errors import ToolFailure
-from .chain import Transaction
+from .chain import Transaction, chunks
 from .database import Connection
 from .threads import Reader, Writer
 
@@ -148,7 +148,8 @@ class RecordRows:
         """Return the existing records with these ids, in their order."""
 
         def query(connection: Connection) -> list[Record]:
-            return [record for id in ids if (record := _get(connection, key=key, id=id)) is not None]
+            found = _records(connection, key, ids)
+            return [found[id] for id in ids if id in found]
 
         return await self._reader.read(query)
 
@@ -219,13 +220,12 @@ def put_record(
     row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total(), tainted)
     transaction.execute(_PUT, row)
     if before is not None:
-        transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
-    for word, times in counts.most_common(_WORDS):
-        transaction.execute(
-            "INSERT INTO record_words (owner, collection, word, id, times) VALUES (?, ?, ?, ?, ?)",
-            (*key, word, id, times),
-        )
-    _put_vectors(transaction, key, id, group, search_text)
+        _remove_search(transaction, key, id)
+    for words in chunks([(*key, word, id, times) for word, times in counts.most_common(_WORDS)]):
+        marks = ", ".join(["(?, ?, ?, ?, ?)"] * len(words))
+        sql = f"INSERT INTO record_words (owner, collection, word, id, times) VALUES {marks}"
+        transaction.execute(sql, [value for row in words for value in row])
+    _add_vectors(transaction, key, id, group, search_text)
     return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now, tainted=tainted)
 
 
@@ -233,11 +233,11 @@ def put_vectors(transaction: Transaction, key: _Key, id: str, revision: int, sea
     """Store the vectors of a record's text; without effect if the record has another revision by now."""
     record = _get(transaction, key=key, id=id)
     if record is not None and record.revision == revision:
-        _put_vectors(transaction, key, id, record.group, search_text)
+        transaction.execute(f"DELETE FROM record_vectors WHERE {_OF} AND id = ?", (*key, id))
+        _add_vectors(transaction, key, id, record.group, search_text)
 
 
-def _put_vectors(transaction: Transaction, key: _Key, id: str, group: str, search_text: SearchText) -> None:
-    transaction.execute(f"DELETE FROM record_vectors WHERE {_OF} AND id = ?", (*key, id))
+def _add_vectors(transaction: Transaction, key: _Key, id: str, group: str, search_text: SearchText) -> None:
     if search_text.vectors:
         transaction.execute(
             'INSERT INTO record_vectors (owner, collection, id, "group", model, vectors) VALUES (?, ?, ?, ?, ?, ?)',
@@ -261,9 +261,13 @@ def _get(connection: Connection | Transaction, *, key: _Key, id: str) -> Record 
 
 def remove_record(transaction: Transaction, key: _Key, id: str) -> bool:
     """Remove a record in a transaction; return whether it existed."""
+    _remove_search(transaction, key, id)
+    return transaction.execute(f"DELETE FROM records WHERE {_OF} AND id = ?", (*key, id)).rowcount > 0
+
+
+def _remove_search(transaction: Transaction, key: _Key, id: str) -> None:
     for table in ("record_words", "record_vectors"):
         transaction.execute(f"DELETE FROM {table} WHERE {_OF} AND id = ?", (*key, id))
-    return transaction.execute(f"DELETE FROM records WHERE {_OF} AND id = ?", (*key, id)).rowcount > 0
 
 
 def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: str | None, limit: int) -> list[Record]:
@@ -281,8 +285,18 @@ def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: s
             norm = _SATURATION * (1 - _LENGTH + _LENGTH * sizes[id] / mean)
             scores[id] += weight * count * (_SATURATION + 1) / (count + norm)
     best = sorted(scores, key=lambda id: (-scores[id], id))[:limit]
-    found = [(_get(connection, key=key, id=id), scores[id] / asked) for id in best]
-    return [replace(record, score=score) for record, score in found if record is not None]
+    found = _records(connection, key, best)
+    return [replace(found[id], score=scores[id] / asked) for id in best if id in found]
+
+
+def _records(connection: Connection, key: _Key, ids: Sequence[str]) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    for part in chunks(ids):
+        sql = f"SELECT {_COLUMNS} FROM records WHERE {_OF} AND id IN ({', '.join('?' * len(part))})"
+        for row in connection.execute(sql, (*key, *part)).fetchall():
+            record = _record(row)
+            found[record.id] = record
+    return found
 
 
 def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[str, int]:

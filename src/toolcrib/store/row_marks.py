@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..core.json import dumps
-from ..core.shared_storage import Row
 from ..core.taint import StoredTaint
 from .chain import Transaction
 from .database import Connection
@@ -52,16 +51,16 @@ class RowMarks:
         sql = "DELETE FROM tainted_rows WHERE guest = ? AND kind = ? AND id = ?"
         transaction.execute(sql, (self._guest, table, id))
 
-    def note(self, tables: Mapping[str, str], rows: Sequence[Row]) -> None:
+    def note(self, tables: Mapping[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Note the marks of what a SELECT returned; `tables` are those that it names, with their visible rows."""
         if self._taint is None or not rows or not self._any():
             return
         marks = {table: found for table, visible in tables.items() if (found := self._of(table, visible))}
         for of_table in marks.values():
-            if len(tables) == 1 and "id" in rows[0]:  # a joined row of the same table is named by a column of its own
-                values = (value for row in rows for value in row.values() if isinstance(value, str))
+            if len(tables) == 1 and "id" in columns:  # a joined row of the same table is named by a column of its own
+                values = (value for row in rows for value in row if isinstance(value, str))
                 self._taint.note(of_table.get(value, "") for value in values)
-            elif any(_says_something(value) for row in rows for value in row.values()):
+            elif any(_says_something(value) for row in rows for value in row):
                 self._taint.note(of_table.values())
 
     def _any(self) -> bool:

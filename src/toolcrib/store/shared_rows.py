@@ -81,12 +81,16 @@ class SharedTransaction:
     """None while reading."""
     indexed: list[IndexedText] = field(default_factory=list[IndexedText])
     published: int = 0
+    _roles: dict[str, Role | None] = field(default_factory=dict[str, "Role | None"])
+    """The principal's roles that this transaction has read: every write checks one."""
 
     def role(self, project_id: str) -> Role | None:
         """Return the principal's role in a project."""
-        sql = "SELECT role FROM members WHERE principal = ? AND project_id = ?"
-        found = self.connection.execute(sql, (self.principal, project_id)).fetchone()
-        return found[0] if found else None
+        if project_id not in self._roles:
+            sql = "SELECT role FROM members WHERE principal = ? AND project_id = ?"
+            found = self.connection.execute(sql, (self.principal, project_id)).fetchone()
+            self._roles[project_id] = found[0] if found else None
+        return self._roles[project_id]
 
     def require(self, project_id: str, role: Role = "editor") -> None:
         """Raise `not_found` for a project of others, `denied` without the role."""
@@ -95,6 +99,8 @@ class SharedTransaction:
     def get(self, table: str, id: str, role: Role = "viewer") -> Row:
         """Return a row; the same failure for an unknown id and for a row of a foreign project."""
         found = self.find(table, id)
+        if found and role == ROLES[0]:  # visible to members only, and each of them is a viewer at least
+            return found
         noun = self.schema.table(table).noun
         self._check_role(noun, id, self.role(found["project_id"]) if found else None, role)
         assert found is not None, "a row without membership raises"
@@ -107,6 +113,16 @@ class SharedTransaction:
 
     def select(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a SELECT over the visible rows of the tables that it names in braces."""
+        names, json, found = self._select(sql, parameters)
+        rows = [dict(zip(names, row)) for row in found]  # noqa: B905 - strict costs as much as the dict
+        return [_decoded(row, json) for row in rows] if json.keys() & set(names) else rows
+
+    def select_values(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a SELECT and return its rows as they come from the database."""
+        return self._select(sql, parameters)[2]
+
+    def _select(self, sql: str, parameters: Sequence[Any]) -> tuple[list[str], dict[str, None], list[tuple[Any, ...]]]:
+        """Return the names of the columns, the JSON columns of the tables, and the rows."""
         _check_statement(sql)
         json = dict[str, None]()
         tables = dict[str, str]()
@@ -123,9 +139,9 @@ class SharedTransaction:
         body = f"WITH RECURSIVE {mine}, {body[own.end() :]}" if own else f"WITH {mine} {body}"
         cursor = self.connection.execute(body, (self.principal, *parameters))
         names = [column[0] for column in cursor.description]
-        found = [dict(zip(names, row)) for row in cursor.fetchall()]  # noqa: B905 - strict costs as much as the dict
-        self.marks.note(tables, found)
-        return [_decoded(row, json) for row in found] if json.keys() & set(names) else found
+        found = cursor.fetchall()
+        self.marks.note(tables, names, found)
+        return names, json, found
 
     def create_project(self, project_id: str) -> None:
         """Make the principal the owner of a new project."""
@@ -150,6 +166,7 @@ class SharedTransaction:
         if owners == [principal] and role != "owner":
             raise ToolFailure("conflict", f"{principal} is the last owner of project {project_id}", hint="name another")
         self._writing().execute("DELETE FROM members WHERE principal = ? AND project_id = ?", (principal, project_id))
+        self._roles.clear()
         if role is not None:
             self._put_member(project_id, principal, role)
 
@@ -267,6 +284,7 @@ class SharedTransaction:
     def _put_member(self, project_id: str, principal: str, role: Role) -> None:
         sql = "INSERT INTO members (project_id, principal, role) VALUES (?, ?, ?)"
         self._writing().execute(sql, (project_id, principal, role))
+        self._roles.clear()
 
     def _index(self, of: Table, row: Row) -> None:
         if not of.title and not of.text:

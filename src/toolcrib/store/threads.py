@@ -304,7 +304,7 @@ def _settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
 T = TypeVar("T")
 
 _AT_ONCE: Final = 4
-"""Connections that read at the same time, where reads have threads."""
+"""Connections that read at the same time, where reads have threads, and the most that stay open without a query."""
 
 
 class Reader:
@@ -332,7 +332,7 @@ class Reader:
             raise _failure(error) from error
 
     async def read_apart(self, query: Callable[[OwnConnection], T]) -> T:
-        """Return `query(connection)`, for long queries: in a thread, on a connection of their own, of one moment."""
+        """Return `query(connection)`, for long queries: in a thread, alone on a connection, of one moment."""
         if self._database.reads == "writer":
             return await self._writer.run(_inside, query)
         try:
@@ -348,20 +348,30 @@ class Reader:
             while self._idle:
                 self._idle.pop().close()
 
-    def _query(self, query: Callable[[Connection], T]) -> T:
+    def _take(self) -> OwnConnection:
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         if connection is not None and not connection.is_current():
             connection.close()
             connection = None
-        connection = connection or self._database.connect_reader()
+        return connection or self._database.connect_reader()
+
+    def _give_back(self, connection: OwnConnection) -> None:
+        with self._lock:
+            is_kept = len(self._idle) < _AT_ONCE
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
+            connection.close()
+
+    def _query(self, query: Callable[[Connection], T]) -> T:
+        connection = self._take()
         try:
             value = query(connection)
         except BaseException:
             connection.close()
             raise
-        with self._lock:
-            self._idle.append(connection)
+        self._give_back(connection)
         return value
 
     def _query_again(self, query: Callable[[Connection], T]) -> T:
@@ -376,12 +386,29 @@ class Reader:
             return self._query(query)
 
     def _query_apart(self, query: Callable[[OwnConnection], T]) -> T:
-        connection = self._database.connect_reader()
+        connection = self._begin_reading()
+        try:
+            value = query(connection)
+            connection.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+        return value
+
+    def _begin_reading(self) -> OwnConnection:
+        """Return a connection in a transaction. An idle one may be dead: this shows it before the query runs at all."""
+        fresh = not self._idle
+        connection = self._take()
         try:
             connection.begin_reading()
-            return query(connection)
-        finally:
+        except BaseException as error:
             connection.close()
+            if fresh or not self._database.is_failure(error):
+                raise
+            self.close()
+            return self._begin_reading()
+        return connection
 
 
 def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:

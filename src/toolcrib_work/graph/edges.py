@@ -22,6 +22,7 @@ __all__ = [
     "detach_all",
     "edges_of",
     "edges_of_many",
+    "in_list",
     "link",
     "parent_edges",
     "project_edges",
@@ -119,15 +120,19 @@ def link(
     _check_cycle(rows, src, rel, dst, f"{at}{paths[1]}")
     if rel not in _CONTAINS:
         return Linked(edge=_insert(rows, project_id, src, rel, dst, props), is_new=True)
-    return _contain(rows, project_id, (src, rel, dst), props, f"{at}{paths[0]}")
+    return _contain(rows, project_id, (src, rel, dst), props, parent_edges(rows, dst.id), f"{at}{paths[0]}")
 
 
 def _contain(
-    rows: Rows, project_id: str, ends: tuple[End, str, End], props: Mapping[str, Any] | None, path: str
+    rows: Rows,
+    project_id: str,
+    ends: tuple[End, str, End],
+    props: Mapping[str, Any] | None,
+    others: Sequence[Row],
+    path: str,
 ) -> Linked:
-    """Add a containment; a nearer parent makes the project's own link redundant."""
+    """Add a containment beside `others`; a nearer parent makes the project's own link redundant."""
     src, rel, dst = ends
-    others = parent_edges(rows, dst.id)
     if src.kind == "project" and rel != CONTEXT_DOCUMENT and others:
         return Linked(edge=others[0], is_new=False)
     count = f"SELECT count(*) AS n FROM {{edges}} AS e WHERE src_id = ? AND rel IN ({_MARKS})"
@@ -153,32 +158,36 @@ def unlink(rows: Rows, edge_id: str) -> tuple[Row, Row | None]:
 def attach(
     rows: Rows, project_id: str, child: End, parents: Sequence[tuple[End, str]], *, path: str = ""
 ) -> list[Linked]:
-    """Link a new entity to its parents, each with the path of its argument; without any to the project.
+    """Link an entity without parents to these, each with the path of its argument; without any to the project.
 
     Raises `ToolFailure` for an entity that a project does not contain, without a parent.
     """
     allowed = PARENTS[child.kind]
-    made: list[Linked] = []
+    if not parents:
+        if "project" not in allowed:
+            message = f"a {child.kind} needs a parent: {', '.join(allowed)}"
+            raise invalid(path or "parent", message, keyword="required", hint="relate it to one")
+        parents = [(End("project", project_id), path or "project_id")]
+    made, edges = list[Linked](), list[Row]()
     for parent, at in parents:
         node_kind(parent.kind, at)
         if parent.kind not in allowed:
             message = f"a {parent.kind} does not contain a {child.kind}"
             raise invalid(at, message, hint=f"parents of a {child.kind}, the nearest first: {', '.join(allowed)}")
-        rel = containment(child.kind)
-        made.append(_link_parent(rows, project_id, parent, rel, child, at))
-    if not parents:
-        if "project" not in allowed:
-            message = f"a {child.kind} needs a parent: {', '.join(allowed)}"
-            raise invalid(path or "parent", message, keyword="required", hint="relate it to one")
-        project = End("project", project_id)
-        made.append(_link_parent(rows, project_id, project, containment(child.kind), child, path or "project_id"))
+        linked = _link_parent(rows, project_id, parent, child, edges, at)
+        made.append(linked)
+        edges = [edge for edge in edges if edge["id"] not in linked.removed]
+        edges += [linked.edge] if linked.is_new else []
     return made
 
 
-def _link_parent(rows: Rows, project_id: str, parent: End, rel: str, child: End, path: str) -> Linked:
+def _link_parent(rows: Rows, project_id: str, parent: End, child: End, edges: Sequence[Row], path: str) -> Linked:
+    """Link an entity to a parent; `edges` are those to its other parents."""
     get_node(rows, KINDS[parent.kind], parent.id, project_id, path)
-    known = _find(rows, parent, rel, child)
-    return Linked(edge=known, is_new=False) if known else _contain(rows, project_id, (parent, rel, child), None, path)
+    for edge in edges:
+        if edge["src_id"] == parent.id:
+            return Linked(edge=edge, is_new=False)
+    return _contain(rows, project_id, (parent, containment(child.kind), child), None, edges, path)
 
 
 def connection_edge(entity: End, connection: Mapping[str, Any], path: str) -> tuple[End, str, End]:
@@ -236,10 +245,16 @@ def edges_of_many(rows: Rows, ids: Iterable[str], direction: Literal["outgoing",
     end, wanted, found = {"outgoing": "src_id", "incoming": "dst_id"}[direction], sorted(ids), list[Row]()
     for start in range(0, len(wanted), _PART):
         part = wanted[start : start + _PART]
-        sql = f"SELECT src_kind, src_id, rel, dst_kind, dst_id FROM {{edges}} AS e WHERE {end} IN "
-        marks = 1 << (len(part) - 1).bit_length()  # few statements, so that PostgreSQL plans each of them once
-        found += rows.select(f"{sql}({', '.join('?' * marks)})", [*part, *part[-1:] * (marks - len(part))])
+        marks, values = in_list(part)
+        sql = f"SELECT src_kind, src_id, rel, dst_kind, dst_id FROM {{edges}} AS e WHERE {end} IN ({marks})"
+        found += rows.select(sql, values)
     return found
+
+
+def in_list(ids: list[str]) -> tuple[str, list[str]]:
+    """Return the marks and the values of an IN list of few lengths: PostgreSQL plans each statement once."""
+    length = 1 << (len(ids) - 1).bit_length()
+    return ", ".join("?" * length), [*ids, *ids[-1:] * (length - len(ids))]
 
 
 def parent_edges(rows: Rows, id: str) -> list[Row]:
@@ -253,9 +268,9 @@ def project_edges(rows: Rows, project_id: str) -> list[Row]:
     return rows.select("SELECT * FROM {edges} AS e WHERE project_id = ? ORDER BY created_at, id", (project_id,))
 
 
-def version_of(edges: Iterable[Mapping[str, Any]]) -> str:
-    """Return a digest of a project's edges: another one after each change of them, their props too."""
-    states = sorted([f"{edge['id']} {edge['revision']}" for edge in edges])
+def version_of(revisions: Mapping[str, int]) -> str:
+    """Return a digest of the revisions of a project's edges by id: another one after each change of them."""
+    states = sorted([f"{id} {revision}" for id, revision in revisions.items()])
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]
 
 

@@ -433,12 +433,13 @@ def _reorganize(
 ) -> dict[str, Any]:
     rows.require(project_id)
     before = {edge["id"]: edge for edge in project_edges(rows, project_id)}
-    if options.get("version") and options["version"] != version_of(before.values()):
+    version = version_of({id: edge["revision"] for id, edge in before.items()})
+    if options.get("version") and options["version"] != version:
         raise ToolFailure(
             "conflict",
             "the project's edges were changed meanwhile: nothing was changed",
             hint="read onto.project.graph.get again and plan with its present edges",
-            details={"version": version_of(before.values())},
+            details={"version": version},
         )
     entities = [_entity(rows, project_id, node, number) for number, node in enumerate(nodes)]
     wanted = [
@@ -528,7 +529,8 @@ def _add_new(rows: Rows, project_id: str, edges: _Wanted, mode: Mapping[str, Any
 
 
 def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, Any], path: str) -> None:
-    parents = [edge for edge in parent_edges(rows, entity.id) if edge["rel"] == containment(entity.kind)]
+    edges = parent_edges(rows, entity.id)
+    parents = [edge for edge in edges if edge["rel"] == containment(entity.kind)]
     if len(parents) > 1 and not mode["allow_multi_parent"]:
         message = f"{entity.kind} {entity.id} would have {len(parents)} parents"
         raise invalid(
@@ -539,7 +541,8 @@ def _check_parents(rows: Rows, project_id: str, entity: End, mode: Mapping[str, 
     if not mode["allow_project_fallback"] or "project" not in PARENTS[entity.kind]:
         message = f"{entity.kind} {entity.id} would have no parent"
         raise invalid(f"{path}.connections", message, hint=f"parents: {', '.join(PARENTS[entity.kind])}")
-    attach(rows, project_id, entity, (), path=f"{path}.connections")
+    if not edges:
+        attach(rows, project_id, entity, (), path=f"{path}.connections")
 
 
 @operation_tool(

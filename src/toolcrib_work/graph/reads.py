@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from toolcrib.plugin import Context, Row, Rows, TextHit, ToolFailure
 
-from .edges import edges_of, version_of
+from .edges import edges_of, in_list, version_of
 from .model import CONTEXT_DOCUMENT, KINDS, Kind
 from .nodes import brief, date_of, edge_view, label_of, node_kind, view
 from .operations import ID, Operation, fields_of, limit, listed, note, operation_tool, storage_of
@@ -221,10 +221,9 @@ def _entities(
     found: dict[str, Row] = {}
     for kind, ids in by_kind.items():
         for start in range(0, len(ids), _HITS):
-            part = ids[start : start + _HITS]
-            marks = ", ".join("?" * len(part))
+            marks, values = in_list(ids[start : start + _HITS])
             sql = f"SELECT {columns(KINDS[kind])} FROM {{{KINDS[kind].plural}}} AS one WHERE id IN ({marks})"
-            found |= {row["id"]: row for row in rows.select(sql, part)}
+            found |= {row["id"]: row for row in rows.select(sql, values)}
     return found
 
 
@@ -397,15 +396,19 @@ async def get_onto_project_graph(
         nodes: dict[str, list[dict[str, Any]]] = {}
         for kind in KINDS.values():
             if kind.name != "project":
-                named = ", ".join(name for name in _NODE if name == "id" or name in kind.table.columns)
-                sql = f"SELECT {named} FROM {{{kind.plural}}} AS one WHERE project_id = ? ORDER BY created_at, id"
-                found = rows.select(sql, (project_id,))
-                nodes[kind.plural] = [{k: v for k, v in row.items() if v is not None} for row in found]
+                names = [name for name in _NODE if name == "id" or name in kind.table.columns]
+                named = f"SELECT {', '.join(names)} FROM {{{kind.plural}}} AS one"
+                found = rows.select_values(f"{named} WHERE project_id = ? ORDER BY created_at, id", (project_id,))
+                nodes[kind.plural] = [
+                    {name: value for name, value in zip(names, row, strict=True) if value is not None} for row in found
+                ]
         named = "id, src_kind, src_id, rel, dst_kind, dst_id, revision"
-        edges = rows.select(f"SELECT {named} FROM {{edges}} AS e WHERE project_id = ?", (project_id,))
-        version = version_of(edges)
-        for edge in edges:
-            del edge["revision"]
+        found = rows.select_values(f"SELECT {named} FROM {{edges}} AS e WHERE project_id = ?", (project_id,))
+        version = version_of({row[0]: row[-1] for row in found})
+        edges = [
+            {"id": id, "src_kind": src_kind, "src_id": src_id, "rel": rel, "dst_kind": dst_kind, "dst_id": dst_id}
+            for id, src_kind, src_id, rel, dst_kind, dst_id, _ in found
+        ]
         counted = {name: len(found) for name, found in nodes.items()}
         metadata = {
             "node_count": sum(counted.values()),

@@ -19,7 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import to_jsonable_python
 
 from ...core.context import Context
-from ...core.json import MAX_DEPTH, dumps, is_writable
+from ...core.json import MAX_DEPTH, dumps, dumps_or_none
 from ...core.result import ToolResult
 from ...core.schema.nodes import as_node, types_of
 from ...errors import ToolFailure, UsageError
@@ -249,9 +249,10 @@ class Signature:
         except (ValueError, RecursionError) as error:  # pydantic: two subclasses, a cycle none
             reason = "; ".join(_reasons(error)) if isinstance(error, ValidationError) else str(error)
             raise _not_declared(reason) from None
-        if not is_writable(plain):
+        written = dumps_or_none(plain)
+        if written is None:
             raise _not_declared(f"it is nested deeper than {MAX_DEPTH} levels")
-        return ToolResult.of_text(dumps(plain).decode(), structured=plain)
+        return ToolResult.of_text(written.decode(), structured=plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,8 +282,8 @@ class DeclaredSignature:
         """Return the function's return value as a result: an object as structured content too."""
         if isinstance(value, ToolResult):
             return writable(value)
-        if isinstance(value, dict) and is_writable(value):
-            return ToolResult.of_text(dumps(value).decode(), structured=cast("dict[str, Any]", value))
+        if isinstance(value, dict) and (written := dumps_or_none(value)) is not None:
+            return ToolResult.of_text(written.decode(), structured=cast("dict[str, Any]", value))
         return ToolResult.of_text(_as_text(value))
 
 

@@ -228,6 +228,13 @@ def test_without_re2_the_same_patterns_run_on_the_standard_library() -> None:
     assert done.stdout == "a [redacted:github_token] b [redacted:secret] c password: [redacted:password] d\n"
 
 
+@pytest.mark.parametrize(
+    "text", ["2026-11-28", "2026-11-28T09:00:00.123Z", "d4755914-e958-4a97-b89b-b4eb0882e12f", "An Account"]
+)
+def test_the_scanner_passes_dates_ids_and_words(text: str) -> None:
+    assert not Redactor().match(f"from {text} on".encode())
+
+
 @pytest.mark.parametrize("text", BENIGN)
 def test_what_only_looks_like_a_secret_comes_back_as_the_same_object(text: str) -> None:
     assert redact_text(text) is text
