@@ -46,9 +46,7 @@ def _is_strong(value: bytes) -> bool:
 
 def _is_given(value: bytes) -> bool:
     """Whether the value of a password option is the password itself."""
-    is_word = (
-        len(value) < 12 and (value.islower() or value.isupper()) and value.isalpha()
-    )  # `the option --password takes`
+    is_word = len(value) < 12 and value.isalpha() and value.islower()  # of a manual: `--password takes`
     return is_password(value) and not is_placeholder(value) and not is_word and not value.isupper()
 
 
