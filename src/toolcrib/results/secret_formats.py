@@ -545,7 +545,7 @@ def names_secret(name: bytes, between: bytes, value: bytes, after: bytes, word: 
 
 
 def is_certain_name(name: bytes) -> bool:
-    """Whether a generated value under this name is a secret for sure; it may be a handle under `item_key`."""
+    """Whether a generated value under this name is a secret for sure; it may be a handle under `stream_key`."""
     return _IS_PASSWORD.search(name) is not None or _CREDENTIAL.search(name) is not None or name.isupper()
 
 
