@@ -18,6 +18,7 @@ from fastmcp import Client
 
 from clients.real import CLIENTS, FastMcpClient, Target, gateway_command, make
 from clients.seven import Step, config, prepare, steps, write_config
+from clients.world import reap
 from rig import free_port, serving
 from toolcrib.telemetry.tokens import tokenizer
 
@@ -77,11 +78,14 @@ def env(root: Path) -> dict[str, str]:
 def targets(root: Path, env: dict[str, str]) -> Generator[dict[str, Target]]:
     file, port = write_config(root), free_port()
     command = gateway_command(file, "--http", "--port", str(port))
-    with serving(command, port=port, log=root.parent / "gateway.log", env=env):
-        yield {
-            "http": Target(url=f"http://127.0.0.1:{port}/mcp", env=env),
-            "stdio": Target(command=gateway_command(file), env=env),
-        }
+    try:
+        with serving(command, port=port, log=root.parent / "gateway.log", env=env):
+            yield {
+                "http": Target(url=f"http://127.0.0.1:{port}/mcp", env=env),
+                "stdio": Target(command=gateway_command(file), env=env),
+            }
+    finally:
+        reap(root.parent)
 
 
 @pytest.mark.timeout(900)

@@ -192,9 +192,12 @@ def _held(home: Path, env: Mapping[str, str]) -> Generator[str]:
 
 
 def reap(home: Path) -> None:
-    """Kill what was started in this home and outlived its client: daemons that clients and we ourselves leave."""
-    mark = f"HOME={home}".encode()
+    """Kill what was started in this home and outlived its client: daemons that clients and we ourselves leave.
+
+    Also what has its sockets in a folder `run` of it.
+    """
+    marks = {f"HOME={home}".encode(), f"XDG_RUNTIME_DIR={home}/run".encode()}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # gone meanwhile, or somebody else's
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
+            if marks.intersection((folder / "environ").read_bytes().split(b"\0")):
                 os.kill(int(folder.name), signal.SIGKILL)
