@@ -421,9 +421,8 @@ async def test_an_agent_is_told_which_commits_conflict_and_its_resolution_is_mer
         assert ran["error_message"] == "conflicts are not resolved in answer.py"
 
 
-async def test_a_task_begins_with_merged_work_of_another_workspace_whose_branch_is_gone(
-    crib: Toolcrib, shop: Path
-) -> None:
+async def two_workspaces(crib: Toolcrib, shop: Path) -> tuple[Person, str, str, str]:
+    """Return a person with a project of two workspaces, the shop and a clone of it, and the ids of the three."""
     ada = person(crib, "ada", shop.parent)
     git(shop.parent, "clone", "--quiet", "shop", "second")
     project = (await ada.ok("create_project", name="Shop"))["created"]
@@ -431,6 +430,13 @@ async def test_a_task_begins_with_merged_work_of_another_workspace_whose_branch_
         (await ada.ok("add_workspace", project_id=project, source="link", path=path))["created"]
         for path in ("shop", "second")
     ]
+    return ada, project, one, two
+
+
+async def test_a_task_begins_with_merged_work_of_another_workspace_whose_branch_is_gone(
+    crib: Toolcrib, shop: Path
+) -> None:
+    ada, project, one, two = await two_workspaces(crib, shop)
     agent = await ada.agent()
     first = await ada.task("Answer", project_id=project, preferred_workspace_id=one)
     second = await ada.task("LAZY", project_id=project, depends_on=[first], preferred_workspace_id=two)
@@ -571,13 +577,7 @@ async def test_a_result_is_on_the_branch_of_its_task_only(ada: Person, shop: Pat
 
 
 async def test_a_task_begins_with_work_that_another_workspace_holds(crib: Toolcrib, shop: Path) -> None:
-    ada = person(crib, "ada", shop.parent)
-    git(shop.parent, "clone", "--quiet", "shop", "second")
-    project = (await ada.ok("create_project", name="Shop"))["created"]
-    one, two = [
-        (await ada.ok("add_workspace", project_id=project, source="link", path=path))["created"]
-        for path in ("shop", "second")
-    ]
+    ada, project, one, two = await two_workspaces(crib, shop)
     agent = await ada.agent()
     first = await ada.task("Answer", project_id=project, preferred_workspace_id=one)
     await ada.task("LAZY", project_id=project, depends_on=[first], preferred_workspace_id=two)
@@ -591,11 +591,7 @@ async def test_a_task_begins_with_work_that_another_workspace_holds(crib: Toolcr
 async def test_the_changes_of_a_task_are_its_own_and_not_what_another_workspace_brought(
     crib: Toolcrib, shop: Path
 ) -> None:
-    ada = person(crib, "ada", shop.parent)
-    git(shop.parent, "clone", "--quiet", "shop", "second")
-    project = (await ada.ok("create_project", name="Shop"))["created"]
-    await ada.ok("add_workspace", project_id=project, source="link", path="shop")
-    two = (await ada.ok("add_workspace", project_id=project, source="link", path="second"))["created"]
+    ada, project, _, two = await two_workspaces(crib, shop)
     agent = await ada.agent()
     await commit_to_main(shop, "answer.py", "answer = 43\n")
     task = await ada.task("LAZY and half", project_id=project, preferred_workspace_id=two, requires_approval=True)
