@@ -73,7 +73,7 @@ def program_session(parent: Session, only: frozenset[str], folder: Path, mode: s
     """Open a session for a program that works for `parent` in a folder of its workspace, in a mode of its own.
 
     What the parent's profile denies or asks holds in it, too; its tools are shown by their own names, all of them. It
-    asks nobody, and the store keeps nothing of it but the record of its calls.
+    does not ask, and the store keeps nothing of it but the record of its calls.
 
     It begins without the taint of its parent: that was part of the decision on the call that starts the program, and no
     person could answer the questions of its calls. The caller makes sure that they reach nothing but the folder.

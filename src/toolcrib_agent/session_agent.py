@@ -97,7 +97,7 @@ async def start_run(
     session = post.session
     add_agent_tools(post)
     registry = registry_of(session)
-    if post.depth == 0:  # the session of a sub-agent is opened by nobody again
+    if post.depth == 0:  # the session of a sub-agent is not opened again
         await registry.restore(session.parts.records(session.state.principal, RECORDS))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(post.model)

@@ -5,17 +5,16 @@ They answer at once. What a sub-agent has to say comes as an event into its pare
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from toolcrib.core.context import Context
-from toolcrib.core.events import SourceState
 from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
 from toolcrib.errors import ToolFailure
-from toolcrib.sources.source import Listing, Publish
 
+from .listed_source import ListedSource, Run
 from .sub_agent_profiles import list_profiles, validate
 from .sub_agents import PARENT, REGISTRY, SubAgents
 from .tools import MANAGED, NEEDS, SHARE, SPAWNING, Runners, runner_of
@@ -184,15 +183,13 @@ TOOLS: Final = (
 """All of them, by their own names; the profile `introspection` has seed 003's."""
 
 
-class SubAgentTools:
+class SubAgentTools(ListedSource):
     """Source of these tools. One for a crib, shared by all of its agents."""
 
     def __init__(self, *, only: frozenset[str] | None = None, served: Runners | None = None) -> None:
         """`only` are the names or categories that the configuration chose; `served` as in `AgentTools`."""
-        self._tools: Final = tuple(tool for tool in TOOLS if only is None or not only.isdisjoint({tool.name, CATEGORY}))
-        self._served = served
-        self._publish: Publish | None = None
-        self._run: Final[Mapping[str, Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]]] = {
+        tools = [tool for tool in TOOLS if only is None or not only.isdisjoint({tool.name, CATEGORY})]
+        run: dict[str, Run] = {
             START: self._spawn,
             "send_to_subagent": self._send,
             "cancel_subagent": self._cancel,
@@ -202,33 +199,8 @@ class SubAgentTools:
             "validate_subagent_profile": self._validate,
             SHARE: _share,
         }
-
-    @property
-    def name(self) -> str:
-        """Always the same."""
-        return MANAGED
-
-    @property
-    def state(self) -> SourceState:
-        """Ready, once it is open."""
-        state = "ready" if self._publish else "closed"
-        return SourceState(source=MANAGED, kind="agent", state=state, tools=len(self._tools))
-
-    async def open(self, publish: Publish) -> None:
-        """List the tools."""
-        self._publish = publish
-        publish(Listing(tools=self._tools))
-
-    async def ready(self) -> None:
-        """Return at once."""
-
-    async def close(self) -> None:
-        """Release no resources: sub-agents belong to sessions."""
-        self._publish = None
-
-    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run one of them. Raises `ToolFailure`."""
-        return await self._run[tool.local_name](arguments, context)
+        super().__init__(MANAGED, tools, run)
+        self._served = served
 
     async def _spawn(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         runner = await runner_of(context, self._served)

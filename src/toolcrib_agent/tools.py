@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from toolcrib.core.context import Context
-from toolcrib.core.events import SourceState
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
 from toolcrib.errors import ToolFailure
-from toolcrib.sources.source import Listing, Publish
+
+from .listed_source import ListedSource
 
 __all__ = [
     "ASK",
@@ -163,7 +163,7 @@ _TOOLS: Final = (
 )
 
 
-class AgentTools:
+class AgentTools(ListedSource):
     """Source of the agent tools. One for a crib, shared by all of its agents."""
 
     def __init__(self, *, without: frozenset[str] = frozenset(), served: Runners | None = None) -> None:
@@ -171,41 +171,9 @@ class AgentTools:
 
         `served` gives sessions without an agent of their own, those of MCP clients, one that runs sub-agents.
         """
+        tools = [tool for tool in _TOOLS if tool.name not in without]
+        super().__init__(SOURCE, tools, {SPAWN: self._spawn, DELEGATE: self._delegate, ASK: _ask})
         self._served = served
-        self._tools: Final = tuple(tool for tool in _TOOLS if tool.name not in without)
-        self._publish: Publish | None = None
-        self._run: Final[Mapping[str, Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]]] = {
-            SPAWN: self._spawn,
-            DELEGATE: self._delegate,
-            ASK: _ask,
-        }
-
-    @property
-    def name(self) -> str:
-        """Always the same."""
-        return SOURCE
-
-    @property
-    def state(self) -> SourceState:
-        """Ready, once it is open."""
-        state = "ready" if self._publish else "closed"
-        return SourceState(source=SOURCE, kind="agent", state=state, tools=len(self._tools))
-
-    async def open(self, publish: Publish) -> None:
-        """List the tools."""
-        self._publish = publish
-        publish(Listing(tools=self._tools))
-
-    async def ready(self) -> None:
-        """Return at once."""
-
-    async def close(self) -> None:
-        """Release no resources: the source holds none."""
-        self._publish = None
-
-    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Run one of them. Raises `ToolFailure`."""
-        return await self._run[tool.local_name](arguments, context)
 
     async def _spawn(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         runner = await runner_of(context, self._served)

@@ -36,7 +36,7 @@ _AGE: Final = 300.0
 _PREFIX: Final = "whsec_"
 _KEYS: Final = frozenset({"principal", "scheme", "secret"})
 _SHORTEST: Final = 16
-"""Characters of a secret: a shorter one can be guessed by whoever has one signed request."""
+"""Characters of a secret: one signed request is enough to guess a shorter one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import pytest
 
-from rig.wait import eventually
-from toolcrib.core.sandbox import Finished
+from rig.wait import PATIENCE, eventually
+from toolcrib.core.sandbox import Command, Finished, Sandbox
 from toolcrib.sandbox.detection import find_sandbox
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "needs_sandbox",
     "needs_ssh",
     "needs_sshd",
+    "outcome_of",
     "stands_still",
 ]
 
@@ -74,6 +76,19 @@ class Outcome:
 
 
 Run = Callable[..., Coroutine[Any, Any, Outcome]]
+
+
+async def outcome_of(sandbox: Sandbox, command: Command) -> Outcome:
+    """Run a command without input to its end."""
+    pieces: list[bytes] = []
+    with anyio.fail_after(PATIENCE):
+        async with sandbox.open(command) as running:
+            await running.close_input()
+            while piece := await running.read():
+                pieces.append(piece[1])
+            finished = await running.wait()
+    text = b"".join(pieces).decode("utf-8", "replace")
+    return Outcome(finished=finished, text=text, aside=tuple(running.aside), refused=tuple(running.refused))
 
 
 async def stands_still(path: Path) -> None:

@@ -332,7 +332,7 @@ def _with_variables(entry: Mapping[str, Any], own: Path) -> Mapping[str, Any]:
     """Return our entry with the variables that our servers name, for a client that passes those of a list alone."""
     if "env_vars" not in entry:
         return entry
-    named = re.findall(r"\$\{(\w+)", dumps(read_servers(own)).decode())
+    named = re.findall(r"\$\{(\w+)(?:\}|:-)", dumps(read_servers(own)).decode())
     return {**entry, "env_vars": list(dict.fromkeys((*entry["env_vars"], *named)))}
 
 

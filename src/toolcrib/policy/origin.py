@@ -167,7 +167,7 @@ def _offered(tool: Tool) -> frozenset[str]:
 def _values_in(schema: Any, depth: int = 0) -> Iterator[str]:
     """Yield the texts that a schema proposes as values: defaults, which we fill in ourselves, enums and examples.
 
-    They are the server's words, also where a call carries them: a result that repeats a part of one quotes nobody.
+    They are the server's words, also where a call carries them: a result that repeats a part of one is no quotation.
     A single word of an enum is left out, for it says nothing.
     """
     if isinstance(schema, Mapping):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import anyio
 import pytest
 
-from rig import PATIENCE
-from rig.sandbox import SECRET, Outcome, Run
+from rig.sandbox import SECRET, Outcome, Run, outcome_of
 from toolcrib.core.sandbox import Command, Reach
 from toolcrib.net.proxy import Proxy
 from toolcrib.sandbox.bubblewrap import Bounds
@@ -46,14 +44,6 @@ def run(home: Path, folder: Path) -> Run:
         sandbox, why = find_sandbox(environ, bounds=bounds, outlet=Proxy())
         assert sandbox is not None, why
         command = Command(argv=("/bin/sh", "-c", text), cwd=folder, folders=(folder,), network=network, trusted=trusted)
-        pieces: list[bytes] = []
-        with anyio.fail_after(PATIENCE):
-            async with sandbox.open(command) as running:
-                await running.close_input()
-                while piece := await running.read():
-                    pieces.append(piece[1])
-                finished = await running.wait()
-        text = b"".join(pieces).decode("utf-8", "replace")
-        return Outcome(finished=finished, text=text, aside=tuple(running.aside), refused=tuple(running.refused))
+        return await outcome_of(sandbox, command)
 
     return run

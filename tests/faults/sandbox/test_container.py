@@ -13,7 +13,7 @@ import pytest
 
 from rig import PATIENCE, eventually
 from rig.containers import IMAGE, engine_environment, needs_engine
-from rig.sandbox import SECRET, Outcome, Run
+from rig.sandbox import SECRET, Outcome, Run, outcome_of
 from seeds.inventory import git
 from toolcrib.core.sandbox import Command, Reach, Sandbox
 from toolcrib.errors import ToolFailure
@@ -44,15 +44,7 @@ def run(sandbox: Sandbox, folder: Path) -> Run:
 
     async def run(text: str, environment: Mapping[str, str] | None = None) -> Outcome:
         command = Command(argv=("/bin/sh", "-c", text), cwd=folder, folders=(folder,), environment=environment or {})
-        pieces: list[bytes] = []
-        with anyio.fail_after(PATIENCE):
-            async with sandbox.open(command) as running:
-                await running.close_input()
-                while piece := await running.read():
-                    pieces.append(piece[1])
-                finished = await running.wait()
-        said = b"".join(pieces).decode("utf-8", "replace")
-        return Outcome(finished=finished, text=said, aside=tuple(running.aside), refused=tuple(running.refused))
+        return await outcome_of(sandbox, command)
 
     return run
 
