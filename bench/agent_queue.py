@@ -100,10 +100,12 @@ async def main(projects: int, ready: int, listed: int) -> None:
             await store.shared.prepare(SCHEMA)
             for number in range(0, listed, _PART):
                 await store.shared.write(SCHEMA, "local", same, lambda rows, n=number: fill(rows, "p", _PART, ORDER, n))
-            await body(store, f"first page of {listed:,} tasks", 50, lambda rows, _: page_of(rows, "p", ORDER, 200, 0))
-            await body(
-                store, "a page in the middle", 50, lambda rows, _: page_of(rows, "p", ORDER, 200, listed // 2 + 100)
+            await body(store, f"first page of {listed:,} tasks", 50, lambda rows, _: page_of(rows, "p", ORDER, 200))
+            ((task, *_), *_) = await store.shared.read(
+                SCHEMA, "local", same, lambda rows: page_of(rows, "p", ORDER, 1, offset=listed // 2 + 100), long=False
             )
+            cursor = f"{task['status']}:{task['priority']}:{task['id']}"
+            await body(store, "a page in the middle", 50, lambda rows, _: page_of(rows, "p", ORDER, 200, cursor=cursor))
 
 
 if __name__ == "__main__":

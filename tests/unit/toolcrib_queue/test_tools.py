@@ -245,6 +245,7 @@ async def test_tasks_are_listed_in_pages_without_a_gap(ada: Person) -> None:
 async def test_a_list_of_more_tasks_than_are_counted_says_so_and_its_pages_have_no_gap(
     ada: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("toolcrib_queue.tasks._FEW", 3)
     monkeypatch.setattr("toolcrib_queue.tasks._COUNTED", 3)
     made = {await ada.task(f"Task {number}", priority=number % 2) for number in range(6)}
     first = await ada.ok("list_tasks", limit=2)
@@ -258,6 +259,22 @@ async def test_a_list_of_more_tasks_than_are_counted_says_so_and_its_pages_have_
     assert (pages[-1]["total"], "total_is_at_least" in pages[-1]) == (6, False)
     assert ({one["id"] for one in listed}, len(listed)) == (made, 6)
     assert [one["priority"] for one in listed] == [0, 0, 0, 1, 1, 1]
+
+
+async def test_pages_by_cursor_have_no_gap_when_tasks_before_them_go(ada: Person) -> None:
+    made = [await ada.task(f"Task {number}", priority=number % 3) for number in range(7)]
+    await ada.ok("edit_task", task_id=made[6], status="IN_PROGRESS")
+    page = await ada.ok("list_tasks", limit=2)
+    listed = [one["id"] for one in page["tasks"]]
+    await ada.ok("edit_task", task_id=listed[0], status="COMPLETED")
+    while "next_cursor" in page:
+        page = await ada.ok("list_tasks", limit=2, cursor=page["next_cursor"])
+        listed += [one["id"] for one in page["tasks"]]
+
+    assert listed == [made[6], *sorted((made[0], made[3])), *sorted((made[1], made[4])), *sorted((made[2], made[5]))]
+    assert [
+        (await ada.refused("list_tasks", cursor=cursor)).code for cursor in ("x", "READY:", "READY:a:b", "FAILED:1:a")
+    ] == ["invalid_arguments"] * 4
 
 
 async def test_a_hook_runs_once_for_an_event_and_its_prompt_is_a_task(ada: Person) -> None:
