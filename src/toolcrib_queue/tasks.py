@@ -358,9 +358,9 @@ def _counts(
         return int(rows.select(sql, (*given, status, most))[0]["n"])
 
     counted: dict[Status, int] = {status: count(status, _FEW) for status in wanted}
-    large = [status for status, number in counted.items() if number == _FEW]
+    large: list[Status] = [status for status in wanted if counted[status] == _FEW]
     most = max(_FEW, needed, _COUNTED // max(1, len(large)))
-    counted.update({status: count(status, most) for status in large})
+    counted |= {status: count(status, most) for status in large}
     return counted, most not in counted.values()
 
 
