@@ -19,6 +19,7 @@ from toolcrib.core.sandbox import Command, Finished, Sandbox
 from toolcrib.sandbox.detection import find_sandbox
 
 __all__ = [
+    "LANDLOCK",
     "SECRET",
     "WHY_NOT",
     "Outcome",
@@ -26,6 +27,7 @@ __all__ = [
     "needs_filter",
     "needs_gh",
     "needs_groups",
+    "needs_landlock",
     "needs_prlimit",
     "needs_sandbox",
     "needs_ssh",
@@ -37,6 +39,10 @@ __all__ = [
 _, WHY_NOT = find_sandbox(os.environ)
 """Empty where there is one."""
 
+LANDLOCK, _WHY_NO_LANDLOCK = find_sandbox({**os.environ, "PATH": "/nonexistent"}, landlock=True)
+"""What holds commands where there is no bubblewrap; None where nothing does."""
+
+needs_landlock: Final = pytest.mark.skipif(LANDLOCK is None, reason=f"no Landlock here: {_WHY_NO_LANDLOCK}")
 needs_sandbox: Final = pytest.mark.skipif(bool(WHY_NOT), reason=f"no sandbox on this machine: {WHY_NOT}")
 
 

@@ -233,6 +233,9 @@ class ShellSpec(Section):
     unsandboxed: Flag | None = None
     """Whether commands may run where the sandbox is missing; each of them asks for approval then. Without a value they
     may in sessions with a person to ask."""
+    landlock: Flag = True
+    """Whether commands run under Landlock where bubblewrap does not work (Linux 6.12 or newer) and `unsandboxed` is not
+    true."""
     container: Text | None = None
     """Image of a container in which commands run, by Docker or Podman, instead of bubblewrap. It has to be on the
     machine, with the programs that commands need."""

@@ -86,6 +86,10 @@ _PROVIDED_BY: Final[Mapping[str, str]] = {
         "commands run in a sandbox: install bubblewrap (`apt install bubblewrap`); without one they run where a person"
         " can be asked before each of them: session(approver=…); `toolcrib doctor` says more"
     ),
+    "sockets": (
+        "programs that talk to each other over sockets run in bubblewrap (`apt install bubblewrap`) or a container, not"
+        " under Landlock"
+    ),
     "user": "give the session an elicitor: session(elicitor=…), or a client that can ask its user",
     "workspace": "declare the folder that tools may work in: `workspace: .` in the config, or session(workspace=…)",
 }

@@ -286,6 +286,7 @@ class Workspaces:
 
 _SHELL: Final = "shell"
 _LANGUAGE_SERVER: Final = "language_server"
+_SOCKETS: Final = "sockets"
 
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
@@ -299,6 +300,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
     return find_sandbox(
         settings.environment,
         unsandboxed=shell.unsandboxed is not False,
+        landlock=shell.landlock and not shell.unsandboxed,
         container=shell.container or "",
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
@@ -345,7 +347,7 @@ class Shells:
         if self._sandbox is not None and self._sandbox.kind == "none":
             is_accepted = self._settings.shell.unsandboxed or self._can_ask(state)
             given = given | {UNSANDBOXED} if is_accepted else frozenset[str]()
-        state.scope.provided = state.scope.provided - {_SHELL, _LANGUAGE_SERVER, UNSANDBOXED} | given
+        state.scope.provided = state.scope.provided - {_SHELL, _LANGUAGE_SERVER, _SOCKETS, UNSANDBOXED} | given
 
     def sandbox_of(self, state: SessionState) -> Sandbox | None:
         """Return where commands of a session run; None where they may not."""
@@ -360,7 +362,8 @@ class Shells:
         """Return what tools need that is there: language servers run in the sandbox, too."""
         if self._sandbox is None:
             return frozenset()
-        return frozenset({_SHELL, _LANGUAGE_SERVER} if _has_servers(self._settings.tools.get("lsp")) else {_SHELL})
+        servers = {_LANGUAGE_SERVER} if _has_servers(self._settings.tools.get("lsp")) else set[str]()
+        return frozenset({_SHELL, *servers, *({_SOCKETS} if self._sandbox.kind != "landlock" else ())})
 
     def _find(self) -> None:
         self._sandbox, _ = find(self._settings)

@@ -18,12 +18,14 @@ from anyio import to_thread
 
 from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
 from . import bubblewrap
-from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_filter
+from .bubblewrap import Bounds, Line, Maker, Wires, line
 from .comparison import Brought, check, compare, compared, tidy
 from .container import find_container
 from .egress import Handing
+from .landlock import find_landlock
 from .process import Group, Held, Process, Watched, start
 from .protected_paths import Guarded, Repositories, guarded_in
+from .seccomp import opened_filter
 
 __all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
 
@@ -123,6 +125,7 @@ def find_sandbox(
     environ: Mapping[str, str],
     *,
     unsandboxed: bool = False,
+    landlock: bool = False,
     container: str = "",
     network: bool | Reach = False,
     outlet: Outlet | None = None,
@@ -132,8 +135,9 @@ def find_sandbox(
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is neither bubblewrap nor the container that was named.
 
-    Runs a command: call it in a thread. `unsandboxed`: the operator accepts commands without a sandbox, where none is
-    found; `container`: the image in which commands run instead. `network`, `outlet`: the model's destinations, and the
+    Runs a command: call it in a thread. `landlock`: where bubblewrap does not work, commands run under Landlock;
+    `unsandboxed`: the operator accepts commands without a sandbox, where none is found; `container`: the image in which
+    commands run instead. `network`, `outlet`: the model's destinations, and the
     server of named hosts. `is_written`, `brought`: whether a file tool wrote a file, or git brought it. A trial of
     bubblewrap counts for the whole process.
     """
@@ -153,6 +157,11 @@ def find_sandbox(
                     "",
                 )
             why = f"bubblewrap does not work here: {problem}"
+    if landlock:
+        found, problem = find_landlock(environ, network=network, bounds=bounds, is_written=is_written, brought=brought)
+        if found is not None:
+            return found, why
+        why = f"{why}; {problem}"
     if not unsandboxed:
         return None, why
     return Unsandboxed(environ=environ, is_written=is_written, brought=brought), why

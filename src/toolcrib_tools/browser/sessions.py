@@ -93,7 +93,7 @@ class BrowserSession:
     open_world=True,
     idempotent=False,
     serial=True,
-    needs=["shell"],
+    needs=["shell", "sockets"],
     traits=["by_action", "untrusted"],
     metadata={"reads": ["navigate", "snapshot", "screenshot", "tabs", "close"]},
     tags=[

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rig.sandbox import needs_sandbox
+from rig.sandbox import needs_landlock, needs_sandbox
+from toolcrib.config.settings import ShellSpec
 from unit.toolcrib_tools.repositories import git, refused, session_of, told, without_sandbox
 
 pytestmark = pytest.mark.process
@@ -232,10 +233,12 @@ async def test_a_worktree_of_a_repository_elsewhere_can_be_worked_in(repo: Path,
     assert made["branch"] == "topic"
 
 
-async def test_without_a_sandbox_git_works_all_the_same(repo: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("landlock", [False, pytest.param(True, marks=needs_landlock)])
+async def test_without_bubblewrap_git_works_all_the_same(repo: Path, tmp_path: Path, landlock: bool) -> None:
     (repo / "a.txt").write_text("two\n")
-    async with session_of(repo, environment=without_sandbox(tmp_path)) as session:
-        assert "shell" not in session.state.scope.provided
+    shell = ShellSpec(landlock=landlock)
+    async with session_of(repo, shell=shell, environment=without_sandbox(tmp_path)) as session:
+        assert ("shell" in session.state.scope.provided) == landlock
         await told(session, "git_commit", message="two", all=True)
 
     assert git(repo, "log", "-1", "--format=%s") == "two"

@@ -12,7 +12,7 @@ import pytest
 
 from peers.api import api
 from rig import eventually
-from rig.sandbox import needs_sandbox, stands_still
+from rig.sandbox import needs_landlock, needs_sandbox, stands_still
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.settings import ShellSpec, WorkspaceSpec
@@ -534,7 +534,11 @@ def _without(tmp_path: Path) -> dict[str, str]:
 async def test_without_a_sandbox_there_are_no_shell_tools_and_why_says_how_to_get_them(
     folder: Path, tmp_path: Path
 ) -> None:
-    async with crib_of(folder, environment=_without(tmp_path)) as crib, crib.session(profile="flat") as session:
+    shell = ShellSpec(landlock=False)
+    async with (
+        crib_of(folder, shell=shell, environment=_without(tmp_path)) as crib,
+        crib.session(profile="flat") as session,
+    ):
         names = {tool.name for tool in session.tools}
         why = crib.explainer.why("run_command", session)
         told_of = "no sandbox" in session.instructions
@@ -558,7 +562,7 @@ async def test_without_a_sandbox_a_person_is_asked_before_each_command_and_told_
         return Answer(verdict="always")
 
     async with (
-        crib_of(folder, environment=_without(tmp_path)) as crib,
+        crib_of(folder, shell=ShellSpec(landlock=False), environment=_without(tmp_path)) as crib,
         crib.session(profile="flat", mode="autonomous", approver=approve) as session,
         crib.session(profile="flat", mode="autonomous") as alone,
     ):
@@ -571,11 +575,27 @@ async def test_without_a_sandbox_a_person_is_asked_before_each_command_and_told_
     assert "no sandbox" not in session.instructions
 
 
+@needs_landlock
+async def test_without_bubblewrap_commands_run_under_landlock_and_what_needs_sockets_is_not_there(
+    folder: Path, tmp_path: Path
+) -> None:
+    async with (
+        crib_of(folder, environment=_without(tmp_path)) as crib,
+        crib.session(profile="flat", mode="autonomous") as session,
+    ):
+        names = {tool.name for tool in session.tools}
+        said = await told(session, "run_command", command="{ echo one > ../out; } 2>&1; echo two > in.txt; cat in.txt")
+        why = crib.explainer.why("notebook_execute", session)
+
+    assert (names >= NAMES, "notebook_execute" in names, said.splitlines()[-1]) == (True, False, "two")
+    assert (why.stopped_by, (folder.parent / "out").exists()) == ("need", False)
+
+
 async def test_an_operator_takes_commands_without_a_sandbox_from_every_session(folder: Path, tmp_path: Path) -> None:
     async def approve(question: Question) -> Answer:
         return Answer(verdict="yes")
 
-    shell = ShellSpec(unsandboxed=False)
+    shell = ShellSpec(unsandboxed=False, landlock=False)
     async with (
         crib_of(folder, shell=shell, environment=_without(tmp_path)) as crib,
         crib.session(profile="flat", approver=approve) as session,

@@ -21,7 +21,7 @@ __all__ = ["NEEDS", "Check", "Declaration", "FoundFunction", "Setting", "ToolOpt
 _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
 
-NEEDS: Final = ("language_server", "shell", "user", "workspace")
+NEEDS: Final = ("language_server", "shell", "sockets", "user", "workspace")
 """Possible requirements of a tool on its session; `user` is a person who can be asked."""
 
 Check = Callable[[Mapping[str, Any], Context], Awaitable[None]]

@@ -1,0 +1,196 @@
+"""Commands under Landlock and a seccomp filter: where bubblewrap does not work, for it needs user namespaces.
+
+A command shares the namespaces of the machine. It opens the programs of the machine, its folders and a folder of its
+own for home and temporary files, and nothing else; it has no sockets (with the network: none to services of this
+machine's own kind), signals and traces no other process, and changes modes and owners of no file elsewhere. Weaker
+than bubblewrap: it sees names and sizes of files everywhere and may set their times; guarded files in its folders are
+writable, and put back when it has ended; `.env` files in them are readable; `/tmp` is not writable.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal
+
+import anyio
+from anyio import to_thread
+
+from ..core.sandbox import Command, Reach, Running
+from ..errors import ToolFailure
+from .bubblewrap import ETC, LINKS, SYSTEM, Bounds, Line, clean, programs_in, toolchains, within_bounds
+from .comparison import Brought, check, compare, compared, tidy
+from .egress import python
+from .process import Group, Held, Process, Watched, start
+from .protected_paths import Guarded, Repositories, guarded_in
+from .seccomp import Shared, is_known, modes_of, opened_filter
+
+__all__ = ["Landlock", "find_landlock"]
+
+_LAUNCHER: Final = Path(__file__).parent / "inside" / "confine.py"
+_PREFIX: Final = "toolcrib-command-"
+_TRIAL_SECONDS: Final = 10.0
+_REMOVAL_SECONDS: Final = 5.0
+"""For the supervisor to kill what a command started."""
+_ABOUT_MACHINE: Final = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
+"""Parts of `/proc` that tell of the machine and of no process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landlock:
+    """Commands that Landlock restricts (Linux 6.12 or newer)."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    """Environment of this process."""
+    bounds: Bounds = field(default_factory=Bounds)
+    network: bool | Reach = False
+    """Network that the operator permits to the model's commands; named hosts cannot be reached."""
+    repositories: Repositories = field(default_factory=Repositories, repr=False)
+    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
+    """As for `Bubblewrap`."""
+    brought: Brought | None = field(default=None, repr=False)
+    """As for `Bubblewrap`."""
+    kind: Literal["landlock"] = "landlock"
+
+    @asynccontextmanager
+    async def open(self, command: Command) -> AsyncGenerator[Running]:
+        """Run a command until the context is left. See `Sandbox`.
+
+        Raises `ToolFailure("unavailable")` for one that is to reach named hosts, unless it is a trusted program.
+        """
+        check(command)
+        if isinstance(command.network, Reach) and command.network and not command.trusted:
+            message = "a command under Landlock reaches the whole network or none, no named hosts"
+            raise ToolFailure("unavailable", message, hint="install bubblewrap")
+        began = time.time_ns()
+        guarded = await to_thread.run_sync(
+            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=False)
+        )
+        own = await to_thread.run_sync(_own_folder)
+        group = Group(self.bounds.processes)
+        status_end, status = os.pipe()
+        alive_end, alive = os.pipe()
+        wires = (status, alive, opened_filter(Shared(network=bool(command.network))))
+        watched = Watched(status_end, self.bounds, command.cwd, group)
+        moved: list[str] = []
+        held = Held(descriptors=wires, watched=watched, tidy=partial(tidy, guarded, moved))
+        running: Process | None = None
+        try:
+            line = self.line(command, guarded, own, wires, group.entrance)
+            async with start(line, None, terminal=command.terminal, held=held) as running:
+                running.comparison = partial(compared, self, guarded, began, running)
+                yield running
+        finally:
+            watched.close()
+            with anyio.CancelScope(shield=True):
+                await _end_of(alive_end)
+                await group.close()
+                await compare(self, guarded, began, moved, running)
+                await to_thread.run_sync(partial(shutil.rmtree, own, ignore_errors=True))
+
+    def line(self, command: Command, guarded: Guarded, own: Path, wires: tuple[int, int, int], group: str) -> Line:
+        """Return the line for a command. `own` is its home; `wires` are the descriptors that the launcher closes."""
+        chains = toolchains(Path(self.environ.get("HOME") or "/nonexistent"))
+        programs = programs_in(self.environ, (*chains, *command.folders))
+        environment = {
+            **clean(self.environ, own, programs),
+            "TMPDIR": str(own),
+            "GIT_CONFIG_NOSYSTEM": "1",  # git complains of a file that it may not read
+            **command.environment,
+        }
+        words = [f"{name}={wire}" for name, wire in zip(("status", "alive", "filter"), wires, strict=True)]
+        words += [f"modes={number}:{kind}" for number, kind in modes_of().items()]
+        words += [f"network={'yes' if command.network else 'no'}", f"cwd={command.cwd}"]
+        words += [f"read={path}" for path in (*_system(), *chains, *command.readable, *guarded.shown)]
+        rights = "read" if command.read_only else "write"
+        words += [f"{rights}={path.resolve()}" for path in (*command.folders, *guarded.fixed)]
+        launcher = (*python(), str(_LAUNCHER), *words, f"write={own}", "--", *command.argv)
+        return Line(argv=(*within_bounds(self.bounds, group), *launcher), environment=environment)
+
+
+def _own_folder() -> Path:
+    """Make the folder of a command for its home and temporary files."""
+    return Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+
+
+async def _end_of(alive: int) -> None:
+    """Wait until nothing of a command holds the other end, and close this one."""
+    try:
+        with anyio.move_on_after(_REMOVAL_SECONDS):
+            await anyio.wait_readable(alive)
+    finally:
+        with suppress(OSError):
+            os.close(alive)
+
+
+def _system() -> Iterator[str]:
+    """Yield what every command reads: the programs of the machine and what they need."""
+    for place in (*SYSTEM, *LINKS):
+        yield os.path.realpath(place)
+    for name in ETC:
+        yield os.path.realpath(f"/etc/{name}")
+    for name in _ABOUT_MACHINE:
+        yield f"/proc/{name}"
+
+
+def find_landlock(
+    environ: Mapping[str, str],
+    *,
+    network: bool | Reach,
+    bounds: Bounds,
+    is_written: Callable[[Path], bool],
+    brought: Brought | None,
+) -> tuple[Landlock | None, str]:
+    """Return what runs commands under Landlock, or None and why not. Runs a command: for a thread."""
+    if isinstance(network, Reach) and network:
+        return None, "commands under Landlock reach the whole network or none (`shell.network` is true or false)"
+    if not is_known():
+        return None, f"the calls of a {platform.machine()} are not known"
+    landlock = Landlock(environ=environ, bounds=bounds, network=network, is_written=is_written, brought=brought)
+    problem = _problem(landlock)
+    return (None, f"Landlock does not work here: {problem}") if problem else (landlock, "")
+
+
+_trials: Final[dict[str, str]] = {}
+
+
+def _problem(landlock: Landlock) -> str:
+    """Return why no command runs under Landlock here, empty where one does. A trial counts for the whole process."""
+    if not _trials:
+        _trials[""] = _tried(landlock)
+    return _trials[""]
+
+
+def _tried(landlock: Landlock) -> str:
+    command = Command(argv=("/bin/true",), cwd=Path("/"), folders=())
+    reading, status = os.pipe()
+    alive_end, alive = os.pipe()
+    wires = (status, alive, opened_filter(Shared(network=False)))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as own:
+        line = landlock.line(command, Guarded(), Path(own).resolve(), wires, "")
+        try:
+            done = subprocess.run(
+                line.argv,
+                env=dict(line.environment),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TRIAL_SECONDS,
+                check=False,
+                pass_fds=wires,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        finally:
+            for wire in (reading, alive_end, *wires):
+                os.close(wire)
+    problem = done.stderr.decode("utf-8", "replace").strip()[:500] or f"status {done.returncode}"
+    return problem if done.returncode else ""
