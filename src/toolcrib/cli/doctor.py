@@ -191,8 +191,8 @@ def _sandbox(settings: Settings) -> Check:
     """Try the sandbox as a crib does."""
     sandbox, why = find(settings)
     if sandbox is not None and sandbox.kind != "none":
-        if sandbox.kind == "landlock":
-            weaker = "commands run under Landlock, without sockets of their own, notebooks and browsers"
+        if sandbox.kind in ("landlock", "seatbelt"):
+            weaker = f"commands run under {sandbox.kind.title()}, without sockets of their own, notebooks and browsers"
             return Check(check="sandbox", state="ok", detail=f"{why}: {weaker}; `apt install bubblewrap` brings these")
         what = f"a container of {settings.shell.container}" if sandbox.kind == "container" else "bubblewrap"
         return Check(check="sandbox", state="ok", detail=f"{what}; the shell tools are there")

@@ -236,6 +236,8 @@ class ShellSpec(Section):
     landlock: Flag = True
     """Whether commands run under Landlock where bubblewrap does not work (Linux 6.12 or newer) and `unsandboxed` is not
     true."""
+    seatbelt: Flag = False
+    """Whether commands run under Seatbelt on macOS, where `unsandboxed` is not true; untested."""
     container: Text | None = None
     """Image of a container in which commands run, by Docker or Podman, instead of bubblewrap. It has to be on the
     machine, with the programs that commands need."""

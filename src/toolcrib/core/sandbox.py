@@ -1,8 +1,8 @@
 """Sandbox interface: how tools run commands, independent of the implementation.
 
-The implementation is bubblewrap, Landlock where bubblewrap does not work, a container of an image that the operator
-names, or none if the operator permits it. A command sees the workspace and the programs of this machine, or of the
-image, without home, credentials and, by default, network.
+The implementation is bubblewrap, Landlock or Seatbelt where bubblewrap does not work, a container of an image that the
+operator names, or none if the operator permits it. A command sees the workspace and the programs of this machine, or of
+the image, without home, credentials and, by default, network.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ class Sandbox(Protocol):
     """Runs commands apart from everything else."""
 
     @property
-    def kind(self) -> Literal["bubblewrap", "container", "landlock", "none"]:
+    def kind(self) -> Literal["bubblewrap", "container", "landlock", "none", "seatbelt"]:
         """Kind of isolation; `none`: commands run with our rights, and each needs approval.
 
-        Under `landlock` a command shares the network of the machine, or has no sockets at all.
+        Under `landlock` and `seatbelt` a command shares the network of the machine, or has no sockets at all.
         """
         ...
 

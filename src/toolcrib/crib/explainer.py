@@ -88,7 +88,7 @@ _PROVIDED_BY: Final[Mapping[str, str]] = {
     ),
     "sockets": (
         "programs that talk to each other over sockets run in bubblewrap (`apt install bubblewrap`) or a container, not"
-        " under Landlock"
+        " under Landlock or Seatbelt"
     ),
     "user": "give the session an elicitor: session(elicitor=…), or a client that can ask its user",
     "workspace": "declare the folder that tools may work in: `workspace: .` in the config, or session(workspace=…)",

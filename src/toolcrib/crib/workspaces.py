@@ -287,6 +287,7 @@ class Workspaces:
 _SHELL: Final = "shell"
 _LANGUAGE_SERVER: Final = "language_server"
 _SOCKETS: Final = "sockets"
+_WITHOUT_SOCKETS: Final = ("landlock", "seatbelt")
 
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
@@ -301,6 +302,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
         settings.environment,
         unsandboxed=shell.unsandboxed is not False,
         landlock=shell.landlock and not shell.unsandboxed,
+        seatbelt=shell.seatbelt and not shell.unsandboxed,
         container=shell.container or "",
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
@@ -363,7 +365,7 @@ class Shells:
         if self._sandbox is None:
             return frozenset()
         servers = {_LANGUAGE_SERVER} if _has_servers(self._settings.tools.get("lsp")) else set[str]()
-        return frozenset({_SHELL, *servers, *({_SOCKETS} if self._sandbox.kind != "landlock" else ())})
+        return frozenset({_SHELL, *servers, *({_SOCKETS} if self._sandbox.kind not in _WITHOUT_SOCKETS else ())})
 
     def _find(self) -> None:
         self._sandbox, _ = find(self._settings)

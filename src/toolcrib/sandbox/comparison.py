@@ -1,7 +1,8 @@
-"""What is looked at around every command, whatever holds it: its words before it, what it left behind after it."""
+"""What is the same around every command, whatever holds it: its words before it, what it left behind after it."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,13 @@ from .leftovers import is_harmless
 from .process import Process
 from .protected_paths import Guarded, Repositories, left_in, put_aside, put_back
 
-__all__ = ["Brought", "Comparing", "check", "compare", "compared", "tidy"]
+__all__ = ["OWN", "Brought", "Comparing", "check", "compare", "compared", "own_folder", "tidy"]
 
 Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
 """Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
 
+OWN: Final = "toolcrib-command-"
+"""Begins the names of folders that commands have for themselves."""
 _LONGEST: Final = 128 * 1024
 """Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
 _TIDY: Final = 2.0
@@ -81,6 +84,11 @@ async def tidy(guarded: Guarded, moved: list[str]) -> None:
     while made.absent:
         await anyio.sleep(_TIDY)
         moved += await to_thread.run_sync(put_aside, made)
+
+
+def own_folder() -> Path:
+    """Make the folder of a command for its home and temporary files, where the sandbox has none of its own."""
+    return Path(tempfile.mkdtemp(prefix=OWN)).resolve()
 
 
 def check(command: Command) -> None:

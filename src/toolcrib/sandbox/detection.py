@@ -25,6 +25,7 @@ from .egress import Handing
 from .landlock import find_landlock
 from .process import Group, Held, Process, Watched, start
 from .protected_paths import Guarded, Repositories, guarded_in
+from .seatbelt import find_seatbelt
 from .seccomp import opened_filter
 
 __all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
@@ -126,6 +127,7 @@ def find_sandbox(
     *,
     unsandboxed: bool = False,
     landlock: bool = False,
+    seatbelt: bool = False,
     container: str = "",
     network: bool | Reach = False,
     outlet: Outlet | None = None,
@@ -135,7 +137,8 @@ def find_sandbox(
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is neither bubblewrap nor the container that was named.
 
-    Runs a command: call it in a thread. `landlock`: where bubblewrap does not work, commands run under Landlock;
+    Runs a command: call it in a thread. `landlock`, `seatbelt`: commands run under these where bubblewrap does not
+    work;
     `unsandboxed`: the operator accepts commands without a sandbox, where none is found; `container`: the image in which
     commands run instead. `network`, `outlet`: the model's destinations, and the
     server of named hosts. `is_written`, `brought`: whether a file tool wrote a file, or git brought it. A trial of
@@ -157,8 +160,8 @@ def find_sandbox(
                     "",
                 )
             why = f"bubblewrap does not work here: {problem}"
-    if landlock:
-        found, problem = find_landlock(environ, network=network, bounds=bounds, is_written=is_written, brought=brought)
+    for find in (*([find_landlock] if landlock else ()), *([find_seatbelt] if seatbelt else ())):
+        found, problem = find(environ, network=network, bounds=bounds, is_written=is_written, brought=brought)
         if found is not None:
             return found, why
         why = f"{why}; {problem}"

@@ -28,7 +28,7 @@ from anyio import to_thread
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import ETC, LINKS, SYSTEM, Bounds, Line, clean, programs_in, toolchains, within_bounds
-from .comparison import Brought, check, compare, compared, tidy
+from .comparison import OWN, Brought, check, compare, compared, own_folder, tidy
 from .egress import python
 from .process import Group, Held, Process, Watched, start
 from .protected_paths import Guarded, Repositories, guarded_in
@@ -37,7 +37,6 @@ from .seccomp import Shared, is_known, modes_of, opened_filter
 __all__ = ["Landlock", "find_landlock"]
 
 _LAUNCHER: Final = Path(__file__).parent / "inside" / "confine.py"
-_PREFIX: Final = "toolcrib-command-"
 _TRIAL_SECONDS: Final = 10.0
 _REMOVAL_SECONDS: Final = 5.0
 """For the supervisor to kill what a command started."""
@@ -75,7 +74,7 @@ class Landlock:
         guarded = await to_thread.run_sync(
             partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=False)
         )
-        own = await to_thread.run_sync(_own_folder)
+        own = await to_thread.run_sync(own_folder)
         group = Group(self.bounds.processes)
         status_end, status = os.pipe()
         alive_end, alive = os.pipe()
@@ -115,11 +114,6 @@ class Landlock:
         words += [f"{rights}={path.resolve()}" for path in (*command.folders, *guarded.fixed)]
         launcher = (*python(), str(_LAUNCHER), *words, f"write={own}", "--", *command.argv)
         return Line(argv=(*within_bounds(self.bounds, group), *launcher), environment=environment)
-
-
-def _own_folder() -> Path:
-    """Make the folder of a command for its home and temporary files."""
-    return Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
 
 
 async def _end_of(alive: int) -> None:
@@ -175,7 +169,7 @@ def _tried(landlock: Landlock) -> str:
     reading, status = os.pipe()
     alive_end, alive = os.pipe()
     wires = (status, alive, opened_filter(Shared(network=False)))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as own:
+    with tempfile.TemporaryDirectory(prefix=OWN) as own:
         line = landlock.line(command, Guarded(), Path(own).resolve(), wires, "")
         try:
             done = subprocess.run(
