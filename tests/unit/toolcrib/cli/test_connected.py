@@ -355,6 +355,20 @@ def test_of_all_clients_those_stay_as_they_were_whose_first_request_would_get_lo
     assert (more["fixable"], alone.exit_code) == (["windsurf"], 0)
 
 
+@pytest.mark.process
+def test_the_tokens_of_a_client_count_no_server_of_one_that_stays_as_it_was(user: User) -> None:
+    offices = {name: {"command": sys.executable, "args": [PRACTICE, str(user.home), name]} for name in OFFICES}
+    user.has(".cursor/mcp.json", {"mcpServers": offices})
+    user.has(".codeium/windsurf/mcp_config.json", {"mcpServers": {"echo": plain("echo"), "write": plain("write")}})
+
+    together = user.reads("connect", "--all", "--replace", "--no-start")
+    user.types("disconnect", "--all")
+    alone = user.reads("connect", "cursor", "--replace", "--no-start")
+
+    assert [(row["connected"], "refused" in row) for row in together] == [(True, False), (False, True)]
+    assert together[0] == alone[0]
+
+
 def test_a_guarded_entry_is_strict(user: User) -> None:
     file = user.has(".cursor/mcp.json", {"mcpServers": {}})
 
