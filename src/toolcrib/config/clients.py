@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..errors import ConfigError
 from . import files
@@ -389,11 +390,15 @@ class FoundServer:
     value: Mapping[str, Any]
     """The entry in our words, variables unexpanded; may hold secrets."""
     base: str
+    written: Mapping[Steps, Steps] = field(default_factory=dict[Steps, Steps])
+    """Path in the client's entry of what has another path in `value`."""
 
     def entry(self, name: str) -> ConfiguredEntry:
         """Return it as an entry of ours, under the name that it has here."""
         key = ".".join(self.client.path)
-        return ConfiguredEntry(name=name, value=self.value, file=str(self.file), key=key, base=self.base)
+        return ConfiguredEntry(
+            name=name, value=self.value, file=str(self.file), key=key, base=self.base, written=self.written
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,5 +536,13 @@ class _ServerReader:
             if "command" in value and scope == "project":
                 value.setdefault("cwd", base)
             self.found.append(
-                FoundServer(name=name, client=self._client, file=self._file, scope=scope, value=value, base=base)
+                FoundServer(
+                    name=name,
+                    client=self._client,
+                    file=self._file,
+                    scope=scope,
+                    value=value,
+                    base=base,
+                    written=read.written,
+                )
             )
