@@ -43,6 +43,8 @@ _WEAK = 20
 """Tools that come nearest, from which the categories of a query that nothing fits are taken."""
 _DEPRECATED = 0.5
 """Factor on the score of a deprecated tool: it comes after equally good matches."""
+_UNABLE = 0.5
+"""Factor on the score of a tool that cannot work as configured: it comes after what fits nearly as well and works."""
 _OURS = 0.9
 """Factor on the score of a tool that comes with Toolcrib, where the user has some: it comes after equally good ones."""
 _TIED = 5
@@ -217,8 +219,8 @@ class Catalog(Mapping[str, Tool]):
         """Return the tools that match `query`, best first; empty without a match.
 
         `allowed` selects the names that may be listed; `boost` gives a factor by name, limited to a half and two;
-        `weak` also returns matches that are too weak for an answer. Of tools that fit alike, the user's come before
-        ours, and of those with one score, the one that does least harm and then the one listed first.
+        `weak` also returns matches that are too weak for an answer. Of tools that fit alike, those that can work come
+        before those that cannot, the user's before ours, and of those with one score, the one that does least harm and then the one listed first.
         """
 
         def visible(name: str) -> bool:
@@ -267,9 +269,9 @@ class Catalog(Mapping[str, Tool]):
         has_users = any(tool.source not in OUR_SOURCES for tool in self.tools.values())
         found: dict[str, float] = {}
         for name, tool in self.tools.items():
-            factor = (_DEPRECATED if tool.deprecated else 1.0) * (
-                _OURS if has_users and tool.source in OUR_SOURCES else 1.0
-            )
+            factor = _DEPRECATED if tool.deprecated else 1.0
+            factor *= _UNABLE if tool.availability.missing else 1.0
+            factor *= _OURS if has_users and tool.source in OUR_SOURCES else 1.0
             if factor != 1.0:
                 found[name] = factor
         return found

@@ -1,6 +1,7 @@
 """Tools that do the opposite of what is wanted come after those that do it, and ties are settled by what tools do."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from toolcrib.catalog.index import Index, IndexEntry
 from toolcrib.catalog.ranking.query import actions_of_name, are_opposed, read_wanted
 from toolcrib.catalog.registry import Registry
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Availability, Tool
 
 PAIRS = Path(__file__).parents[4] / "bench" / "opposites.jsonl"
 
@@ -101,3 +102,15 @@ def test_a_users_tool_comes_before_one_of_ours_that_fits_as_well() -> None:
     for query in ("read a thread", "read_thread"):
         assert [hit.name for hit in registry.catalog.search(query)][:2] == ["zeta__read_thread", "read_thread"], query
     assert registry.catalog.search("count words")[0].name == "count_words"
+
+
+def test_a_tool_that_cannot_work_comes_behind_one_that_works_and_fits_nearly_as_well() -> None:
+    registry = Registry()
+    registry.declare("builtin", prefix=False, yields=True)
+    sends = replace(
+        tool("builtin", "send_text"), description="Send a text.", availability=Availability(missing="a key")
+    )
+    registry.put("builtin", [sends])
+    registry.put("voice", [replace(tool("voice", "say"), description="Return the text.")])
+    assert [hit.name for hit in registry.catalog.search("text")] == ["voice__say", "send_text"]
+    assert registry.catalog.search("send text")[0].name == "send_text"
