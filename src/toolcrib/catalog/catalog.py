@@ -220,7 +220,8 @@ class Catalog(Mapping[str, Tool]):
 
         `allowed` selects the names that may be listed; `boost` gives a factor by name, limited to a half and two;
         `weak` also returns matches that are too weak for an answer. Of tools that fit alike, those that can work come
-        before those that cannot, the user's before ours, and of those with one score, the one that does least harm and then the one listed first.
+        before those that cannot, the user's before ours, and of those with one score, the one that does least harm and
+        then the one listed first.
         """
 
         def visible(name: str) -> bool:

@@ -104,13 +104,12 @@ def test_a_users_tool_comes_before_one_of_ours_that_fits_as_well() -> None:
     assert registry.catalog.search("count words")[0].name == "count_words"
 
 
-def test_a_tool_that_cannot_work_comes_behind_one_that_works_and_fits_nearly_as_well() -> None:
+@pytest.mark.parametrize(("missing", "first"), [("", "mail__send_text"), ("a key", "voice__say")])
+def test_a_tool_that_cannot_work_comes_behind_one_that_works_and_fits_nearly_as_well(missing: str, first: str) -> None:
     registry = Registry()
-    registry.declare("builtin", prefix=False, yields=True)
-    sends = replace(
-        tool("builtin", "send_text"), description="Send a text.", availability=Availability(missing="a key")
-    )
-    registry.put("builtin", [sends])
-    registry.put("voice", [replace(tool("voice", "say"), description="Return the text.")])
-    assert [hit.name for hit in registry.catalog.search("text")] == ["voice__say", "send_text"]
-    assert registry.catalog.search("send text")[0].name == "send_text"
+    sends = replace(tool("mail", "send_text"), description="Send a text.", availability=Availability(missing=missing))
+    says = replace(tool("voice", "say"), description="Say aloud what is given here, slowly and twice: a short text.")
+    registry.put("mail", [sends])
+    registry.put("voice", [says])
+    assert registry.catalog.search("text")[0].name == first
+    assert registry.catalog.search("send text")[0].name == "mail__send_text"
