@@ -155,6 +155,8 @@ _PLACE: Final = re.compile(
     r"\$\{(workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/)\}"
 )
 
+_PROJECT: Final = frozenset({"workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "cwd"})
+
 _SECONDS: Final = frozenset({"codex", "goose"})
 _MILLISECONDS: Final = frozenset({"claude-code", "claude-desktop", "gemini", "opencode", "windsurf"})
 """Clients by the unit of their `timeout`. In a file of any other client 1000 and more are milliseconds."""
@@ -170,6 +172,8 @@ class Translated:
     """The keys, dotted, that have no effect here and would have had one there."""
     written: dict[Steps, Steps] = field(default_factory=dict[Steps, Steps])
     """Path in the entry of what has another path in `value`; paths below follow."""
+    names_project: bool = False
+    """Whether it has a variable of the client for the folder that is open in it."""
     errors: list[tuple[tuple[str, ...], str]] = field(default_factory=list[tuple[tuple[str, ...], str]])
     """Path and message of each key that stops the entry."""
 
@@ -204,6 +208,7 @@ def translate(
             value["command"] = words if len(words) > 1 else command
     spelling = _Spelling(client, project, home)
     kept = {key: spelling.of(item) for key, item in value.items() if item not in (None, {}, [], "")}
+    done.names_project = spelling.names_project
     asked = {name: (inputs or {}).get(name, "") for name in spelling.asked}
     described = {name: text for name, text in asked.items() if text}
     done.value = {**kept, "inputs": described} if described else kept
@@ -346,11 +351,12 @@ def _read_auth(done: Translated) -> None:
 
 
 class _Spelling:
-    """Variables as one client writes them, spelt our way; notes which inputs there are."""
+    """Variables as one client writes them, spelt our way; notes inputs, and whether the project's folder is named."""
 
     def __init__(self, client: str, project: str, home: str) -> None:
         self._client = client
         self.asked: dict[str, None] = {}
+        self.names_project = False
         self._places = {
             "workspaceFolder": project,
             "workspaceRoot": project,
@@ -382,7 +388,11 @@ class _Spelling:
             text = _DOLLAR_ENV.sub(r"${\1}", text)
         text = _ENV.sub(r"${\1}", text)
         self.asked |= dict.fromkeys(_INPUT.findall(text))
-        return _PLACE.sub(lambda match: self._places[match[1]], text)
+        return _PLACE.sub(self._place, text)
+
+    def _place(self, match: re.Match[str]) -> str:
+        self.names_project = self.names_project or match[1] in _PROJECT
+        return self._places[match[1]]
 
 
 def _mapping(entry: _Raw, key: str) -> dict[str, Any]:

@@ -594,6 +594,39 @@ def test_a_server_that_works_in_the_folder_of_its_client_stays_there(user: User)
     assert "keeps files" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("more", "stays"),
+    [
+        ({"args": [PLAIN, "echo", "${workspaceFolder}/src"]}, True),
+        ({"args": [PLAIN, "echo", "${userHome}/src"]}, False),
+        ({"args": [PLAIN, "echo", "--root=../src"]}, True),
+        ({"args": [PLAIN, "echo", "..."]}, False),
+        ({"env": {"ROOT": "${PWD}"}}, True),
+        ({"cwd": "."}, True),
+        ({"cwd": "${workspaceFolder}"}, True),
+        ({"cwd": str(ROOT), "args": ["tests/peers/plain_server.py", "echo", "."]}, False),
+    ],
+)
+@pytest.mark.process
+def test_what_an_entry_names_by_the_folder_that_is_open_stays_in_the_client(
+    user: User, more: Json, stays: bool
+) -> None:
+    file = user.has(".cursor/mcp.json", {"mcpServers": {"files": {**plain("echo"), **more}}})
+
+    user.types("connect", "cursor", "--replace", "--anyway")
+
+    assert ("files" in json.loads(file.read_text())["mcpServers"]) is stays
+
+
+@pytest.mark.process
+def test_an_import_says_which_servers_would_run_in_another_folder(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"files": {**plain("echo"), "cwd": "."}, "echo": plain("write")}})
+
+    notes = [line for line in user.types("import").stderr.splitlines() if "home folder" in line]
+
+    assert [line.split()[0] for line in notes] == ["files"]
+
+
 @pytest.mark.process
 def test_codex_passes_the_variables_that_moved_servers_name(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "x")
