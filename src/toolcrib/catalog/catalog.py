@@ -249,14 +249,15 @@ class Catalog(Mapping[str, Tool]):
         """Return the categories where the answer to a `query` that nothing fits might be, likeliest first.
 
         With how many tools each has of those that are `allowed`. Fewer than `n` when the tools that come nearest are of
-        fewer; the largest ones when none comes near at all.
+        fewer; when none comes near at all, the user's own and then the largest ones.
         """
         counts = (
             self.categories if allowed is None else categories_of(t for name, t in self.tools.items() if allowed(name))
         )
         hits = self.search(query, _WEAK, allowed=allowed, weak=True)
         found = dict.fromkeys(category_of(self.tools[hit.name]) for hit in hits)
-        names = list(found) or sorted(counts, key=lambda name: (-counts[name], name))
+        users = {category_of(tool) for tool in self.tools.values() if tool.source not in OUR_SOURCES}
+        names = list(found) or sorted(counts, key=lambda name: (name not in users, -counts[name], name))
         return {name: counts[name] for name in names[:n]}
 
     @cached_property

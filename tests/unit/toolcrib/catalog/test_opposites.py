@@ -113,3 +113,11 @@ def test_a_tool_that_cannot_work_comes_behind_one_that_works_and_fits_nearly_as_
     registry.put("voice", [says])
     assert registry.catalog.search("text")[0].name == first
     assert registry.catalog.search("send text")[0].name == "mail__send_text"
+
+
+def test_where_nothing_comes_near_the_categories_of_the_user_come_first() -> None:
+    registry = Registry()
+    registry.declare("builtin", prefix=False, yields=True)
+    registry.put("builtin", [tool("builtin", name) for name in ("count_words", "read_thread")])
+    registry.put("zeta", [tool("zeta", "say")])
+    assert registry.catalog.nearest_categories("xylophone") == {"zeta": 1, "builtin": 2}
