@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import signal
 import subprocess
@@ -9,6 +11,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +48,25 @@ def test_once_finds_a_tool_calls_it_and_ends_with_success(folder: Path) -> None:
     rows = dict(line.split(maxsplit=1) for line in done.stderr.splitlines() if line[:1].isalpha())
     assert {"fetch", "git", "time", "total"} <= rows.keys()
     assert re.fullmatch(r"\d+ +[\d,]+ +tokens: o200k", rows["total"])
-    assert not subprocess.run(["git", "status", "--short", ".toolcrib"], cwd=folder, capture_output=True).stdout
+    assert sorted(path.name for path in folder.iterdir()) == [".git", "file"]
+
+
+def test_the_proof_can_be_read_by_a_program_and_leaves_nothing(folder: Path, tmp_path_factory: Any) -> None:
+    kept = tmp_path_factory.mktemp("temporary")
+    done = subprocess.run(
+        [*DEMO, "--once", "--json", "--folder", str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "TMPDIR": str(kept)},
+    )
+
+    assert done.returncode == 0, done.stderr
+    proof = json.loads(done.stdout)
+    assert proof.keys() == {"folder", "url", "listed", "query", "found", "tool", "arguments", "result"}
+    assert (proof["tool"], proof["arguments"]) == ("git__git_status", {"repo_path": str(folder)})
+    assert "Untracked files" in proof["result"]
+    assert list(kept.iterdir()) == []
 
 
 def test_two_run_side_by_side_each_on_its_own_port_until_they_are_interrupted(folder: Path) -> None:
@@ -57,16 +78,3 @@ def test_two_run_side_by_side_each_on_its_own_port_until_they_are_interrupted(fo
         assert [process.wait(PATIENCE) for process in (one, other)] == [0, 0]
 
     assert len(urls) == 2
-
-
-def test_a_run_that_reads_its_servers_while_another_starts_reads_the_whole_of_them(folder: Path) -> None:
-    servers = folder / ".toolcrib" / "demo" / "mcp.json"
-    servers.parent.mkdir(parents=True)
-    servers.write_text('{"mcpServers": {}}')
-
-    with servers.open() as read_by_the_other:
-        subprocess.run([*DEMO, "--once", "--folder", str(folder)], capture_output=True, timeout=PATIENCE, check=True)
-        seen = read_by_the_other.read()
-
-    assert seen == '{"mcpServers": {}}'
-    assert "mcp_server_git" in servers.read_text()

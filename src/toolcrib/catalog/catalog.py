@@ -43,6 +43,8 @@ _WEAK = 20
 """Tools that come nearest, from which the categories of a query that nothing fits are taken."""
 _DEPRECATED = 0.5
 """Factor on the score of a deprecated tool: it comes after equally good matches."""
+_UNABLE = 0.5
+"""Factor on the score of a tool that cannot work as configured: it comes after what fits nearly as well and works."""
 _OURS = 0.9
 """Factor on the score of a tool that comes with Toolcrib, where the user has some: it comes after equally good ones."""
 _TIED = 5
@@ -217,8 +219,9 @@ class Catalog(Mapping[str, Tool]):
         """Return the tools that match `query`, best first; empty without a match.
 
         `allowed` selects the names that may be listed; `boost` gives a factor by name, limited to a half and two;
-        `weak` also returns matches that are too weak for an answer. Of tools that fit alike, the user's come before
-        ours, and of those with one score, the one that does least harm and then the one listed first.
+        `weak` also returns matches that are too weak for an answer. Of tools that fit alike, those that can work come
+        before those that cannot, the user's before ours, and of those with one score, the one that does least harm and
+        then the one listed first.
         """
 
         def visible(name: str) -> bool:
@@ -246,14 +249,15 @@ class Catalog(Mapping[str, Tool]):
         """Return the categories where the answer to a `query` that nothing fits might be, likeliest first.
 
         With how many tools each has of those that are `allowed`. Fewer than `n` when the tools that come nearest are of
-        fewer; the largest ones when none comes near at all.
+        fewer; when none comes near at all, the user's own and then the largest ones.
         """
         counts = (
             self.categories if allowed is None else categories_of(t for name, t in self.tools.items() if allowed(name))
         )
         hits = self.search(query, _WEAK, allowed=allowed, weak=True)
         found = dict.fromkeys(category_of(self.tools[hit.name]) for hit in hits)
-        names = list(found) or sorted(counts, key=lambda name: (-counts[name], name))
+        users = {category_of(tool) for tool in self.tools.values() if tool.source not in OUR_SOURCES}
+        names = list(found) or sorted(counts, key=lambda name: (name not in users, -counts[name], name))
         return {name: counts[name] for name in names[:n]}
 
     @cached_property
@@ -267,9 +271,9 @@ class Catalog(Mapping[str, Tool]):
         has_users = any(tool.source not in OUR_SOURCES for tool in self.tools.values())
         found: dict[str, float] = {}
         for name, tool in self.tools.items():
-            factor = (_DEPRECATED if tool.deprecated else 1.0) * (
-                _OURS if has_users and tool.source in OUR_SOURCES else 1.0
-            )
+            factor = _DEPRECATED if tool.deprecated else 1.0
+            factor *= _UNABLE if tool.availability.missing else 1.0
+            factor *= _OURS if has_users and tool.source in OUR_SOURCES else 1.0
             if factor != 1.0:
                 found[name] = factor
         return found

@@ -304,7 +304,7 @@ def _movable(found: Sequence[FoundServer], client: Client, *, after_another: boo
     """
     everywhere = {server.name for server in found if server.scope != "local"}
     movable = [] if after_another else [server for server in found if server.scope != "local"]
-    for server in [one for one in movable if one.scope == "user" and _works_in_its_folder(one.value)]:
+    for server in [one for one in movable if one.works_in_its_folder]:
         movable.remove(server)
         reason = "it works in the folder that the client starts it in"
         note(f"{client.title} keeps {server.name}: {reason}. To do: write whole paths, or a `cwd`, into its entry")
@@ -314,12 +314,6 @@ def _movable(found: Sequence[FoundServer], client: Client, *, after_another: boo
         elif server.scope == "local":
             movable.append(server)
     return movable
-
-
-def _works_in_its_folder(value: Mapping[str, Any]) -> bool:
-    """Whether an entry names a path in the folder in which its program starts."""
-    words = [str(value.get("command", "")), *map(str, value.get("args", ()))]
-    return not value.get("cwd") and any(re.fullmatch(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?", word) for word in words)
 
 
 def _with_mode(entry: Mapping[str, Any], mode: str) -> Mapping[str, Any]:

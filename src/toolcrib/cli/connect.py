@@ -120,8 +120,7 @@ def connect(
         if dry_run:
             _preview(changes, program, places, as_json=as_json)
         else:
-            costs = _costs([change for change in changes if change.is_new], places)
-            worse = [] if anyway else [change for change in changes if _is_worse(change, costs)]
+            costs, worse = _costs([change for change in changes if change.is_new], places, anyway=anyway)
             better = [change for change in changes if change not in worse]
             take_back(worse, places)
             _report(better, worse, costs, places, as_json=as_json)
@@ -213,10 +212,9 @@ def _preview(changes: Sequence[ClientChange], program: Program, places: Places, 
         out(f"this environment ({sys.prefix}) {why}: it would be copied there")
 
 
-def _is_worse(change: ClientChange, costs: Mapping[str, _Cost]) -> bool:
+def _is_worse(change: ClientChange, cost: _Cost) -> bool:
     """Whether the first request gets longer by more than longer names explain. A guarded entry has tools of its own."""
-    cost = costs.get(change.client.name)
-    if cost is None or change.way.guard or change.is_more:
+    if change.way.guard or change.is_more:
         return False
     return cost.after > cost.direct + max(_MORE_TOKENS, _MORE_PART * cost.direct)
 
@@ -327,10 +325,15 @@ def _refused_to_json(change: ClientChange, cost: _Cost) -> dict[str, Any]:
     }
 
 
-def _costs(changes: Sequence[ClientChange], places: Places) -> dict[str, _Cost]:
-    """Return what each client's definitions cost, by the client's name. Each server is started once."""
+def _costs(
+    changes: Sequence[ClientChange], places: Places, *, anyway: bool
+) -> tuple[dict[str, _Cost], list[ClientChange]]:
+    """Return what each client's definitions cost, by its name, and the clients that are to stay as they were.
+
+    Servers that come with the latter alone are in no figure of another client. Each server is started once.
+    """
     if not changes:
-        return {}
+        return {}, []
     way = changes[0].way
     overrides = {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"}
     settings = load_gateway((), {**overrides, "profile": way.profile})
@@ -341,34 +344,71 @@ def _costs(changes: Sequence[ClientChange], places: Places) -> dict[str, _Cost]:
     if not settings.policy.guard:
         _warn_of_questions(settings)
 
-    async def main() -> dict[str, _Cost]:
+    async def main() -> tuple[dict[str, _Cost], list[ClientChange]]:
         counter = tokenizer()
         lists: dict[bytes, _Listed | None] = {}
-        async with opened(settings, wait=LIST_SECONDS) as crib:
-            served = {change.client.name: _served(crib, change, counter) for change in changes}
-            lists |= {row.identity: _listed(crib, row.name) for row in ours}
-            shared = {row.name for row in ours}
-            added = {
-                change.client.name: sum(
-                    _tokens(change.client, state.source, listed.tools, counter) + counter.count(listed.instructions)
-                    for state in crib.tools.sources
-                    if state.kind not in _OWN_KINDS and state.source not in shared
-                    if (listed := _listed(crib, state.source)) is not None
-                )
-                for change in changes
-            }
         if others:
             async with opened(settings.with_values(servers=tuple(others), **_NOTHING_ELSE), wait=LIST_SECONDS) as crib:
                 there = {spec.name for spec in others}
-                rest = [row for row in rows if row.name in there]
-                lists |= {row.identity: _listed(crib, row.name) for row in rest}
-        return {
-            name: replace(cost, direct=cost.before + added[name])
-            for change in changes
-            for name, cost in [(change.client.name, _cost(change, served[change.client.name], lists, counter))]
-        }
+                lists |= {row.identity: _listed(crib, row.name) for row in rows if row.name in there}
+        async with opened(settings, wait=LIST_SECONDS) as crib:
+            lists |= {row.identity: _listed(crib, row.name) for row in ours}
+            more = _more_servers(crib, {row.name for row in ours})
+
+            def cost_of(change: ClientChange, connected: Sequence[ClientChange]) -> _Cost:
+                served = _served(crib, change, counter, _gone(changes, connected))
+                added = sum(
+                    _tokens(change.client, source, listed.tools, counter) + counter.count(listed.instructions)
+                    for source, listed in more.items()
+                )
+                cost = _cost(change, served, lists, counter)
+                return replace(cost, direct=cost.before + added)
+
+            return _settled(changes, cost_of, anyway=anyway)
 
     return run(main)
+
+
+def _settled(
+    changes: Sequence[ClientChange],
+    cost_of: Callable[[ClientChange, Sequence[ClientChange]], _Cost],
+    *,
+    anyway: bool,
+) -> tuple[dict[str, _Cost], list[ClientChange]]:
+    """Return the cost of each change beside those that stay, and the changes that are worse than none, in order.
+
+    Without the servers of one that is worse, others may be no longer, so that the rest is judged again. `cost_of` takes
+    a change and all that are connected.
+    """
+    refused: dict[str, _Cost] = {}
+    """Cost by the name of the client, when it was refused."""
+    while True:
+        connected = [change for change in changes if change.client.name not in refused]
+        costs = {change.client.name: cost_of(change, connected) for change in connected}
+        worse = [change for change in connected if not anyway and _is_worse(change, costs[change.client.name])]
+        if not worse:
+            break
+        more = {change.client.name: costs[change.client.name] for change in worse}
+        worst = max(more, key=lambda name: more[name].after - more[name].direct)
+        refused[worst] = more[worst]
+    left = [change for change in changes if change.client.name in refused]
+    for change in left:
+        cost = cost_of(change, [*connected, change])
+        costs[change.client.name] = cost if _is_worse(change, cost) else refused[change.client.name]
+    return costs, left
+
+
+def _gone(changes: Sequence[ClientChange], connected: Sequence[ClientChange]) -> frozenset[str]:
+    """Return our names of the new servers that only changes other than `connected` have brought."""
+    needed = {name for change in connected for name in change.names.values()}
+    return frozenset(name for change in changes for name in change.added if name not in needed)
+
+
+def _more_servers(crib: Toolcrib, shared: set[str]) -> dict[str, _Listed]:
+    """Return what the servers of our configuration list that no client of this `connect` has, by name."""
+    states = (one for one in crib.tools.sources if one.kind not in _OWN_KINDS and one.source not in shared)
+    found = {state.source: _listed(crib, state.source) for state in states}
+    return {source: listed for source, listed in found.items() if listed is not None}
 
 
 def _warn_of_questions(settings: Settings) -> None:
@@ -380,10 +420,11 @@ def _warn_of_questions(settings: Settings) -> None:
         note(f"calls that worked before may wait for an answer: your configuration says `{'` and `'.join(asking)}`")
 
 
-def _served(crib: Toolcrib, change: ClientChange, counter: Tokenizer) -> int:
-    """Return the tokens of what the new entry shows the client at first."""
+def _served(crib: Toolcrib, change: ClientChange, counter: Tokenizer, gone: frozenset[str]) -> int:
+    """Return the tokens of what the new entry shows the client at first, without the servers `gone`."""
     backend = WithApprove(crib) if change.way.desk else CribBackend(crib)
-    session = backend.serve(crib.session(profile=change.way.profile, grows=False))
+    allowed = [tool.name for tool in crib.catalog.tools.values() if tool.source not in gone] if gone else None
+    session = backend.serve(crib.session(profile=change.way.profile, grows=False, allowed_tools=allowed))
     shown: list[dict[str, Any]] = loads(session.listing)
     tools = (
         Tool(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -24,7 +25,8 @@ from ..results.redact import Redactor
 from ..server.backend import CribBackend
 from ..server.http import serve_http
 from ..server.logs import log_to
-from .output import escape, note, out
+from .options import AsJson
+from .output import emit_json, escape, note, out
 from .serve_process import http_options, snippet, tell_what_is_served
 
 __all__ = ["DemoClient", "connected", "demo"]
@@ -122,17 +124,35 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--folder", help="What the sample servers work on instead of this clone.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the gateway at work on sample servers, with one real find and call through an MCP client."""
+    """Show the gateway at work on sample servers, with one real find and call through an MCP client.
+
+    What it keeps meanwhile is in a temporary folder, and gone at its end.
+    """
     here = (folder or _clone()).resolve()
     if not here.is_dir():
         raise UsageError(f"{here} is not a directory")
-    settings = _settings(here)
-    log_to(sys.stderr, "warning", Redactor(settings.secrets).text)
-    show = _Show(here=here, settings=settings, once=once)
-    anyio.run(show.run, backend_options={"use_uvloop": sys.platform != "win32"})
-    if not show.is_proved:
+    with tempfile.TemporaryDirectory(prefix="toolcrib-demo-", ignore_cleanup_errors=True) as kept:
+        settings = _settings(here, Path(kept))
+        log_to(sys.stderr, "warning", Redactor(settings.secrets).text)
+        show = _Show(here=here, settings=settings, once=once, as_json=as_json)
+        anyio.run(show.run, backend_options={"use_uvloop": sys.platform != "win32"})
+    if show.proof is None:
         raise typer.Exit(CODES["internal"].exit if show.has_failed else _INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proof:
+    """What a client of the demonstration was shown, found and called."""
+
+    listed: list[str]
+    query: str
+    found: str
+    """The answer of `search_tools`."""
+    tool: str
+    arguments: Mapping[str, Any]
+    result: str
 
 
 @dataclass(kw_only=True)
@@ -142,7 +162,8 @@ class _Show:
     here: Path
     settings: Settings
     once: bool
-    is_proved: bool = False
+    as_json: bool
+    proof: _Proof | None = None
     has_failed: bool = False
     stop: anyio.Event = field(default_factory=anyio.Event)
 
@@ -170,31 +191,40 @@ class _Show:
             await crib.tools.wait_ready(_COLD_SECONDS)
             await tell_what_is_served(crib, note, [spec.name for spec in self.settings.sources.servers])
             async with connected(url) as client:
-                await _prove(client, self.here)
-            self.is_proved = True
+                self.proof = await _prove(client, self.here)
         except ToolFailure as failure:
             self.has_failed = True
             note(f"the proof failed: {failure.message} {failure.hint}")
-        if self.once or not self.is_proved:
+        if self.proof is not None and self.as_json:
+            emit_json({"folder": str(self.here), "url": url, **asdict(self.proof)})
+        elif self.proof is not None:
+            _show_proof(self.proof)
+        if self.once or self.proof is None:
             self.stop.set()
             return
-        out(f"\nserving MCP at {url}\n{snippet(url)}\nending with Ctrl-C")
+        if not self.as_json:
+            out(f"\nserving MCP at {url}\n{snippet(url)}\nending with Ctrl-C")
         sys.stdout.flush()
 
 
-async def _prove(client: DemoClient, here: Path) -> None:
-    """Find a tool by what is wanted of it, call it, and show both. Raises `ToolFailure`."""
+async def _prove(client: DemoClient, here: Path) -> _Proof:
+    """Find a tool by what is wanted of it, and call it. Raises `ToolFailure`."""
     listed = await client.tools()
-    out(f"\na client is shown: {', '.join(tool['name'] for tool in listed)}")
     wish, tool, arguments = _wish(here)
     found = await client.call("search_tools", {"query": wish, "limit": 3})
-    _tell(f'search_tools "{wish}"', found)
     if tool not in found:
         raise ToolFailure("not_found", f"{tool} is not among what was found for {wish!r}")
     result = await client.call("call_tool", {"name": tool, "arguments": arguments})
-    _tell(f"call_tool {tool} {dumps(arguments).decode()}", result)
     if not result.strip():
         raise ToolFailure("tool_error", f"{tool} answered nothing")
+    names = [one["name"] for one in listed]
+    return _Proof(listed=names, query=wish, found=found, tool=tool, arguments=arguments, result=result)
+
+
+def _show_proof(proof: _Proof) -> None:
+    out(f"\na client is shown: {', '.join(proof.listed)}")
+    _tell(f'search_tools "{proof.query}"', proof.found)
+    _tell(f"call_tool {proof.tool} {dumps(proof.arguments).decode()}", proof.result)
 
 
 def _wish(here: Path) -> tuple[str, str, dict[str, Any]]:
@@ -212,12 +242,9 @@ def _tell(asked: str, answer: str) -> None:
         out(f"  {escape(line, lines=True)}")
 
 
-def _settings(here: Path) -> Settings:
-    """The configured default with the sample servers, everything that is kept inside `here`."""
-    kept = here / ".toolcrib" / "demo"
+def _settings(here: Path, kept: Path) -> Settings:
+    """The configured default with the sample servers, everything that is kept inside `kept`."""
     config = kept / "mcp.json"
-    # Both are replaced as a whole: another demonstration on the same folder may read them just now.
-    write(kept / ".gitignore", b"*\n")
     write(config, dumps({"mcpServers": _servers(here)}))
     small = {"adaptive": {"budget_tokens": _BUDGET}}
     options = {"profile": "adaptive", "profiles": small, "mode": "cautious", "accept": True, "builtins": False}

@@ -29,7 +29,8 @@ from ..config.connections import disconnect as undo
 from ..config.directories import Trust, config_files, here
 from .clients import CLAUDE, InProject, Names, chosen_files, client_file, for_each, own_entries
 from .daemon_start import end_unused_daemons
-from .output import out
+from .options import AsJson
+from .output import emit_json, out
 
 __all__ = ["disconnect", "put_back", "settings_elsewhere"]
 
@@ -38,6 +39,7 @@ def disconnect(
     clients: Names = None,
     all_: Annotated[bool, typer.Option("--all", help="Every client that is connected.")] = False,
     project: InProject = False,
+    as_json: AsJson = False,
 ) -> None:
     """Put a client's configuration back as it was, byte for byte.
 
@@ -47,13 +49,18 @@ def disconnect(
     places = here()
     state = places.directories.state
 
+    rows: list[dict[str, str]] = []
+
     def one(client: Client, file: Path) -> None:
+        outcome = put_back(client, file, places)
+        rows.append({"client": client.name, "file": str(file), "outcome": outcome})
         text = {
             "restored": "is as it was",
             "deleted": "is gone again",
             "removed": "no longer has Toolcrib; what else changed since is kept",
-        }[put_back(client, file, places)]
-        out(f"{client.title}: {file} {text}")
+        }[outcome]
+        if not as_json:
+            out(f"{client.title}: {file} {text}")
 
     if all_ and not clients:
         chosen = [(CLIENTS[done.client], Path(done.file)) for done in connections(state) if done.client in CLIENTS]
@@ -68,7 +75,11 @@ def disconnect(
                 for file in beside
                 if connection_of(state, file) is not None or (client.name == CLAUDE and has_hook(file))
             ]
-    for_each(chosen, one)
+    try:
+        for_each(chosen, one)
+    finally:
+        if as_json:
+            emit_json(rows)
     if not any(connections(state)):
         end_unused_daemons(places.directories)
 

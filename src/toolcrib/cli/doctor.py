@@ -154,8 +154,9 @@ def _servers(settings: Settings, found: Mapping[str, Probe], wait: float) -> Ite
         seen = found[spec.name]
         good = seen.state == "ready"
         detail = f"{seen.tools} tools" if good else seen.state.removeprefix("failed: ").removeprefix("needs_login: ")
-        if seen.state == "connecting":
-            detail = f"has not answered within {wait:g} s"
+        state, _, words = seen.state.partition(": ")
+        if state == "connecting":
+            detail = f"has not answered within {wait:g} s{f' ({words})' if words else ''}"
         command = spec.command if isinstance(spec, ServerSpec) else ""
         missing = command and shutil.which(command, path=settings.environment.get("PATH")) is None
         if not good and missing and "not found" not in detail:

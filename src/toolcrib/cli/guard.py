@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +15,7 @@ from ..config.connections import NAME, entries
 from ..config.guard_switch import GuardSwitch
 from ..config.loader import here, load_gateway
 from ..core.call import Call, Options, Route
+from ..core.permission import Effect
 from ..core.session import Audience, SessionState
 from ..core.taint import Taint
 from ..core.tool import Annotations, Tool
@@ -24,7 +25,7 @@ from .actions import action_group
 from .options import AsJson
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["SAMPLES", "Sample", "guard", "show_guard", "switch_off", "switch_on"]
+__all__ = ["SAMPLES", "GatewayEntry", "Sample", "gateway_entries", "guard", "show_guard", "switch_off", "switch_on"]
 
 
 _LOOK: Final = Tool(
@@ -77,6 +78,7 @@ SAMPLES: Final = (
 )
 """Sample calls of `toolcrib guard status`, on made-up tools."""
 
+_STRICTEST_FIRST: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 _COLUMNS: Final[tuple[Column, ...]] = (("CALL", "<"), ("CONNECTED", "<"), ("BY HAND", "<"))
 
 
@@ -116,21 +118,18 @@ def show_guard(as_json: AsJson = False) -> None:
     switch = GuardSwitch(here().directories)
     connected, by_hand = load((), {"guard": "off"}), load_gateway()
     sources = dict(_sources(switch, connected, by_hand))
-    entries_of = list(_connected())
+    policies = [_entry_policy(entry) for entry in gateway_entries()]
     rows: list[dict[str, Any]] = [
         {"call": one.what, "connected": asdict(first), "by_hand": asdict(second)}
         for one, first, second in zip(SAMPLES, _outcomes(connected), _outcomes(by_hand), strict=True)
     ]
     if as_json:
+        entries_of = [one.to_json() for one in policies]
         emit_json({"guard": sources["guard"], "sources": sources, "entries": entries_of, "calls": rows})
         return
     for name, value in sources.items():
         out(f"{name}: {value}")
-    for entry in entries_of:
-        mode = f", mode {entry['mode']}" if entry["mode"] else ""
-        out(f"{CLIENTS[entry['client']].title}: {entry['file']}, guard {entry['guard']}{mode}")
-    if not entries_of:
-        note("no client is connected; `toolcrib connect` does that")
+    _show_entries(policies)
     marks: dict[str, str] = {}
     """Of each rule that decides something, in the order of the table."""
 
@@ -139,8 +138,22 @@ def show_guard(as_json: AsJson = False) -> None:
         return f"{outcome['outcome']} {mark}"
 
     table(_COLUMNS, [(row["call"], shown(row["connected"]), shown(row["by_hand"])) for row in rows])
+    for one in policies:
+        for row, outcome in zip(rows, one.outcomes, strict=False):
+            if outcome.outcome != row["connected"]["outcome"]:
+                out(f"{one.entry.client.title}: {row['call']}: {shown(asdict(outcome))}")
     for rule, mark in marks.items():
         out(escape(f"{mark} {rule}"))
+
+
+def _show_entries(policies: Sequence[_EntryPolicy]) -> None:
+    for one in policies:
+        mode = f", mode {one.entry.mode}{f' ({_counts(one.rules)})' if one.rules else ''}" if one.entry.mode else ""
+        out(f"{one.entry.client.title}: {one.entry.file}, guard {one.entry.guard}{mode}")
+        if one.problem:
+            note(one.problem)
+    if not policies:
+        note("no client is connected; `toolcrib connect` does that")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,22 +197,85 @@ def _sources(switch: GuardSwitch, connected: Settings, by_hand: Settings) -> Ite
     yield "configuration", ", ".join(map(str, by_hand.files)) or "none"
     strict = ", and cautious" if switch.is_on() else ""
     yield "mode", f"{connected.policy.mode}{strict} in entries of connect, {by_hand.policy.mode} by hand"
-    counts = {effect: len(getattr(by_hand.policy.rules, effect)) for effect in ("deny", "ask", "allow")}
-    yield "rules", ", ".join(f"{count} {effect}" for effect, count in counts.items())
+    yield "rules", _counts({effect: len(getattr(by_hand.policy.rules, effect)) for effect in _STRICTEST_FIRST})
     asking = (connected.policy.untrusted.ask or switch.is_on(), by_hand.policy.untrusted.ask)
     effects = ["asks" if asks else "asks nothing" for asks in asking]
     yield "untrusted content", f"{effects[0]} in entries of connect, {effects[1]} by hand"
 
 
-def _connected() -> Iterator[dict[str, str]]:
-    """Yield the entries of clients that start us, as they are now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayEntry:
+    """One entry of a client that starts us, as it is now."""
+
+    client: Client
+    file: Path
+    guard: str
+    """`on` or `off`."""
+    mode: str
+    """Empty for that of the configuration."""
+    profile: str
+
+    def settings(self, files: Sequence[Path] = (), **overrides: str | None) -> Settings:
+        """Return the settings with which the entry serves. Raises `ConfigError`, as for a mode that is gone."""
+        own = {"guard": "off"} if self.guard == "off" else {}
+        own |= {key: value for key, value in (("mode", self.mode), ("profile", self.profile)) if value}
+        return load_gateway(files, {**own, **{key: value for key, value in overrides.items() if value is not None}})
+
+
+def gateway_entries() -> Iterator[GatewayEntry]:
+    """Yield the entries of clients that start us; that of the project behind the user's own."""
     places = here()
     for client in CLIENTS.values():
         for file in dict.fromkeys((client.user_file(places), client.project_file(places))):
             if file is not None and file.is_file() and (words := _words(client, file)):
                 options = dict(pairwise(words))
-                guard = "off" if options.get("--guard") == "off" else "on"
-                yield {"client": client.name, "file": str(file), "guard": guard, "mode": options.get("--mode", "")}
+                yield GatewayEntry(
+                    client=client,
+                    file=file,
+                    guard="off" if options.get("--guard") == "off" else "on",
+                    mode=options.get("--mode", ""),
+                    profile=options.get("--profile", ""),
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EntryPolicy:
+    """What an entry makes of calls."""
+
+    entry: GatewayEntry
+    rules: Mapping[str, int]
+    """Number of rules of its mode, by their effect: what `connect` carried over."""
+    outcomes: Sequence[_Outcome]
+    """Of the sample calls; empty with a `problem`."""
+    problem: str
+
+    def to_json(self) -> dict[str, Any]:
+        entry = self.entry
+        return {
+            "client": entry.client.name,
+            "file": str(entry.file),
+            "guard": entry.guard,
+            "mode": entry.mode,
+            "profile": entry.profile,
+            "rules": self.rules,
+            "outcomes": [asdict(one) for one in self.outcomes],
+            "problem": self.problem,
+        }
+
+
+def _entry_policy(entry: GatewayEntry) -> _EntryPolicy:
+    try:
+        settings = entry.settings()
+        counts: dict[str, int] = {}
+        if entry.mode and (rules := settings.policy.modes[entry.mode].rules):
+            counts = {effect: len(rules.get(effect, ())) for effect in _STRICTEST_FIRST}
+        return _EntryPolicy(entry=entry, rules=counts, outcomes=list(_outcomes(settings)), problem="")
+    except ToolcribError as error:
+        return _EntryPolicy(entry=entry, rules={}, outcomes=(), problem=str(error))
+
+
+def _counts(rules: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {effect}" for effect, count in rules.items())
 
 
 def _words(client: Client, file: Path) -> list[str]:

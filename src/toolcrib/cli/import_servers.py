@@ -58,6 +58,8 @@ def import_(
     fresh = {row.name: dict(row.found.value) for row in usable if not row.known}
     if fresh and not dry_run:
         add_servers(target, fresh)
+    for name in [row.name for row in rows if row.name in fresh and row.found.works_in_its_folder]:
+        note(f"{name} runs in your home folder here, not where its client starts it: write whole paths, or a `cwd`")
     _tell(lines, found, as_json=as_json)
     reviewed = sum(probed.accepted for probed in probes.values())
     if reviewed:

@@ -98,7 +98,8 @@ def report(crib: Toolcrib) -> None:
         note(" ".join(text.split()))
     for state in crib.tools.sources:
         if state.state == "connecting":
-            note(f"{state.source}: has not answered yet; --wait gives it more seconds")
+            words = f" ({state.detail})" if state.detail else ""
+            note(f"{state.source}: has not answered yet{words}; --wait gives it more seconds")
     if crib.settings.sources.no_prefix and len(crib.settings.sources.servers) > 1:
         note("no_prefix is for a single server: the tools keep their servers' prefixes")
 

@@ -18,12 +18,15 @@ from ..core.permission import Answer, Decision, Effect, NoApprover, Question
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..crib.explainer import Why
+from ..crib.options import SessionOptions
 from ..errors import CODES, ConfigError, UsageError
 from ..policy.rules import Rule, parse_rule
 from ..policy.shell.grammar import read_script
 from ..policy.shell.script import Script, ShellCommand
 from .actions import action_group
 from .call import parse_arguments
+from .clients import chosen_clients
+from .guard import GatewayEntry, gateway_entries
 from .open_crib import only_for, opened
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
@@ -248,18 +251,29 @@ def why(
     profile: Annotated[str | None, typer.Option("--profile", help="Of the session; see `toolcrib profile`.")] = None,
     mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous, plan … or your own.")] = None,
     principal: Annotated[str | None, typer.Option("--principal", help="Whose session; local by default.")] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", help="A connected client: with the mode, guard and profile of its entry.")
+    ] = None,
     config: ConfigFiles = None,
     as_json: AsJson = False,
     wait: Wait = 10.0,
 ) -> None:
     """Say whether a tool can be called here and now and, if not, what stops it. Runs nothing.
 
+    For a connected client (`--client cursor`) it counts what `connect` carried over from the client's own settings, and
+    whether the client lists the tool or its model has to go through `call_tool`.
     Ends with the status that the call would end with; `asks` counts as one that runs.
     """
+    entry = _entry_of(client) if client is not None else None
+    if entry is None:
+        settings = only_for(settings_of(config, mode=mode), name)
+    else:  # all servers: they decide together what the client lists
+        settings = entry.settings(config or (), mode=mode, profile=profile)
+    options: SessionOptions = {"approver": _nobody, "for_client": entry is not None}
 
     async def main() -> Why:
-        async with opened(only_for(settings_of(config, mode=mode), name), wait=wait, fresh=True) as crib:
-            session = crib.session(approver=_nobody, **_session(profile, principal))
+        async with opened(settings, wait=wait, fresh=True) as crib:
+            session = crib.session(**options, **_session(profile, principal))
             return crib.explainer.why(name, session, parse_arguments((), args, crib.catalog.find(name)))
 
     answer = run(main)
@@ -269,6 +283,15 @@ def why(
         _print(answer)
     if answer.code:
         raise typer.Exit(CODES[answer.code].exit)
+
+
+def _entry_of(name: str) -> GatewayEntry:
+    """Return the entry of a connected client, that of the project where there are two. Raises `UsageError`."""
+    (client,) = chosen_clients([name])
+    found = [entry for entry in gateway_entries() if entry.client is client]
+    if not found:
+        raise UsageError(f"{client.title} is not connected; `toolcrib connect {client.name}` does that")
+    return found[-1]
 
 
 async def _nobody(question: Question) -> Answer:

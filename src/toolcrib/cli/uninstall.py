@@ -10,10 +10,10 @@ import struct
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import nullcontext, redirect_stdout, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -28,7 +28,8 @@ from ..crib.storage import logins_in
 from ..errors import UsageError
 from .clients import own_entries
 from .disconnect import disconnect
-from .output import counted, escape, note, out
+from .options import AsJson
+from .output import counted, emit_json, escape, note, out
 from .own_environment import running_program
 
 __all__ = ["uninstall"]
@@ -46,6 +47,7 @@ def uninstall(
     config: Annotated[
         bool, typer.Option("--config", help="Remove your configuration, too: servers, rules, profiles.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Disconnect every client and remove what Toolcrib keeps: data, cache, state, daemons.
 
@@ -55,15 +57,31 @@ def uninstall(
     """
     places = here()
     plan = _plan(places, config=config)
-    for line in plan.lines():
-        out(escape(line))
+    program = _removal_of_program(places)  # what it reads may be gone afterwards
+    if as_json and not (yes or dry_run):
+        raise UsageError("--json asks nothing: say --yes or --dry-run as well")
+    if not as_json:
+        for line in plan.lines():
+            out(escape(line))
     if dry_run:
+        if as_json:
+            emit_json({"removed": False, **plan.to_json(), "program": program})
         return
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("no terminal for a confirmation: `toolcrib uninstall --yes` removes it")
         typer.confirm("Remove all this?", abort=True)
-    program = _removal_of_program(places)  # what it reads may be gone afterwards
+    described = plan.to_json()
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        _carry_out(plan, places)
+    if as_json:
+        emit_json({"removed": True, **described, "program": program})
+    else:
+        out(f"removed; the program itself {program}" if plan.is_something else f"the program itself {program}")
+
+
+def _carry_out(plan: _Plan, places: Places) -> None:
+    """Remove what is planned. Raises `UsageError` where something is left."""
     _disconnect(plan)
     for socket_file in plan.daemons:
         _end(socket_file)
@@ -73,7 +91,6 @@ def uninstall(
         note(problem)
     if failed:
         raise UsageError(f"not everything could be removed: {len(failed)} files or folders are left")
-    out(f"removed; the program itself {program}" if plan.is_something else f"the program itself {program}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +98,7 @@ class _Plan:
     """What is to be removed."""
 
     connected: tuple[tuple[str, Path], ...]
-    """Files that `connect` changed, each with the client's title."""
+    """Files that `connect` changed, each with the client's name."""
     unrecorded: tuple[tuple[Client, Path], ...]
     """Files with an entry of ours that no record speaks of: written by hand, or by a copy of the file."""
     daemons: tuple[Path, ...]
@@ -94,13 +111,24 @@ class _Plan:
         """Whether there is anything to remove."""
         return bool(self.connected or self.unrecorded or self.daemons or self.folders)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan for programs."""
+        connected = [{"client": client, "file": str(file), "recorded": True} for client, file in self.connected]
+        connected += [{"client": one.name, "file": str(file), "recorded": False} for one, file in self.unrecorded]
+        return {
+            "disconnect": connected,
+            "daemons": [str(path) for path in self.daemons],
+            "folders": [{"path": str(folder), **asdict(_size(folder))} for folder in self.folders],
+            "kept": [str(folder) for folder in self.kept],
+        }
+
     def lines(self) -> Iterator[str]:
         """Yield the plan for people."""
-        for title, file in self.connected:
-            yield f"disconnect  {title}: {file}"
-        for client, file in self.unrecorded:
+        for client, file in self.connected:
+            yield f"disconnect  {_title(client)}: {file}"
+        for found, file in self.unrecorded:
             only = f"only the entry `{NAME}` is taken out: servers that were moved are in your configuration"
-            yield f"disconnect  {client.title}: {file} ({only})"
+            yield f"disconnect  {found.title}: {file} ({only})"
         for path in self.daemons:
             yield f"end         daemon at {path}"
         for folder in self.folders:
@@ -124,7 +152,7 @@ def _plan(places: Places, *, config: bool) -> _Plan:
     removes_config = config and not unrecorded  # it may have the only copy of their servers
     folders += [directories.config] if removes_config else []
     return _Plan(
-        connected=tuple((_title(done.client), Path(done.file)) for done in recorded),
+        connected=tuple((done.client, Path(done.file)) for done in recorded),
         unrecorded=unrecorded,
         daemons=tuple(daemons),
         folders=tuple(folder for folder in folders if os.path.lexists(folder)),
@@ -213,14 +241,23 @@ def _remove(folder: Path) -> Sequence[str]:
     return []
 
 
-def _size(folder: Path) -> str:
+@dataclass(frozen=True, slots=True)
+class _Size:
+    files: int
+    bytes: int
+
+    def __str__(self) -> str:
+        amount = f"{self.bytes / 1e6:,.1f} MB" if self.bytes >= 1e5 else f"{self.bytes / 1e3:,.1f} kB"
+        return f"{counted(self.files, 'file')}, {amount}"
+
+
+def _size(folder: Path) -> _Size:
     paths = [Path(parent, name) for parent, _, names in os.walk(folder) for name in names]
     total = 0
     for path in paths:
         with suppress(OSError):
             total += path.lstat().st_size
-    amount = f"{total / 1e6:,.1f} MB" if total >= 1e5 else f"{total / 1e3:,.1f} kB"
-    return f"{counted(len(paths), 'file')}, {amount}"
+    return _Size(len(paths), total)
 
 
 def _removal_of_program(places: Places) -> str:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import platform
 from importlib.metadata import version as installed
 
-from .output import out
+from .options import AsJson
+from .output import emit_json, out
 
 __all__ = ["version"]
 
 
-def version() -> None:
+def version(as_json: AsJson = False) -> None:
     """Print the version."""
-    out(f"toolcrib {installed('toolcrib')} (Python {platform.python_version()}, {platform.system()})")
+    number, python, system = installed("toolcrib"), platform.python_version(), platform.system()
+    if as_json:
+        emit_json({"version": number, "python": python, "system": system})
+    else:
+        out(f"toolcrib {number} (Python {python}, {system})")

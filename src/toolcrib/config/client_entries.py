@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..net.oauth.spec import OAuthSpec
 from .servers import ENTRY_KEYS
@@ -154,6 +155,8 @@ _PLACE: Final = re.compile(
     r"\$\{(workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/)\}"
 )
 
+_PROJECT: Final = frozenset({"workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "cwd"})
+
 _SECONDS: Final = frozenset({"codex", "goose"})
 _MILLISECONDS: Final = frozenset({"claude-code", "claude-desktop", "gemini", "opencode", "windsurf"})
 """Clients by the unit of their `timeout`. In a file of any other client 1000 and more are milliseconds."""
@@ -167,6 +170,10 @@ class Translated:
     """Empty for an entry that is not an MCP server, such as a built-in of the client."""
     unused: list[str] = field(default_factory=list[str])
     """The keys, dotted, that have no effect here and would have had one there."""
+    written: dict[Steps, Steps] = field(default_factory=dict[Steps, Steps])
+    """Path in the entry of what has another path in `value`; paths below follow."""
+    names_project: bool = False
+    """Whether it has a variable of the client for the folder that is open in it."""
     errors: list[tuple[tuple[str, ...], str]] = field(default_factory=list[tuple[tuple[str, ...], str]])
     """Path and message of each key that stops the entry."""
 
@@ -201,6 +208,7 @@ def translate(
             value["command"] = words if len(words) > 1 else command
     spelling = _Spelling(client, project, home)
     kept = {key: spelling.of(item) for key, item in value.items() if item not in (None, {}, [], "")}
+    done.names_project = spelling.names_project
     asked = {name: (inputs or {}).get(name, "") for name in spelling.asked}
     described = {name: text for name, text in asked.items() if text}
     done.value = {**kept, "inputs": described} if described else kept
@@ -233,6 +241,7 @@ def _take(key: str, item: Any, done: Translated) -> None:
         if ours in done.value and ours != "timeout" and item not in (None, done.value[ours]):
             done.refuse(f"repeats another key of this entry ({ours!r})", key)
         done.value |= {ours: item} if item is not None else {}
+        done.written |= {(ours,): (key,)} if item is not None and key != ours else {}
     elif key in _UNUSED:
         done.unused += [key] if item not in (None, False, [], "", {}) else []
     elif key not in _READ_APART and key not in _SILENT and not key.startswith(("_", "//", "$", "#")):
@@ -243,12 +252,15 @@ def _take(key: str, item: Any, done: Translated) -> None:
 def _read_apart(entry: _Raw, done: Translated) -> None:
     """Read the keys that become a part of another one."""
     value = done.value
-    names = [_variable(item) for item in _names(entry, "env_vars", "env_keys")]
-    if not all(names):
-        done.refuse("the name of an environment variable was expected", "env_vars")
-    passed = {name: f"${{{name}}}" for name in names}
-    if passed:
-        value["env"] = {**passed, **_mapping(value, "env")}
+    env = _mapping(value, "env")
+    for key in ("env_vars", "env_keys"):
+        names = [_variable(item) for item in _names(entry, key)]
+        if not all(names):
+            done.refuse("the name of an environment variable was expected", key)
+        passed = {name: f"${{{name}}}" for name in names}
+        if passed:
+            value["env"] = {**passed, **_mapping(value, "env")}
+            done.written |= {("env", name): (key,) for name in passed if name not in env}
     _read_headers(entry, done)
     if scopes := entry.get("scopes"):
         auth = value.get("auth")
@@ -264,8 +276,10 @@ def _read_headers(entry: _Raw, done: Translated) -> None:
     """Read the keys that become a header."""
     value = done.value
     headers = {name: f"${{{variable}}}" for name, variable in _mapping(entry, "env_http_headers").items()}
-    if variable := next((entry[key] for key in _BEARER_VARIABLES if entry.get(key)), None):
-        headers["Authorization"] = f"Bearer ${{{variable}}}"
+    done.written |= {("headers", name): ("env_http_headers", name) for name in headers}
+    if key := next((key for key in _BEARER_VARIABLES if entry.get(key)), None):
+        headers["Authorization"] = f"Bearer ${{{entry[key]}}}"
+        done.written["headers", "Authorization"] = (key,)
     elif token := entry.get("bearerToken") or entry.get("bearer_token"):
         headers["Authorization"] = f"Bearer {token}"
     options = _mapping(entry, "requestOptions")
@@ -337,11 +351,12 @@ def _read_auth(done: Translated) -> None:
 
 
 class _Spelling:
-    """Variables as one client writes them, spelt our way; notes which inputs there are."""
+    """Variables as one client writes them, spelt our way; notes inputs, and whether the project's folder is named."""
 
     def __init__(self, client: str, project: str, home: str) -> None:
         self._client = client
         self.asked: dict[str, None] = {}
+        self.names_project = False
         self._places = {
             "workspaceFolder": project,
             "workspaceRoot": project,
@@ -373,7 +388,11 @@ class _Spelling:
             text = _DOLLAR_ENV.sub(r"${\1}", text)
         text = _ENV.sub(r"${\1}", text)
         self.asked |= dict.fromkeys(_INPUT.findall(text))
-        return _PLACE.sub(lambda match: self._places[match[1]], text)
+        return _PLACE.sub(self._place, text)
+
+    def _place(self, match: re.Match[str]) -> str:
+        self.names_project = self.names_project or match[1] in _PROJECT
+        return self._places[match[1]]
 
 
 def _mapping(entry: _Raw, key: str) -> dict[str, Any]:

@@ -5,11 +5,13 @@ Reading connects to no server.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from ..core.document_tree import Path as Steps
 from ..core.events import Problem
 from ..errors import ConfigError
 from . import files
@@ -377,6 +379,10 @@ CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
 ConfigScope = Literal["user", "local", "project"]
 
 
+_RELATIVE: Final = re.compile(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?")
+_WORKING_FOLDER: Final = re.compile(r"\$PWD\b|\$\{PWD\}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundServer:
     """One server in one client's configuration."""
@@ -389,11 +395,34 @@ class FoundServer:
     value: Mapping[str, Any]
     """The entry in our words, variables unexpanded; may hold secrets."""
     base: str
+    written: Mapping[Steps, Steps] = field(default_factory=dict[Steps, Steps])
+    """Path in the client's entry of what has another path in `value`."""
+
+    names_project: bool = False
+    """Whether a variable of the client in it stands for the folder that is open in the client."""
+
+    @property
+    def works_in_its_folder(self) -> bool:
+        """Whether it is for every folder and names a path in the one where its client starts it: `.`, `${PWD}`.
+
+        Here it would run in the home folder, for all clients alike, and such a path would be one there.
+        """
+        value = self.value
+        if self.scope != "user" or "command" not in value:
+            return False
+        cwd, env = str(value.get("cwd", "")), value.get("env", {})
+        is_relative = cwd and not cwd.startswith(("~", "$")) and not Path(cwd).is_absolute()
+        if self.names_project or _WORKING_FOLDER.search(cwd) or is_relative:
+            return True
+        words = _texts([value["command"], value.get("args", []), env])
+        return any(_WORKING_FOLDER.search(word) or (not cwd and _RELATIVE.fullmatch(word)) for word in words)
 
     def entry(self, name: str) -> ConfiguredEntry:
         """Return it as an entry of ours, under the name that it has here."""
         key = ".".join(self.client.path)
-        return ConfiguredEntry(name=name, value=self.value, file=str(self.file), key=key, base=self.base)
+        return ConfiguredEntry(
+            name=name, value=self.value, file=str(self.file), key=key, base=self.base, written=self.written
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -501,6 +530,16 @@ def _mapping_at(data: Any, path: Iterable[str]) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
 
 
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value of a document."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | Mapping):
+        inner = cast("list[Any]", value) if isinstance(value, list) else [*cast("Mapping[str, Any]", value).values()]
+        for one in inner:
+            yield from _texts(one)
+
+
 class _ServerReader:
     """The servers of one file as they are read: an entry that cannot be taken hides no other."""
 
@@ -531,5 +570,14 @@ class _ServerReader:
             if "command" in value and scope == "project":
                 value.setdefault("cwd", base)
             self.found.append(
-                FoundServer(name=name, client=self._client, file=self._file, scope=scope, value=value, base=base)
+                FoundServer(
+                    name=name,
+                    client=self._client,
+                    file=self._file,
+                    scope=scope,
+                    value=value,
+                    base=base,
+                    written=read.written,
+                    names_project=read.names_project,
+                )
             )

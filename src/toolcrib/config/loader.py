@@ -370,7 +370,7 @@ def _translated(
             continue
         read = translate(client, cast("Mapping[str, Any]", raw), project=entry.base, home=home, inputs=inputs)
         errors = tuple(entry.error(message, *steps) for steps, message in read.errors)
-        taken.append(replace(entry, value=read.value, errors=errors))
+        taken.append(replace(entry, value=read.value, written=read.written, errors=errors))
         unused += [] if errors else [(entry.name, key) for key in read.unused]
     file = entries[0].file.rpartition(":")[0] if entries else ""
     return taken, notices(file or "mcpServers", unused)

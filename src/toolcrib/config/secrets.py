@@ -228,16 +228,18 @@ def expand(
     file: str = "",
     key: str = "",
     inputs: Mapping[str, str] | None = None,
+    has_default: bool = True,
 ) -> str:
     """Return `text` with its variables replaced; the values are not expanded again.
 
-    `inputs` describes the values that a person is asked for, by id. Raises `ConfigError` with `file` and `key` for a
-    variable that has no value, and for a form that is not known here.
+    `inputs` describes the values that a person is asked for, by id. `has_default`: whoever wrote the text can write a
+    default into it, so that the error of an unset variable proposes one. Raises `ConfigError` with `file` and `key` for
+    a variable that has no value, and for a form that is not known here.
     """
 
     def value(match: re.Match[str]) -> str:
         try:
-            return _value_of(match, environ, inputs or {})
+            return _value_of(match, environ, inputs or {}, has_default=has_default)
         except ConfigError as error:
             raise ConfigError(str(error), file=file, key=key) from error
 
@@ -265,7 +267,7 @@ def kept_secrets(value: Any, environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(secret for secret in found if len(secret) >= MIN_LENGTH)
 
 
-def _value_of(match: re.Match[str], environ: Mapping[str, str], inputs: Mapping[str, str]) -> str:
+def _value_of(match: re.Match[str], environ: Mapping[str, str], inputs: Mapping[str, str], *, has_default: bool) -> str:
     if match["escape"]:
         return "${"
     if name := match["name"]:
@@ -273,7 +275,8 @@ def _value_of(match: re.Match[str], environ: Mapping[str, str], inputs: Mapping[
         if match["default"] is not None:
             return found or match["default"]
         if found is None:
-            raise ConfigError(f"the environment variable {name} is not set: set it, or write ${{{name}:-default}}")
+            other = f", or write ${{{name}:-default}}" if has_default else ""
+            raise ConfigError(f"the environment variable {name} is not set: set it{other}")
         return found
     if match["scheme"] == "keyring":
         return _kept_value(match["rest"], environ)

@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 from urllib.parse import urldefrag, urlsplit
@@ -245,6 +245,8 @@ class ConfiguredEntry:
     """Absolute path that a relative `cwd` counts from, and the working directory of an entry that has none."""
     where: Callable[[Steps], str] | None = None
     """`file:line` of a path in the document; None where only `file` is known."""
+    written: Mapping[Steps, Steps] = field(default_factory=dict[Steps, Steps])
+    """Path in the file of what has another path in `value`: the entry is another program's."""
     errors: tuple[ConfigError, ...] = ()
     """Errors that were found so far."""
 
@@ -274,6 +276,7 @@ class ConfiguredEntry:
             where=self.where or (lambda path: self.file),
             environ=environ,
             inputs={name: text for name, text in named.items() if isinstance(text, str)},
+            written=self.written,
         )
 
     def error(self, message: str, *keys: str) -> ConfigError:

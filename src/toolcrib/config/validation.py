@@ -53,6 +53,8 @@ class Place:
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Descriptions of the values that a person is asked for, by id."""
+    written: Mapping[Path, Path] = field(default_factory=dict[Path, Path])
+    """Path in the document of what has another path in the value; both count from this place."""
 
     def at(self, *steps: str | int) -> Place:
         """Return the place of a value inside this one."""
@@ -60,8 +62,18 @@ class Place:
 
     def error(self, message: str, *steps: str | int) -> ConfigError:
         """Return an error at a path inside this place."""
-        path = (*self.path, *steps)
+        path = (*self.path, *self._in_document(steps))
         return ConfigError(message, file=self.where(path), key=".".join(map(str, path)))
+
+    def has_name_alone(self, *steps: str | int) -> bool:
+        """Whether the document names a variable here, as opposed to a text with variables in it."""
+        return len(steps) > 1 and steps in self.written
+
+    def _in_document(self, steps: Path) -> Path:
+        for end in range(len(steps), 0, -1):
+            if (written := self.written.get(steps[:end])) is not None:
+                return (*written, *steps[end:])
+        return steps
 
 
 _Located = tuple[Path, ConfigError]
@@ -135,7 +147,8 @@ def _expanded(value: Any, place: Place, errors: list[_Located], path: Path = ())
     if not isinstance(value, str):
         return value
     try:
-        return expand(value, place.environ, inputs=place.inputs)
+        has_default = not place.has_name_alone(*path)
+        return expand(value, place.environ, inputs=place.inputs, has_default=has_default)
     except ConfigError as error:
         errors.append((path, place.error(str(error), *path)))
         return value

@@ -216,6 +216,8 @@ class Route:
     """Entries for the profile's envelope: `op`, `warnings`, `fallback`."""
     verb: str = ""
     """The meta-tool through which it came (`call`, `exec` …); empty for a call by the tool's own name."""
+    is_unlisted: bool = False
+    """The client called by its name a tool that no list of its session had, in front of a policy that counts this."""
     as_written: tuple[Tool, Mapping[str, Any]] | None = None
     """Of a call by a name of the profile's: the tool as the model sees it, and the arguments in its words."""
 

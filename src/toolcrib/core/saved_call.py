@@ -103,6 +103,7 @@ class SavedCall:
     meta: Mapping[str, Any] | None = None
     op: str = ""
     verb: str = ""
+    is_unlisted: bool = False
     reading: Mapping[str, Any] | None = None
     result_hint: str = ""
     raw: bool = False
@@ -131,6 +132,7 @@ class SavedCall:
             meta=call.client.meta,
             op=call.route.op,
             verb=call.route.verb,
+            is_unlisted=call.route.is_unlisted,
             reading=call.route.reading,
             result_hint=call.options.result_hint,
             raw=call.options.raw,

@@ -219,6 +219,8 @@ class Audience:
     """Whether the tool list may grow as the session activates tools; False over MCP, whose list is fixed."""
     is_client: bool = False
     """Whether an MCP client reads the results: a host with limits of its own."""
+    listed: frozenset[tuple[str, str]] | None = None
+    """Source and local name of each tool that a list sent to this client had; None before the first list."""
 
 
 class StrategyState(Protocol):

@@ -204,7 +204,18 @@ class Explainer:
     def _read(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Call:
         """Return the call of the real tool with its own arguments; raises `ToolFailure` as the pipeline does."""
         call = self._resolve.read(Call(id="", name=name, arguments=arguments, session=state))
-        return self._migrate(self._repair(call))
+        return self._migrate(self._repair(self._by_client(call)))
+
+    def _by_client(self, call: Call) -> Call:
+        """Return the call as a client's model makes it: by a meta-tool where the client's list lacks the tool."""
+        tool, around = call.target, self._views.surroundings(call.session)
+        shown = ((one.source, one.local_name) for one in around.view().tools)
+        if not call.session.audience.is_client or call.route.verb or (tool.source, tool.local_name) in shown:
+            return call
+        verbs = around.scene.profile.verbs
+        if tool.kind == "read" and "call_readonly" in verbs:
+            return call.evolve(verb="call_readonly", only="read")
+        return call.evolve(verb="call") if "call" in verbs else call
 
     def _decided(self, name: str, call: Call) -> Why:
         tool, state = call.target, call.session

@@ -68,10 +68,14 @@ class Parts:
 
 def build(parts: Parts) -> Pipeline:
     """Return the pipeline of one crib."""
+
+    def tools_of(state: SessionState) -> tuple[Tool, ...]:
+        return parts.surroundings(state).view().tools
+
     wrap, validate = content.Wrap(parts.profile_of), arguments.Validate()
     expand, decide = (
         arguments.Expand(parts.limiter.artifacts, parts.policy.taint),
-        permission.Decide(parts.policy, parts.is_unreviewed, parts.catalog_of),
+        permission.Decide(parts.policy, parts.is_unreviewed, parts.catalog_of, tools_of),
     )
 
     before = [CustomBefore(step, validate) for step in parts.custom.before]

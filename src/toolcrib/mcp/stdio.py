@@ -111,6 +111,9 @@ class MessageBuffer:
         self._pieces, self._held = [], 0
 
 
+_SHOWN_BYTES: Final = 200
+
+
 class LineReader:
     """Splits chunks into lines. Short lines that are not messages are dropped and counted."""
 
@@ -121,6 +124,8 @@ class LineReader:
         self._checked = False
         self.noise = 0
         """Number of dropped lines."""
+        self.first_noise = b""
+        """Beginning of the first dropped line."""
 
     def feed(self, data: bytes) -> list[bytes | SpooledMessage]:
         """Return the messages that `data` completes, oldest first; raises `Flood`."""
@@ -166,6 +171,7 @@ class LineReader:
             raise Flood(f"sent a line of {len(line)} bytes that is not a JSON-RPC message")
         elif line.strip():
             self.noise += 1
+            self.first_noise = self.first_noise or line.strip()[:_SHOWN_BYTES]
 
 
 def looks_like_message(head: bytes) -> bool:

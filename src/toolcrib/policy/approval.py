@@ -174,6 +174,8 @@ class _Case:
     """Reason why the question cannot be answered any more."""
     is_held: bool = False
     """The caller leaves now; the same call, made again, uses the answer."""
+    is_answered: bool = False
+    """The session's own approver has answered."""
     announced: bool = False
     """The question was announced before: it is that of a held call."""
     elsewhere: bool = False
@@ -390,6 +392,7 @@ class Approvals:
                     return
                 with anyio.fail_after(self._ways.timeout):
                     answer = await approver(case.question)
+                case.is_answered = True
                 await self._take(case, answer)
         except TimeoutError:
             self._fail(case, unanswered(case.call, case.decision, self._ways.timeout))
@@ -465,6 +468,9 @@ class Approvals:
         """Return the call with its grant if it was approved; raise the refusal otherwise."""
         call, decision = case.call, case.decision
         if settled.state == "denied" and settled.verdict:
+            if call.session.audience.is_client and self._holds(call) and not case.is_answered:
+                # A model that tries again would have it wait as long for the next no.
+                await self._book.hold(settled.id, ("denied",))
             raise refused(settled, call.name)
         if settled.state != "approved":
             raise case.failure or unanswered(call, decision, self._ways.settings.expires)

@@ -8,12 +8,19 @@
   5  an `always` that was answered in this session, then `all`, `turn` and `idle`
   6  behind a client (`guard: off`): a call through a meta-tool, and one that another call makes of a tool named in its
      arguments, asks unless a rule `call_tool(name=…)` allows it, for the client's own prompt named the other tool;
-     `call_tool_readonly` with a tool that reads is excepted. Such a rule that asks comes before an allow of 4
+     `call_tool_readonly` with a tool that reads is excepted. Such a rule that asks comes before an allow of 4. A call
+     by the name of a tool that the client was not listed is treated alike: clients ask about the tools of their list,
+     so the name came from elsewhere (a search, a guess, the text of a result) and may have passed no prompt
   7  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
 A call that brings the placeholder of a hidden value asks where it is not denied (`secret_arguments`). In a session
 that has read untrusted content, an allow that does not name the tool may become an ask (`taint`). An
 allowed call still runs only with the `Grant` that the `approve` step mints.
+
+Listed is a tool that any list sent in this session had: a client may go on with an older list, after the catalog has
+changed. Before its first list, a session counts what it would be listed now: clients keep their lists when they connect
+again, and requests of the stateless era may each have a session of their own. Under which of its names a tool was
+listed has no effect. A tool that has joined the list counts once the client has read the list again.
 """
 
 from __future__ import annotations
@@ -106,13 +113,21 @@ class Policy:
             return Decision(effect="ask", rule=f"workflow step: its definition asks before {call.target.name}")
         return decision
 
+    def rests_on_lists(self, call: Call) -> bool:
+        """Whether an MCP client that asks its user calls a tool by its name, and no list of the session had it."""
+        audience, tool = call.session.audience, call.target
+        if not self._behind_client or not audience.is_client or call.origin != "mcp" or call.route.verb:
+            return False
+        is_known = audience.listed is not None and (tool.source, tool.local_name) in audience.listed
+        return not is_known and tool.source != _CALL_TOOL.source
+
     def _is_unshown(self, call: Call) -> bool:
-        """Whether the prompt of the client named another tool, which takes this one among its arguments.
+        """Whether the client's prompt named another tool, which takes this one among its arguments, or none.
 
         A workflow and a delegate of a catalog are shown by their own names: what they call, the user wrote down.
         """
         tool = call.target
-        is_unnamed = bool(call.route.verb) or call.origin == NESTED
+        is_unnamed = bool(call.route.verb) or call.origin == NESTED or call.route.is_unlisted
         is_asked = self._behind_client and is_unnamed and call.session.audience.is_client
         never_asks = tool.approval == "never" and tool.origin != "workflow"
         if not is_asked or never_asks or self.is_strict():
@@ -147,7 +162,7 @@ class Policy:
         if call.may_use_secrets:
             return False
         is_unshown = self._behind_client and call.route.verb and session.audience.is_client
-        return not is_unshown and not self.is_strict()
+        return not is_unshown and not self.rests_on_lists(call) and not self.is_strict()
 
     def is_settled(self, tool: Tool, session: SessionState, decision: Decision) -> bool:
         """Whether `decision` on a usual call holds whatever its arguments are, until rules or mode change."""

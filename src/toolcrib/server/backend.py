@@ -221,6 +221,12 @@ class CribSession:
         """Resources, prompts and skills in scope."""
         return self.session.shelf
 
+    def note_listed(self) -> None:
+        """Count the present tools as shown, with those of earlier lists: a client may go on with an older one."""
+        audience = self.session.state.audience
+        shown = frozenset((tool.source, tool.local_name) for tool in self.session.tools)
+        audience.listed = shown | (audience.listed or shown)
+
     async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
         """Run one call through the pipeline. Approval questions go to `peer`, the client of this call."""
         options = _call_options(call)

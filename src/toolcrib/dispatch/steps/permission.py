@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,14 +119,17 @@ class Decide:
         policy: Policy,
         is_unreviewed: Callable[[Tool], bool],
         catalog_of: Callable[[SessionState], Catalog],
+        tools_of: Callable[[SessionState], Iterable[Tool]],
     ) -> None:
         """`policy` holds the rules and the modes; an unreviewed tool runs only while the guard is off.
 
         `catalog_of` returns the present catalog of a session: a tool that changed since it was found does not run.
+        `tools_of` returns what a list of its tools would have now.
         """
         self._policy = policy
         self._is_unreviewed = is_unreviewed
         self._catalog_of = catalog_of
+        self._tools_of = tools_of
 
     def __call__(self, call: Call) -> Call:
         """Return the call with its decision; raises `ToolFailure` when it is a deny."""
@@ -139,7 +142,18 @@ class Decide:
                 f"{call.name} is withheld: its definition has not been reviewed, and the guard is on",
                 hint=f"The user can read and accept it with `toolcrib accept {source}`",
             )
+        if self._is_unlisted(call):
+            call = call.evolve(is_unlisted=True)
         return _decided(call, self._policy.decide_call(call))
+
+    def _is_unlisted(self, call: Call) -> bool:
+        """Whether the client was not shown the tool; a job that is made again was decided on when it was accepted."""
+        if not self._policy.rests_on_lists(call) or call.options.job_seconds is not None:
+            return False
+        if call.session.audience.listed is not None:
+            return True
+        place = (call.target.source, call.target.local_name)
+        return not any((tool.source, tool.local_name) == place for tool in self._tools_of(call.session))
 
     def bind(self, subject: Subject) -> Before:
         """Return the step for one tool and one session.

@@ -113,7 +113,7 @@ class Connection:
         self.barred: NeedsLogin | None = None
         """What every call gets while a person has to log in."""
         self.last_words = ""
-        """Its last output on stderr, for the operator only: it may hold anything."""
+        """Its last output outside the protocol, for the operator only: it may hold anything."""
         self.on_phase: Callable[[], None] = _no_listener
         self.on_wanted: Callable[[], None] = _no_listener
         """Called when a session is needed and there is none."""
@@ -127,6 +127,12 @@ class Connection:
         self._attempt = _Attempt()
         self._closed = False
         self._woken = anyio.Event()
+        self._starting: Link | None = None
+
+    @property
+    def starting_words(self) -> str:
+        """What a server that is being started has said so far, as in `last_words`."""
+        return self._starting.last_words if self._starting is not None else ""
 
     @property
     def live(self) -> Session | None:
@@ -188,10 +194,13 @@ class Connection:
         self._woken = anyio.Event()
         try:
             self._enter("connecting", "")
+            self._starting = link
             try:
                 session = await self._start(link)
             except Exception as error:  # noqa: BLE001 - after any failure of a server, the next start may work
                 return self._start_failed(error, link)
+            finally:
+                self._starting = None
             began = time.monotonic()
             self.barred = None
             self.session = session

@@ -257,6 +257,8 @@ class StdioLink:
         self._mux = Mux(self, inbound, limits, self._lose)
         self._lines = LineReader(limits, spill_dir, defers=True)
         self._noise = 0
+        self._has_sent = False
+        """Whether a message has come from the server."""
         self._child: Child | None = None
         self._readers: tuple[PipeReader, ...] = ()
         self._writer: PipeWriter | None = None
@@ -273,8 +275,11 @@ class StdioLink:
 
     @property
     def last_words(self) -> str:
-        """The last line of its stderr."""
-        return self.stderr.last_line()
+        """The last line of its stderr; of a server that has sent no message also what its stdout has instead."""
+        line, noise = self.stderr.last_line(), b"" if self._has_sent else self._lines.first_noise
+        words = [f"stderr: {line}"] if line else []
+        words += [f"its stdout is not JSON-RPC: {_shown(noise.decode(errors='replace'))}"] if noise else []
+        return "; ".join(words)
 
     async def open(self) -> None:
         """Start the process; raises `LinkLost` when it cannot be started.
@@ -358,6 +363,7 @@ class StdioLink:
             return
         try:
             for line in self._lines.feed(data):
+                self._has_sent = True
                 self._mux.receive(line)
         except Flood as flood:
             self._lose(str(flood))

@@ -71,6 +71,10 @@ class Session(Protocol):
         """Resources, prompts and skills."""
         ...
 
+    def note_listed(self) -> None:
+        """Note that the client is sent the present `listing`: it was shown the tools in it."""
+        ...
+
     async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
         """Run `tools/call`, `resources/read` or `prompts/get` (`call.method`). Every outcome is a result."""
         ...

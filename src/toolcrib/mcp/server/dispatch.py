@@ -87,6 +87,7 @@ async def _list_tools(request: Request, client: Client) -> bytes:
     refuse_cursor(request)
     await client.service.warm()
     client.mark_listed("tools")
+    client.session.note_listed()
     head = client.head(client.service.fresh_ms)
     return b'%b%b"tools":%b}' % (dumps(head)[:-1], b"," if head else b"", client.listing)
 

@@ -139,8 +139,9 @@ class McpSource:
 
     @property
     def state(self) -> SourceState:
-        """Present state."""
-        return self._state
+        """Present state; while it connects with what the server has said so far, for the operator."""
+        words = self._connection.starting_words if self._state.state == "connecting" else ""
+        return replace(self._state, detail=words) if words else self._state
 
     def files(self) -> list[str]:
         """Return what decides what runs: the program, as `program:WORD`, and each of its arguments that is a file."""
@@ -465,7 +466,7 @@ class McpSource:
                 self._background.spawn(partial(self.features.follow, connection.session))
         elif connection.phase == "down":
             listed = bool(self._listing.tools)
-            words = f" (stderr: {connection.last_words})" if connection.last_words else ""
+            words = f" ({connection.last_words})" if connection.last_words else ""
             barred = connection.barred
             if barred is not None:
                 self._become("needs_login", f"{barred.message}. {barred.hint}", outage=barred.message, hint=barred.hint)

@@ -1,6 +1,7 @@
 """Tools that do the opposite of what is wanted come after those that do it, and ties are settled by what tools do."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from toolcrib.catalog.index import Index, IndexEntry
 from toolcrib.catalog.ranking.query import actions_of_name, are_opposed, read_wanted
 from toolcrib.catalog.registry import Registry
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Availability, Tool
 
 PAIRS = Path(__file__).parents[4] / "bench" / "opposites.jsonl"
 
@@ -101,3 +102,22 @@ def test_a_users_tool_comes_before_one_of_ours_that_fits_as_well() -> None:
     for query in ("read a thread", "read_thread"):
         assert [hit.name for hit in registry.catalog.search(query)][:2] == ["zeta__read_thread", "read_thread"], query
     assert registry.catalog.search("count words")[0].name == "count_words"
+
+
+@pytest.mark.parametrize(("missing", "first"), [("", "mail__send_text"), ("a key", "voice__say")])
+def test_a_tool_that_cannot_work_comes_behind_one_that_works_and_fits_nearly_as_well(missing: str, first: str) -> None:
+    registry = Registry()
+    sends = replace(tool("mail", "send_text"), description="Send a text.", availability=Availability(missing=missing))
+    says = replace(tool("voice", "say"), description="Say aloud what is given here, slowly and twice: a short text.")
+    registry.put("mail", [sends])
+    registry.put("voice", [says])
+    assert registry.catalog.search("text")[0].name == first
+    assert registry.catalog.search("send text")[0].name == "mail__send_text"
+
+
+def test_where_nothing_comes_near_the_categories_of_the_user_come_first() -> None:
+    registry = Registry()
+    registry.declare("builtin", prefix=False, yields=True)
+    registry.put("builtin", [tool("builtin", name) for name in ("count_words", "read_thread")])
+    registry.put("zeta", [tool("zeta", "say")])
+    assert registry.catalog.nearest_categories("xylophone") == {"zeta": 1, "builtin": 2}

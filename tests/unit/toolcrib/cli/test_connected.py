@@ -355,6 +355,20 @@ def test_of_all_clients_those_stay_as_they_were_whose_first_request_would_get_lo
     assert (more["fixable"], alone.exit_code) == (["windsurf"], 0)
 
 
+@pytest.mark.process
+def test_the_tokens_of_a_client_count_no_server_of_one_that_stays_as_it_was(user: User) -> None:
+    offices = {name: {"command": sys.executable, "args": [PRACTICE, str(user.home), name]} for name in OFFICES}
+    user.has(".cursor/mcp.json", {"mcpServers": offices})
+    user.has(".codeium/windsurf/mcp_config.json", {"mcpServers": {"echo": plain("echo"), "write": plain("write")}})
+
+    together = user.reads("connect", "--all", "--replace", "--no-start")
+    user.types("disconnect", "--all")
+    alone = user.reads("connect", "cursor", "--replace", "--no-start")
+
+    assert [(row["connected"], "refused" in row) for row in together] == [(True, False), (False, True)]
+    assert together[0] == alone[0]
+
+
 def test_a_guarded_entry_is_strict(user: User) -> None:
     file = user.has(".cursor/mcp.json", {"mcpServers": {}})
 
@@ -578,6 +592,39 @@ def test_a_server_that_works_in_the_folder_of_its_client_stays_there(user: User)
 
     assert [*json.loads(file.read_text())["mcpServers"]] == ["toolcrib", "files"]
     assert "keeps files" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "stays"),
+    [
+        ({"args": [PLAIN, "echo", "${workspaceFolder}/src"]}, True),
+        ({"args": [PLAIN, "echo", "${userHome}/src"]}, False),
+        ({"args": [PLAIN, "echo", "--root=../src"]}, True),
+        ({"args": [PLAIN, "echo", "..."]}, False),
+        ({"env": {"ROOT": "${PWD}"}}, True),
+        ({"cwd": "."}, True),
+        ({"cwd": "${workspaceFolder}"}, True),
+        ({"cwd": str(ROOT), "args": ["tests/peers/plain_server.py", "echo", "."]}, False),
+    ],
+)
+@pytest.mark.process
+def test_what_an_entry_names_by_the_folder_that_is_open_stays_in_the_client(
+    user: User, more: Json, stays: bool
+) -> None:
+    file = user.has(".cursor/mcp.json", {"mcpServers": {"files": {**plain("echo"), **more}}})
+
+    user.types("connect", "cursor", "--replace", "--anyway")
+
+    assert ("files" in json.loads(file.read_text())["mcpServers"]) is stays
+
+
+@pytest.mark.process
+def test_an_import_says_which_servers_would_run_in_another_folder(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"files": {**plain("echo"), "cwd": "."}, "echo": plain("write")}})
+
+    notes = [line for line in user.types("import").stderr.splitlines() if "home folder" in line]
+
+    assert [line.split()[0] for line in notes] == ["files"]
 
 
 @pytest.mark.process

@@ -62,6 +62,23 @@ def test_status_names_the_sources_of_decisions_and_the_entries_of_clients(user: 
     assert [line for line in lines if line.startswith("[3] mode manual: a destructive tool")]
 
 
+def test_status_counts_what_connect_carried_over_and_shows_where_an_entry_decides_otherwise(user: User) -> None:
+    mode = {"extends": "autonomous", "destructive": "ask", "rules": {"deny": ["gh__a"], "allow": ["gh__b", "gh__c"]}}
+    user.has(".config/toolcrib/config.yaml", {"modes": {"connected-cursor": mode}})
+    for file, name in ((".cursor/mcp.json", "connected-cursor"), (".gemini/settings.json", "gone")):
+        entry = {"command": "/x/toolcrib", "args": ["serve", "--profile", "flat", "--guard", "off", "--mode", name]}
+        user.has(file, {"mcpServers": {"toolcrib": entry}})
+
+    cursor, gemini = user.reads("guard", "status")["entries"]
+    shown = user.types("guard").stdout
+
+    assert cursor["rules"] == {"deny": 1, "ask": 0, "allow": 2}
+    assert [one["outcome"] for one in cursor["outcomes"]] == [*OFF[:2], "asks", *OFF[3:]]
+    assert (gemini["outcomes"], "'gone'" in gemini["problem"]) == ([], True)
+    assert "mode connected-cursor (1 deny, 0 ask, 2 allow)" in shown
+    assert "Cursor: a destructive tool, by its name: asks [" in shown
+
+
 async def test_the_switch_holds_from_the_next_call_of_a_crib_that_is_open(user: User) -> None:
     async def run(arguments: Mapping[str, Any], context: Any) -> ToolResult:
         return ToolResult.of_text("done")

@@ -1,8 +1,10 @@
 """What the command line costs and says before it does anything."""
 
 import json
+import platform
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -97,6 +99,11 @@ def test_every_help_fits_into_80_columns_and_lists_whole_sentences(helps: dict[s
 
 def test_the_version_is_an_option_too(user: User) -> None:
     assert user.types("--version").stdout == user.types("version").stdout != ""
+    assert user.reads("version") == {
+        "version": version("toolcrib"),
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
 
 
 def test_a_command_that_does_not_exist_gets_the_nearest(user: User) -> None:

@@ -53,6 +53,29 @@ def test_everything_that_toolcrib_keeps_goes_and_nothing_else(user: User) -> Non
     assert not user.config.exists()
 
 
+def test_what_it_removes_can_be_read_by_a_program(user: User) -> None:
+    file = user.has(".cursor/mcp.json", "{}")
+    hand_made = user.has(".gemini/settings.json", {"mcpServers": {"toolcrib": ENTRY}})
+    user.types("connect", "cursor")
+    data = user.has(".local/share/toolcrib/file", "12345")
+
+    count = len(list(data.parent.iterdir()))
+
+    planned = user.reads("uninstall", "--dry-run")
+    unasked = user.types("uninstall", "--json")
+    there = data.exists()
+    done = user.reads("uninstall", "--yes")
+
+    assert (unasked.exit_code, there, data.exists(), file.read_text()) == (2, True, False, "{}")
+    assert planned["disconnect"] == [
+        {"client": "cursor", "file": str(file), "recorded": True},
+        {"client": "gemini", "file": str(hand_made), "recorded": False},
+    ]
+    (folder,) = (row for row in planned["folders"] if row["path"] == str(data.parent))
+    assert (folder.keys(), folder["files"]) == ({"path", "files", "bytes"}, count)
+    assert (planned["removed"], done) == (False, {**planned, "removed": True})
+
+
 def test_a_client_that_changed_since_loses_only_the_entry(user: User) -> None:
     file = user.has(".cursor/mcp.json", {"mcpServers": {}})
     user.types("connect", "cursor")

@@ -1,5 +1,7 @@
 """`toolcrib why`: what it prints, and that it ends as the call would."""
 
+import json
+
 import pytest
 
 from toolcrib.errors import CODES
@@ -36,3 +38,42 @@ def test_a_name_that_no_tool_has_ends_as_the_call_would(owner: User) -> None:
 
     assert result.exit_code == CODES["not_found"].exit
     assert "stopped by: name" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("tool", "verdict", "reason"),
+    [
+        ("notes__search_notes", "runs", "mode connected-cursor"),
+        ("notes__delete_note", "asks", "ask notes__delete_note"),
+        ("notes__shout", "refused", "deny notes__shout"),
+    ],
+)
+def test_for_a_connected_client_it_counts_the_rules_that_came_from_its_own_settings(
+    owner: User, tool: str, verdict: str, reason: str
+) -> None:
+    rules = "rules: {ask: [notes__delete_note], deny: [notes__shout]}"
+    text = f"{owner.config.read_text()}modes: {{connected-cursor: {{extends: autonomous, {rules}}}}}\n"
+    owner.config.write_text(text)
+    args = ["serve", "--profile", "flat", "--guard", "off", "--mode", "connected-cursor"]
+    owner.has(".cursor/mcp.json", {"mcpServers": {"toolcrib": {"command": "/x/toolcrib", "args": args}}})
+
+    answer = json.loads(owner.types("why", tool, "--client", "cursor", "--json").stdout)
+
+    assert (answer["verdict"], reason in answer["reason"]) == (verdict, True), answer
+
+
+def test_for_a_client_that_does_not_list_the_tool_it_counts_the_way_through_call_tool(owner: User) -> None:
+    args = ["serve", "--profile", "small", "--guard", "off"]
+    owner.config.write_text(f"{owner.config.read_text()}profiles: {{small: {{extends: adaptive, budget_tokens: 1}}}}\n")
+    owner.has(".cursor/mcp.json", {"mcpServers": {"toolcrib": {"command": "/x/toolcrib", "args": args}}})
+
+    write, read = (
+        owner.reads("why", tool, "--client", "cursor") for tool in ("notes__delete_note", "notes__search_notes")
+    )
+
+    assert (write["verdict"], write["reason"].startswith("call_tool:")) == ("asks", True)
+    assert (read["verdict"], read["reason"].startswith("mode autonomous")) == ("runs", True)
+
+
+def test_a_client_that_is_not_connected_has_no_answer(owner: User) -> None:
+    assert owner.types("why", "notes__shout", "--client", "cursor").exit_code == 2

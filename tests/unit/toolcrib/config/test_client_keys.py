@@ -81,7 +81,7 @@ def test_the_variables_of_a_file_stand_behind_those_of_the_entry(tmp_path: Path)
 
     assert problems == []
     assert dict(specs[0].env) == {"A": "one", "B": "two words", "C": "x#y", "D": "6", "URL": "http://h/#a"}
-    assert (broken, "mcpServers.a.env_file" in missing[0].message) == ([], True)
+    assert (broken, "mcpServers.a.envFile" in missing[0].message) == ([], True)
 
 
 def test_schemas_are_read_from_files_by_their_uri(tmp_path: Path) -> None:
@@ -174,6 +174,31 @@ def test_any_other_key_stops_its_entry_by_name_and_no_other(
     assert [spec.name for spec in settings.sources.servers] == ["good", "also"]
     assert [(problem.source, problem.code) for problem in settings.problems] == [("bad", "bad_config")]
     assert settings.problems[0].message.startswith(f"{file}:1: mcpServers.bad.{message}")
+
+
+@pytest.mark.parametrize(
+    ("entry", "key", "advice"),
+    [
+        ({**STDIO, "env_vars": ["A", "NO"]}, "env_vars", "set it"),
+        ({**STDIO, "env_keys": ["NO"]}, "env_keys", "set it"),
+        ({**STDIO, "env_vars": ["NO"], "env": {"NO": "${NO}"}}, "env.NO", "set it, or write ${NO:-default}"),
+        ({**STDIO, "environment": {"X": "${NO}"}}, "environment.X", "set it, or write ${NO:-default}"),
+        ({**HTTP, "env_http_headers": {"X-Org": "NO"}}, "env_http_headers.X-Org", "set it"),
+        ({**HTTP, "bearer_token_env_var": "NO"}, "bearer_token_env_var", "set it"),
+        ({**HTTP, "http_headers": {"X": "${NO}"}}, "http_headers.X", "set it, or write ${NO:-default}"),
+    ],
+)
+def test_an_unset_variable_is_reported_at_the_key_that_the_file_has(
+    tmp_path: Path, entry: dict[str, Any], key: str, advice: str
+) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"bad": entry}}))
+    place = f"{file}:1: mcpServers.bad.{key}"
+
+    settings = load([file], environ={"A": "1"}, cwd=tmp_path)
+
+    message = f"{place}: the environment variable NO is not set: {advice}"
+    assert [problem.message for problem in settings.problems] == [message]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_lines_are_the_same_however_the_bytes_arrive(tmp_path: Path, step: int) 
     lines = read(reader, b'{"id":1}\nhello\n\n  {"id":2}\r\n[{"id":3}]\n{"id":', step)
 
     assert lines == [b'{"id":1}', b'  {"id":2}\r', b'[{"id":3}]']
-    assert reader.noise == 1
+    assert (reader.noise, reader.first_noise) == (1, b"hello")
 
 
 def test_a_line_above_the_memory_limit_is_read_back_when_it_may_be_parsed(tmp_path: Path) -> None:

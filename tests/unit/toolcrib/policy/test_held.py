@@ -12,6 +12,7 @@ import pytest
 from rig import PATIENCE
 from toolcrib.core.call import Call, Client, Options
 from toolcrib.core.permission import HELD, Answer, Approval, NoApprover, Question
+from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import settlement_of
 from toolcrib.policy.settings import ApprovalSettings
 from toolcrib.results.redact import Redactor
@@ -75,6 +76,39 @@ async def test_after_a_no_the_same_call_is_denied_without_another_question() -> 
         assert [(one.code, one.details["reason"]) for one in failures] == [("denied", "refused")] * 2
         assert failures[0].details["comment"] == "not on Fridays"
         assert await approvals.states() == ["denied"]
+
+
+@pytest.mark.parametrize("verdict", ["no", "comment"])
+async def test_after_a_no_while_the_call_waits_the_same_call_is_denied_without_another_question(verdict: Any) -> None:
+    failures = list[ToolFailure]()
+    async with asking(is_shared=True, wait=3600.0) as approvals:
+        async with anyio.create_task_group() as tasks:
+
+            async def ask() -> None:
+                failures.append(await approvals.refusal(asked()))
+
+            tasks.start_soon(ask)
+            await approvals.pending()
+            await approvals.answer(Answer(verdict=verdict, by="Ada"))
+        with anyio.fail_after(PATIENCE):
+            failures.append(await approvals.refusal(asked(2)))
+
+        assert [(one.code, one.details["reason"]) for one in failures] == [("denied", "refused")] * 2
+        assert await approvals.states() == ["denied"]
+
+
+async def test_an_approver_of_the_session_is_asked_again_after_a_no() -> None:
+    questions = list[Question]()
+
+    async def refuse(question: Question) -> Answer:
+        questions.append(question)
+        return Answer(verdict="no", by="Ada")
+
+    async with asking(**HOLDS) as approvals:
+        for number in (1, 2):
+            await approvals.refusal(call(session(refuse, is_client=True), number))
+
+    assert len(questions) == 2
 
 
 @pytest.mark.parametrize(

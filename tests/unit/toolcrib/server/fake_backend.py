@@ -171,6 +171,9 @@ class FakeSession:
     def listing(self) -> bytes:
         return dumps([tool.definition for tool in self.tools])
 
+    def note_listed(self) -> None:
+        pass
+
     async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
         backend, name, arguments = self.backend, call.name, call.arguments
         backend.seen.append(

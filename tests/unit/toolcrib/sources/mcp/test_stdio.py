@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from peers.opened import open_source
 from rig import PATIENCE, eventually
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.mcp.client.launch_pins import launch_pins
-from toolcrib.mcp.client.spec import McpLimits
+from toolcrib.mcp.client.spec import McpLimits, ServerSpec
 from toolcrib.sources.source import Listing
 
 pytestmark = pytest.mark.process
@@ -43,6 +44,22 @@ async def test_many_calls_share_one_process_and_finish_in_any_order(tmp_path: Pa
 
     assert done == ["call 3", "call 2", "call 1"]
     assert len(journal.of("start")) == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "state", "detail"),
+    [
+        ("raise SystemExit(3)", "failed", "exited with status 3 (its stdout is not JSON-RPC: Listening on port 3000)"),
+        ("sys.stdin.read()", "connecting", "its stdout is not JSON-RPC: Listening on port 3000"),
+    ],
+)
+async def test_a_server_that_speaks_no_protocol_is_reported_with_what_it_wrote(
+    tmp_path: Path, ending: str, state: str, detail: str
+) -> None:
+    code = f"import sys; print('Listening on port 3000', flush=True); {ending}"
+    spec = ServerSpec(name="peer", transport="stdio", command=sys.executable, args=("-c", code))
+    async with open_source(spec, tmp_path, waits=False) as peer:
+        await eventually(lambda: (peer.source.state.state, peer.source.state.detail) == (state, detail))
 
 
 @pytest.mark.parametrize(("tool", "text"), [("garbage", "after garbage"), ("twice", "one"), ("stderr", "flooded")])
