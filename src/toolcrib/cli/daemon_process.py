@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -11,20 +10,21 @@ from typing import Any
 
 from ..config.directories import answering_for, here
 from ..config.loader import load_gateway
-from ..core.json import dumps, loads
+from ..core.json import loads
+from ..daemon.caller import Caller, calling
 from ..daemon.rendezvous import Found, Meeting
 from ..errors import ToolcribError
-from .answered import END, OF_PROCESS, TAKEN, is_answered, program
-from .output import recorded
+from .answered import END, OF_PROCESS, TAKEN, is_answered, program, umask
 
 __all__ = ["run_command"]
 
 _PROGRAM = program()
 """As it was when this process began: an upgrade since then is another program."""
+_UMASK = umask()
 
 
-def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
-    """Carry out the command of a request for its environment and folder, and send each part of what it prints.
+def run_command(request: bytes, caller: Caller) -> None:
+    """Carry out the command of a request for its environment and folder; the `caller` prints each part.
 
     Or send the place of the daemon for its configuration. Sends nothing for a command that is not answered here, and
     for a request of another program or home.
@@ -34,18 +34,15 @@ def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
     own = here().environ
     # A place depends on files and on the asking process's own variables; many clients start a server with few of them.
     alike = ("HOME",) if words is None else OF_PROCESS
-    is_alike = all(own.get(name) == environ.get(name) for name in alike)
+    is_alike = all(own.get(name) == environ.get(name) for name in alike) and (words is None or asked["umask"] == _UMASK)
     if asked["program"] != _PROGRAM or not is_alike or not (words is None or is_answered(words)):
         return
-
-    def put(part: list[Any]) -> None:
-        send(dumps(part))
-
+    caller.is_interactive = bool(asked.get("interactive"))
     with suppress(ConnectionError):  # who asked has gone: an interrupted command, a closed pipe
-        put([TAKEN])
-        with answering_for(environ, Path(asked["folder"])), recorded(put):
+        caller.put([TAKEN])
+        with answering_for(environ, Path(asked["folder"])), calling(caller):
             result = _find_place(**asked["place"]) if words is None else _run(words)
-        put([END, result])
+        caller.put([END, result])
 
 
 def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] | None:

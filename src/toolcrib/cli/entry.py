@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
-    """Run a command, in a daemon where one runs and the command only reads."""
+    """Run a command, in a daemon where one runs and may carry it out."""
     if sys.platform != "win32":
         answered = _module("answered")
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.contributions import ToolCaller
 from ..crib.contributions import SessionCaller
+from ..daemon.caller import is_interactive
 from .call import say_yes
 from .open_crib import opened
 from .options import run, settings_of
@@ -37,7 +37,7 @@ class Terminal:
 
         async def main() -> T:
             async with opened(settings, wait=0.0) as crib:
-                asks = Approver() if sys.stdin.isatty() and sys.stderr.isatty() else None
+                asks = Approver() if is_interactive() else None
                 async with crib.session(profile="flat", approver=say_yes if yes else asks) as session:
                     return await work(SessionCaller(session, "cli"))
 

@@ -38,6 +38,7 @@ from ..claude_code.hook import serve_hook
 from ..config import Settings
 from ..config.directories import config_files
 from ..config.loader import load_gateway
+from ..core.json import loads
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
@@ -45,6 +46,7 @@ from ..results.redact import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
+from .caller import Caller
 from .control import COMMAND, WAYS, DaemonClient, DaemonServer, DaemonStatus, Way
 from .rendezvous import (
     GREETING_BYTES,
@@ -71,14 +73,18 @@ _LOOK_SECONDS: Final = 30.0
 """Seconds between two looks of a resting daemon at what would end it."""
 
 _REQUEST_BYTES: Final = 4 * 1024 * 1024
-_COMMANDS: Final = 2
-"""Commands that run at once; the others wait."""
+_INPUT_BYTES: Final = 512 * 1024 * 1024
+"""Largest answer of a process that asked for a command: its standard input, as JSON."""
+_COMMANDS: Final = 16
+"""Commands that run at once; the processes that ask for more carry theirs out themselves."""
+_COMMAND_SECONDS: Final = 5.0
+"""How long a command may go on once the daemon is to end; it is interrupted then."""
 
 Serve = Callable[[Hello, Link, bytes], Awaitable[None]]
 """Serves one client to its end. The bytes are what came behind the greeting."""
 
-RunCommand = Callable[[bytes, Callable[[bytes], None]], None]
-"""Runs one command of the command line, in a thread of its own: takes the request, and a function that sends lines."""
+RunCommand = Callable[[bytes, Caller], None]
+"""Runs one command of the command line, in a thread of its own: takes the request, and the process that asked."""
 
 _listener_log = logging.getLogger(__name__)
 
@@ -279,19 +285,28 @@ class LocalServer:
 
     async def _answer_command(self, link: Link, received: bytes) -> None:
         """Run the command of the request; a thread sends its lines, so that clients are served meanwhile."""
-        if self._run_command is None:
+        if self._run_command is None or not self._commands.available_tokens:
             return
         try:
             with anyio.fail_after(GREETING_SECONDS):
-                request, _ = await _first_line(link, received, _REQUEST_BYTES)
+                request, rest = await _first_line(link, received, _REQUEST_BYTES)
         except (TimeoutError, ValueError):
             return
-        async with BlockingPortal() as portal:
+        async with BlockingPortal() as portal, anyio.create_task_group() as watching:
 
             def send(line: bytes) -> None:
                 portal.call(link.send, line + b"\n")
 
-            await anyio.to_thread.run_sync(self._run_command, request, send, limiter=self._commands)
+            caller = Caller(send)
+            watching.start_soon(_follow, caller, link, rest)
+            watching.start_soon(self._interrupt_in_time, caller)
+            await anyio.to_thread.run_sync(self._run_command, request, caller, limiter=self._commands)
+            watching.cancel_scope.cancel()
+
+    async def _interrupt_in_time(self, caller: Caller) -> None:
+        await self.stopping.wait()
+        await anyio.sleep(_COMMAND_SECONDS)
+        caller.leave()
 
     async def _serve_client(self, hello: Hello, link: Link, received: bytes) -> None:
         token = object()
@@ -363,6 +378,16 @@ class LocalServer:
 
 def _nothing() -> None:
     """Tell nothing: the starter of the daemon has heard that it listens."""
+
+
+async def _follow(caller: Caller, link: Link, received: bytes) -> None:
+    """Give `caller` the answers that it sends, until it goes away or sends what is no answer."""
+    try:
+        while True:
+            line, received = await _first_line(link, received, _INPUT_BYTES)
+            caller.answer(loads(line))
+    except (ConnectionError, ValueError):
+        caller.leave()
 
 
 async def _first_line(link: Link, received: bytes = b"", limit: int = GREETING_BYTES) -> tuple[bytes, bytes]:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli.answered import END, TAKEN, is_answered, program
+from toolcrib.cli.answered import END, TAKEN, is_answered, program, umask
 from toolcrib.cli.daemon_process import run_command
 from toolcrib.cli.output import print_part
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
 from toolcrib.core.json import dumps, loads
+from toolcrib.daemon.caller import Caller
 from toolcrib.daemon.rendezvous import Found, Meeting
 
 from .conftest import NOTES_SERVER, User
@@ -29,14 +30,15 @@ def _at_home(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
 def request(user: User, *words: str, **other: Any) -> bytes:
     """Return the request of a command line that is typed in the user's project."""
     environ = {name: value for name, value in {**os.environ, **user.environ}.items() if value is not None}
-    whole = {"program": program(), "words": words, "folder": str(user.project), "environ": environ}
+    process = {"program": program(), "folder": str(user.project), "environ": environ, "umask": umask()}
+    whole = {**process, "words": words}
     return dumps({**whole, **other})
 
 
 def ask(user: User, *words: str, **other: Any) -> list[Any]:
     """Return the lines that a daemon answers, which runs in another folder."""
     lines: list[Any] = []
-    run_command(request(user, *words, **other), lambda line: lines.append(loads(line)))
+    run_command(request(user, *words, **other), Caller(lambda line: lines.append(loads(line))))
     return lines
 
 
@@ -48,26 +50,29 @@ def ask(user: User, *words: str, **other: Any) -> list[Any]:
         (["approvals"], True),
         (["approvals", "--json"], True),
         (["approvals", "show", "abcd"], True),
-        (["approvals", "yes", "abcd"], False),
+        (["approvals", "yes", "abcd"], True),
         (["approvals", "--config", "x", "yes", "abcd"], False),
         (["log"], True),
         (["log", "--since", "2h", "notes__*"], True),
         (["log", "list", "-f"], False),
-        (["log", "export", "x"], False),
-        (["log", "verify", "x"], False),
-        (["policy", "import"], False),
-        (["policy", "test", "--tool", "x", "--args", "-"], False),
-        (["lock"], False),
-        (["lock", "--check"], True),
-        (["connect", "cursor"], False),
-        (["connect", "cursor", "--dry-run"], True),
-        (["call", "x"], False),
+        (["log", "export", "x"], True),
+        (["log", "verify", "x"], True),
+        (["policy", "import"], True),
+        (["policy", "test", "--tool", "x", "--args", "-"], True),
+        (["lock"], True),
+        (["connect", "cursor"], True),
+        (["disconnect", "cursor"], False),
+        (["uninstall"], False),
+        (["uninstall", "--dry-run"], True),
+        (["serve"], False),
+        (["chat"], False),
+        (["call", "x"], True),
         (["daemon", "stop"], False),
         (["--debug", "tools"], False),
         ([], False),
     ],
 )
-def test_only_command_lines_that_plainly_read_are_answered(words: Sequence[str], answered: bool) -> None:
+def test_only_command_lines_that_a_daemon_may_carry_out_are_answered(words: Sequence[str], answered: bool) -> None:
     assert is_answered(words) is answered
 
 
@@ -115,7 +120,7 @@ def test_a_command_whose_asker_has_gone_ends_without_the_daemon(user: User, line
             raise BrokenPipeError
         heard.append(line)
 
-    run_command(request(user, "policy", "list"), send)
+    run_command(request(user, "policy", "list"), Caller(send))
 
     assert len(heard) == lines
 
@@ -143,11 +148,14 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
     assert ask(user, words=None, place=place, program=["another"]) == []
 
 
-def test_a_daemon_of_another_program_and_a_command_that_writes_are_not_answered(user: User, tmp_path: Path) -> None:
+def test_a_process_of_another_program_home_or_umask_and_a_command_of_its_own_are_not_answered(
+    user: User, tmp_path: Path
+) -> None:
     assert ask(user, "version") != []
     assert ask(user, "version", program=["another"]) == []
     assert ask(user, "version", environ={"HOME": str(tmp_path / "another")}) == []
-    assert ask(user, "trust") == []
+    assert ask(user, "version", umask=umask() ^ 0o022) == []
+    assert ask(user, "disconnect", "--all") == []
 
 
 @pytest.mark.slow

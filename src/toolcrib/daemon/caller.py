@@ -1,0 +1,113 @@
+"""The process that asked for a command which a daemon carries out: its terminal, its input and its end.
+
+A command prints parts and asks for input. In a process of its own both happen there; in a daemon the parts go to the
+caller, which prints them and sends its input back. A caller that goes away interrupts its command.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, Final
+
+from ..core.json import dumps
+
+__all__ = ["ASK", "WITHDRAW", "Caller", "Part", "calling", "current_caller", "is_interactive"]
+
+Part = list[Any]
+"""Something to print or to ask, as JSON: what it is (`cli.output.print_part`) and the arguments."""
+
+ASK: Final = "ask"
+"""Part that is answered by one line of JSON: what is asked for, and its arguments (`cli.prompts.input_for`)."""
+WITHDRAW: Final = "withdraw"
+"""Part that ends a question for which no answer is needed any more."""
+
+
+class Caller:
+    """The process that asked, as the thread of its command uses it. `answer` and `leave` come from another thread."""
+
+    is_interactive: bool = False
+    """Whether a person is at its terminal."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        """`send` sends a line; raises `ConnectionError` when the process is gone."""
+        self._send = send
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+        self._lock = Lock()
+        self._interrupts: list[Callable[[], None]] = []
+        self._is_gone = False
+
+    def put(self, part: Part) -> None:
+        """Send a part to be printed. Raises `ConnectionError` when the process is gone."""
+        self._send(dumps(part))
+
+    def ask(self, *question: Any) -> Any:
+        """Send a question and wait for the answer; None when it was withdrawn. Raises `ConnectionError` as `put`."""
+        self.put([ASK, *question])
+        answer = self._answers.get()
+        if self._is_gone:
+            raise ConnectionError("the caller is gone")
+        return answer
+
+    def withdraw(self) -> None:
+        """End the question that is open; a late answer to it is dropped."""
+        self.put([WITHDRAW])
+
+    def answer(self, value: Any) -> None:
+        """Take an answer of the process; None ends a question that was withdrawn."""
+        self._answers.put(value)
+
+    def leave(self) -> None:
+        """Interrupt the command: the process is gone."""
+        with self._lock:
+            self._is_gone = True
+            for interrupt in self._interrupts:
+                interrupt()
+        self._answers.put(None)
+
+    @contextmanager
+    def interrupting(self, interrupt: Callable[[], None]) -> Generator[None]:
+        """Call `interrupt`, mostly in another thread, when the process goes away in this block or is gone already."""
+        with self._lock:
+            self._interrupts.append(interrupt)
+            is_gone = self._is_gone
+        try:
+            if is_gone:
+                interrupt()
+            yield
+        finally:
+            with self._lock:
+                self._interrupts.remove(interrupt)
+
+
+_caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+
+
+@contextmanager
+def calling(caller: Caller) -> Generator[None]:
+    """Let the command of this context print and ask at `caller`."""
+    token = _caller.set(caller)
+    try:
+        yield
+    finally:
+        _caller.reset(token)
+
+
+def current_caller() -> Caller | None:
+    """Return the process for which a daemon carries out the command of this context; None for this process."""
+    return _caller.get()
+
+
+def is_interactive(*streams: Any) -> bool:
+    """Return whether a person can be asked: at the caller's terminal, or where all `streams` are terminals.
+
+    By default the streams are standard input and standard error.
+    """
+    if (caller := _caller.get()) is not None:
+        return caller.is_interactive
+    shown: Sequence[Any] = streams or (sys.stdin, sys.stderr)
+    return all(stream.isatty() for stream in shown)
