@@ -5,8 +5,8 @@ command and of the programs that it starts and waits for; beside it stands what 
 Prints one line a command and `held` or `missed`; ends with 1 where one is missed, and with 2 where a command of
 `toolcrib --help` or one of its actions is neither measured nor left out with a reason (`LEFT_OUT`).
 
-Words of a command line limit the run: `bench/commands.py call accept` measures these commands only. A command that takes
-the id of a job, a result or a change looks in vain for one, which loads as much; its exit status is 3.
+Words of a command line limit the run: `bench/commands.py call accept` measures these commands only. A command that
+takes the id of a job, a result or a change looks in vain for one, which loads as much; its exit status is 3.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SERVER = ROOT / "tests" / "peers" / "plain_server.py"
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 SERVERS, RUNS, LIMIT_MS, PATIENCE = 24, 3, 150, 60.0
-ASKED = "server00__write_file"
-"""A tool that asks before it runs."""
 ROLES = ("write", "fetch", "echo", "resource")
 
 
@@ -58,9 +56,11 @@ def case(line: str, *before: str, **options: Any) -> Case:
 NEW_SERVER = f"{shlex.quote(sys.executable)} {shlex.quote(str(SERVER))} echo"
 ADD = "add extra --no-check -- true"
 SCHEDULE = "schedule add {run} --at 2099-01-01 --message hello --json"
-CHANGE = ("guard on", "guard off")
+CHANGE = (ADD, "remove extra")
 """Changes the configuration file: what was kept of it counts no more."""
-VERDICTS = ("yes", "once", "always", "turn", "idle", "all", "no", "never")
+VERDICTS = ("yes", "once", "no", "never", "always")
+BLANKET = ("turn", "idle", "all")
+"""Answers after which no further call of the client asks."""
 CASES: Sequence[Case] = (
     case(""),
     case("", *CHANGE),
@@ -71,9 +71,9 @@ CASES: Sequence[Case] = (
     case("doctor --json"),
     case("import --dry-run"),
     case("import", "remove imported"),
-    case("connect cursor --dry-run"),
-    case("connect cursor --no-start", "disconnect cursor"),
-    case("disconnect cursor", "connect cursor --no-start"),
+    case("connect cursor --anyway --dry-run"),
+    case("connect cursor --anyway --no-start", "disconnect cursor"),
+    case("disconnect cursor", "connect cursor --anyway --no-start"),
     case("disconnect --all"),
     case("uninstall --dry-run"),
     case("daemon status"),
@@ -117,9 +117,10 @@ CASES: Sequence[Case] = (
     case("approvals"),
     case("approvals list"),
     case("approvals show {id}", asks=True),
-    *(case(f"approvals {verdict} {{id}}", asks=True) for verdict in VERDICTS),
     case("approvals comment {id} -m later", asks=True),
-    case("approvals edit {id} --args '{}'", asks=True),
+    case('approvals edit {id} --args \'{"path": "x", "text": ""}\'', asks=True),
+    *(case(f"approvals {verdict} {{id}}", asks=True) for verdict in VERDICTS),
+    *(case(f"approvals {verdict} abcdef") for verdict in BLANKET),
     case("pending"),
     case("pending list"),
     case("pending diff"),
@@ -182,11 +183,10 @@ LEFT_OUT: Mapping[str, str] = {
 
 def commands() -> Generator[str]:
     """Yield every command and action that `toolcrib` has."""
-    table = get_command(app)
+    table: Any = get_command(app)
     with table.make_context("toolcrib", [], resilient_parsing=True) as context:
         for name in table.list_commands(context):
-            _, found, _ = table.resolve_command(context, [name])
-            actions: Mapping[str, Any] = getattr(found, "commands", {})
+            actions: Mapping[str, Any] = getattr(table.resolve_command(context, [name])[1], "commands", {})
             yield from (f"{name} {action}" for action in actions) if actions else (name,)
 
 
@@ -241,14 +241,13 @@ class Bench:
         for words in one.before:
             done = self.run([word.format(run=self._runs) for word in words], "value", one.folder)
             id = json.loads(done.stdout)["id"] if words[-1] == "--json" else id
-        return [
-            word if word.startswith('{"') or word == "{}" else word.format(id=id, run=self._runs) for word in one.words
-        ]
+        return [word.replace("{id}", id).replace("{run}", str(self._runs)) for word in one.words]
 
     def _asked(self) -> str:
         """Let the client make a call that waits for approval; return the question's id."""
         assert self.client is not None
-        call = {"name": "call_tool", "arguments": {"name": ASKED, "arguments": {"path": "x", "text": str(self._runs)}}}
+        tool = f"server{self._runs * len(ROLES) % SERVERS:02}__write_file"  # an answer may be for all calls of a tool
+        call = {"name": "call_tool", "arguments": {"name": tool, "arguments": {"path": "x", "text": str(self._runs)}}}
         message = {"jsonrpc": "2.0", "id": f"call{self._runs}", "method": "tools/call", "params": call}
         self.client.write(json.dumps(message).encode() + b"\n")
         self.client.flush()

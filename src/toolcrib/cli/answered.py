@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
 from ..daemon.caller import ASK, WITHDRAW, is_interactive
@@ -27,7 +28,7 @@ __all__ = ["END", "OF_PROCESS", "TAKEN", "find_place", "is_answered", "program",
 TAKEN: Final = "taken"
 """First line of a daemon that carries the command out."""
 END: Final = "end"
-"""Last line, with the exit status; null for a command line that is wrong."""
+"""Last line, with the exit status."""
 
 _ACTIONS: Final[Mapping[str, frozenset[str]]] = {
     "approvals": frozenset(
@@ -71,8 +72,11 @@ _PLAIN: Final = frozenset(
 """Commands that are answered, whatever follows."""
 _NEEDED: Final[Mapping[str, str]] = {"overview": "--json", "uninstall": "--dry-run"}
 """Commands that are answered with an option: without it they ask, or end the daemon."""
-_LEFT_OUT: Final = ("-f", "--follow", "-h", "--help", "--debug")
-"""Words of command lines that go on for ever, or print what only the process itself can."""
+_HELP_ONLY: Final = frozenset({"demo", "disconnect", "hook", "login", "serve", "worker"})
+"""Commands of which the help is answered."""
+_HELP: Final = frozenset({"-h", "--help"})
+_LEFT_OUT: Final = ("-f", "--follow", "--debug")
+"""Words of command lines that go on for ever, or show what happens in the process itself."""
 OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Variables that the libraries of a process read themselves: the daemon's must be the same as those of the command."""
 
@@ -82,6 +86,8 @@ def is_answered(words: Sequence[str]) -> bool:
     name, *rest = words or [""]
     if any(word in _LEFT_OUT for word in rest):
         return False
+    if not _HELP.isdisjoint(rest):
+        return name in _ACTIONS or name in _PLAIN or name in _NEEDED or name in _HELP_ONLY
     if name in _ACTIONS:
         return rest[:1] == [] or rest[0] in _ACTIONS[name] or set(rest) == {"--json"}
     return name in _PLAIN or (name in _NEEDED and _NEEDED[name] in rest)
@@ -95,7 +101,7 @@ def program() -> list[Any]:
 
 def run_answered(words: Sequence[str]) -> int | None:
     """Print what a daemon answers to the command line, and return its exit status; None where no daemon takes it."""
-    for link in _links({"words": words, "interactive": is_interactive()}):
+    for link in _links({"words": words, "interactive": is_interactive(), "columns": get_terminal_size().columns}):
         lines = iter(link)
         if next(lines, None) != [TAKEN]:
             continue

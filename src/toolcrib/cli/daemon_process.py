@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import gc
-from contextlib import suppress
+import io
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TextIO
 
 from ..config.directories import answering_for, here
 from ..config.loader import load_gateway
 from ..core.json import loads
-from ..daemon.caller import Caller, calling
+from ..daemon.caller import Caller, calling, current_caller
 from ..daemon.rendezvous import Found, Meeting
 from ..errors import ToolcribError
 from .answered import END, OF_PROCESS, TAKEN, is_answered, program, umask
+from .output import print_raw
 
-__all__ = ["run_command"]
+__all__ = ["CallerStream", "printing_to_callers", "run_command"]
 
 _PROGRAM = program()
 """As it was when this process began: an upgrade since then is another program."""
 _UMASK = umask()
+_HELP_COLUMNS: Final = 80
+"""Columns of a help or a usage error on a wide terminal, as typer has it."""
 
 
 def run_command(request: bytes, caller: Caller) -> None:
@@ -41,7 +47,7 @@ def run_command(request: bytes, caller: Caller) -> None:
     with suppress(ConnectionError):  # who asked has gone: an interrupted command, a closed pipe
         caller.put([TAKEN])
         with answering_for(environ, Path(asked["folder"])), calling(caller):
-            result = _find_place(**asked["place"]) if words is None else _run(words)
+            result = _find_place(**asked["place"]) if words is None else _run(words, asked["columns"])
         caller.put([END, result])
 
 
@@ -54,20 +60,57 @@ def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] |
         return None
 
 
-def _run(words: list[str]) -> int | None:
-    """Run a command line; return its exit status, None for one whose mistake the asking process shows itself."""
-    from typer import Abort, TyperException  # a daemon that no command asks does not need them
-    from typer.main import get_command
+class CallerStream(io.TextIOBase):
+    """Standard output or error of a daemon: what a command prints in any way goes to its caller, else to `original`."""
+
+    encoding = "utf-8"  # the caller encodes as its terminal wants
+    errors = "strict"
+
+    def __init__(self, original: TextIO) -> None:
+        super().__init__()
+        self._original = original
+
+    def writable(self) -> bool:
+        """Return true."""
+        return True
+
+    def write(self, text: str, /) -> int:
+        """Print `text`; raises `ConnectionError` when the caller is gone."""
+        if current_caller() is None:
+            return self._original.write(text)
+        print_raw(text, is_error=self._original is sys.__stderr__)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write out what the daemon itself printed."""
+        self._original.flush()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the daemon's own stream."""
+        return self._original.fileno()
+
+
+@contextmanager
+def printing_to_callers() -> Generator[None]:
+    """Let commands print to their callers, whatever way they print in."""
+    assert sys.__stdout__ is not None and sys.__stderr__ is not None
+    with redirect_stdout(CallerStream(sys.__stdout__)), redirect_stderr(CallerStream(sys.__stderr__)):
+        yield
+
+
+def _run(words: list[str], columns: int) -> int:
+    """Run a command line for a caller with a terminal of so many columns; return its exit status."""
+    from typer.main import get_command  # a daemon that no command asks does not need it
 
     from .main import app
 
+    command: Any = get_command(app)
+    width = max(min(columns, _HELP_COLUMNS) - 2, _HELP_COLUMNS // 2)
     try:
-        status: Any = get_command(app).main(words, prog_name="toolcrib", standalone_mode=False)
-    except (Abort, TyperException):
-        return None
-    except SystemExit as end:  # an exit of a command, which is not one of this process
-        status = end.code
-    return status if isinstance(status, int) else 0
+        command.main(words, prog_name="toolcrib", terminal_width=width)
+    except SystemExit as end:  # of a command, which is not one of this process
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 if __name__ == "__main__":
@@ -77,4 +120,5 @@ if __name__ == "__main__":
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)  # calls leave hardly any cycles
     gc.enable()
-    daemon.main(run_command)
+    with printing_to_callers():
+        daemon.main(run_command)

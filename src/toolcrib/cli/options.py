@@ -1,18 +1,20 @@
-"""Options that commands share, and the settings that they name. Loads the configuration, not the crib."""
+"""Options that commands share, and the settings that they name. The configuration is loaded when a command reads it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import anyio
 import typer
 
-from ..config import Settings, load
 from ..daemon.caller import Caller, current_caller
 from ..errors import UsageError
+
+if TYPE_CHECKING:  # the configuration is slow to load: for commands that read it
+    from ..config import Settings
 
 __all__ = ["AsJson", "ConfigFiles", "Wait", "find_by_id", "run", "settings_of"]
 
@@ -58,6 +60,8 @@ async def _run_for(caller: Caller, main: Callable[[], Awaitable[T]]) -> T:
 
 def settings_of(files: list[Path] | None, **overrides: Any) -> Settings:
     """Return the settings of `files`, or the user's and project's own; `None` among `overrides` is unset."""
+    from ..config import load
+
     given: Mapping[str, Any] = overrides
     return load(files or (), given)
 

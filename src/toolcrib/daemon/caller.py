@@ -42,8 +42,11 @@ class Caller:
         self._is_gone = False
 
     def put(self, part: Part) -> None:
-        """Send a part to be printed. Raises `ConnectionError` when the process is gone."""
-        self._send(dumps(part))
+        """Send a part to be printed. Raises `ConnectionAbortedError` when the process is gone."""
+        try:
+            self._send(dumps(part))
+        except ConnectionError as error:  # a `BrokenPipeError` would look like the end of this process's own output
+            raise ConnectionAbortedError("the process that asked is gone") from error
 
     def ask(self, *question: Any) -> Any:
         """Send a question and wait for the answer; None when it was withdrawn. Raises `ConnectionError` as `put`."""

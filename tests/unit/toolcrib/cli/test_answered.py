@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolcrib.cli.answered import END, TAKEN, is_answered, program, umask
-from toolcrib.cli.daemon_process import run_command
+from toolcrib.cli.daemon_process import printing_to_callers, run_command
 from toolcrib.cli.output import print_part
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
@@ -30,7 +30,7 @@ def _at_home(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
 def request(user: User, *words: str, **other: Any) -> bytes:
     """Return the request of a command line that is typed in the user's project."""
     environ = {name: value for name, value in {**os.environ, **user.environ}.items() if value is not None}
-    process = {"program": program(), "folder": str(user.project), "environ": environ, "umask": umask()}
+    process = {"program": program(), "folder": str(user.project), "environ": environ, "umask": umask(), "columns": 80}
     whole = {**process, "words": words}
     return dumps({**whole, **other})
 
@@ -46,7 +46,9 @@ def ask(user: User, *words: str, **other: Any) -> list[Any]:
     ("words", "answered"),
     [
         (["tools"], True),
-        (["tools", "--help"], False),
+        (["tools", "--help"], True),
+        (["serve", "--help"], True),
+        (["chat", "--help"], False),
         (["approvals"], True),
         (["approvals", "--json"], True),
         (["approvals", "show", "abcd"], True),
@@ -125,8 +127,21 @@ def test_a_command_whose_asker_has_gone_ends_without_the_daemon(user: User, line
     assert len(heard) == lines
 
 
-def test_a_wrong_command_line_is_left_to_the_process_that_asks(user: User) -> None:
-    assert ask(user, "tools", "--nope") == [[TAKEN], [END, None]]
+@pytest.mark.parametrize("line", ["tools --nope", "tools --help", "jobs show --help", "jobs show", "call", "log --n"])
+def test_help_and_a_wrong_command_line_print_the_same_as_here(
+    user: User, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = line.split()
+    here = user.types(*words)
+    with printing_to_callers():
+        taken, *parts, end = ask(user, *words)
+    for part in parts:
+        print_part(part)
+    printed = capsys.readouterr()
+
+    own_name = (text.replace("root ", "toolcrib ").replace("'root", "'toolcrib") for text in (here.stdout, here.stderr))
+    assert (taken, end) == ([TAKEN], [END, here.exit_code])
+    assert (printed.out, printed.err) == (*own_name,)
 
 
 def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken_configuration(user: User) -> None:
