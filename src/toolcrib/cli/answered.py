@@ -107,20 +107,25 @@ def run_answered(words: Sequence[str]) -> int | None:
             continue
         # Every command line comes by, `--help` too: what printing needs is loaded for the ones that are answered.
         from ..errors import CODES
-        from .output import note, print_part
+        from .output import INPUTS, note, print_part
 
         for kind, *rest in lines:
             if kind == END:
                 return rest[0]
             if kind == ASK:
-                from .prompts import input_for  # a command that asks is one that a person waits for
-
-                link.answer(input_for(link.socket, *rest))
+                what, *arguments = rest
+                link.answer(INPUTS[what](*arguments) if what in INPUTS else _approval(link, *arguments))
             elif kind != WITHDRAW:
                 print_part([kind, *rest])
         note("toolcrib: the local daemon ended meanwhile: run the command again")
         return CODES["unavailable"].exit
     return None
+
+
+def _approval(link: CommandLink, word: str) -> Any:
+    from .prompts import approval_for  # for the few commands that ask, and whose user thinks meanwhile
+
+    return approval_for(link.socket, word)
 
 
 def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, str] | None:

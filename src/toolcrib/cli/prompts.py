@@ -24,16 +24,16 @@ from ..core.permission import Answer, Question, Verdict
 from ..daemon.caller import Caller, current_caller
 from ..policy.modes import kind_of
 from ..policy.questions import confirmation_word
-from .output import INPUTS, fitted, note, width_of
+from .output import fitted, note, width_of
 
 __all__ = [
     "Keyboard",
     "Plain",
     "Pressed",
     "Terminal",
+    "approval_for",
     "ask_person",
     "discard_typed",
-    "input_for",
     "typing_ahead",
     "word_of",
 ]
@@ -170,7 +170,7 @@ class Plain:
 
 _BY: Final = "terminal"
 _APPROVAL: Final = "approval"
-"""Input of a command in a daemon: the answer to a question whether a call may run."""
+"""What a command in a daemon asks for: the answer to a question whether a call may run (`approval_for`)."""
 _LETTERS: Final[dict[str, Verdict]] = {
     "y": "yes",
     "n": "no",
@@ -249,13 +249,13 @@ async def _ask_at(caller: Caller, word: str) -> Answer:
     return Answer(**given) if given else Answer(verdict="no", by=_BY)
 
 
-def input_for(link: socket.socket, kind: str, *arguments: Any) -> Any:
-    """Return the input that a command in a daemon asks for over `link`; None when the daemon withdraws the question."""
-    return anyio.run(_approval_for, link, *arguments) if kind == _APPROVAL else INPUTS[kind](*arguments)
+def approval_for(link: socket.socket, word: str) -> dict[str, Any] | None:
+    """Ask the person here for a command that a daemon carries out; None when it withdraws the question over `link`."""
+    return anyio.run(_approval_for, link, word)
 
 
 async def _approval_for(link: socket.socket, word: str) -> dict[str, Any] | None:
-    """Ask the person here. A daemon that waits for the answer sends nothing but the withdrawal of its question."""
+    """Return the answer. A daemon that waits for it sends nothing but the withdrawal of its question."""
     answer: Answer | None = None
 
     async def withdraw() -> None:

@@ -12,9 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..core.json import dumps
+
+if TYPE_CHECKING:  # every command loads this module, and a crib only the daemon
+    from .running_servers import RunningServers
 
 __all__ = ["ASK", "WITHDRAW", "Caller", "Part", "calling", "current_caller", "is_interactive"]
 
@@ -22,7 +25,7 @@ Part = list[Any]
 """Something to print or to ask, as JSON: what it is (`cli.output.print_part`) and the arguments."""
 
 ASK: Final = "ask"
-"""Part that is answered by one line of JSON: what is asked for, and its arguments (`cli.prompts.input_for`)."""
+"""Part that is answered by one line of JSON: what is asked for, and its arguments (`cli.answered`)."""
 WITHDRAW: Final = "withdraw"
 """Part that ends a question for which no answer is needed any more."""
 
@@ -33,9 +36,10 @@ class Caller:
     is_interactive: bool = False
     """Whether a person is at its terminal."""
 
-    def __init__(self, send: Callable[[bytes], None]) -> None:
-        """`send` sends a line; raises `ConnectionError` when the process is gone."""
+    def __init__(self, send: Callable[[bytes], None], servers: RunningServers | None = None) -> None:
+        """`send` sends a line; raises `ConnectionError` when the process is gone. `servers` run in the daemon."""
         self._send = send
+        self.servers = servers
         self._answers: SimpleQueue[Any] = SimpleQueue()
         self._lock = Lock()
         self._interrupts: list[Callable[[], None]] = []

@@ -59,6 +59,7 @@ from .rendezvous import (
     open_log,
     sweep,
 )
+from .running_servers import RunningServers
 
 __all__ = ["GREETING_SECONDS", "LocalServer", "RunCommand", "Serve", "main", "summary"]
 
@@ -107,6 +108,7 @@ class LocalServer:
         works: Callable[[], bool] = lambda: False,
         control: Callable[[Way, int], DaemonStatus] | None = None,
         run_command: RunCommand | None = None,
+        running: Callable[[], RunningServers | None] = lambda: None,
         opened: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
         rest_seconds: float = 0.0,
         look_seconds: float = _LOOK_SECONDS,
@@ -115,7 +117,8 @@ class LocalServer:
         """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
 
         `works` returns whether work continues for clients that have left. `control` answers a request for the status or
-        the end, with the id of the process that asks, `run_command` one for a whole command.
+        the end, with the id of the process that asks, `run_command` one for a whole command,
+        which may list the servers that are `running`.
 
         What clients are served with is `opened` while they come, and closed in the `rest_seconds` that follow
         `idle_seconds` without one; the next client opens it again. Every `look_seconds` of such a rest `is_current`, in
@@ -131,6 +134,7 @@ class LocalServer:
         self._works = works
         self._control = control
         self._run_command = run_command
+        self._running = running
         self._commands = anyio.CapacityLimiter(_COMMANDS)
         self._connections = 0
         self._clients: dict[object, DaemonClient] = {}
@@ -297,7 +301,7 @@ class LocalServer:
             def send(line: bytes) -> None:
                 portal.call(link.send, line + b"\n")
 
-            caller = Caller(send)
+            caller = Caller(send, self._running())
             watching.start_soon(_follow, caller, link, rest)
             watching.start_soon(self._interrupt_in_time, caller)
             await anyio.to_thread.run_sync(self._run_command, request, caller, limiter=self._commands)
@@ -465,6 +469,9 @@ async def _serve(
         crib.session(profile=hello.profile, mode=hello.mode)
         return summary(crib) + (f"; {clients} other client{'s' if clients > 1 else ''}" if clients else "")
 
+    def running() -> RunningServers | None:
+        return RunningServers(served[0].crib) if served else None
+
     def stop(reason: str) -> None:
         names = ", ".join(state.source for one in served for state in one.crib.tools.sources) or "none"
         _log.info("stopped by %s: %d clients; servers: %s", reason, len(server.clients), names)
@@ -488,6 +495,7 @@ async def _serve(
         works=lambda: any(_works(one.crib) for one in served),
         control=control,
         run_command=run_command,
+        running=running,
         opened=opened,
         rest_seconds=_rest_seconds(order, settings),
         is_current=partial(_is_current, order, since),

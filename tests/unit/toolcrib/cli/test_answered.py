@@ -1,23 +1,30 @@
 """Commands that a daemon carries out print what they print in a process of their own."""
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from toolcrib.cli.answered import END, TAKEN, is_answered, program, umask
 from toolcrib.cli.daemon_process import printing_to_callers, run_command
 from toolcrib.cli.output import print_part
+from toolcrib.cli.prompts import approval_for
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
 from toolcrib.core.json import dumps, loads
-from toolcrib.daemon.caller import Caller
+from toolcrib.crib import Toolcrib
+from toolcrib.daemon.caller import ASK, WITHDRAW, Caller
 from toolcrib.daemon.rendezvous import Found, Meeting
+from toolcrib.daemon.running_servers import RunningServers
 
 from .conftest import NOTES_SERVER, User
 
@@ -142,6 +149,104 @@ def test_help_and_a_wrong_command_line_print_the_same_as_here(
     own_name = (text.replace("root ", "toolcrib ").replace("'root", "'toolcrib") for text in (here.stdout, here.stderr))
     assert (taken, end) == ([TAKEN], [END, here.exit_code])
     assert (printed.out, printed.err) == (*own_name,)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_command_ends_when_the_process_that_asked_goes_away(user: User) -> None:
+    silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+    user.has(".config/toolcrib/config.yaml", {"servers": {"silent": silent}})
+    lines: list[Any] = []
+    taken = threading.Event()
+
+    def send(line: bytes) -> None:
+        lines.append(loads(line))
+        taken.set()
+
+    caller = Caller(send)
+    running = threading.Thread(target=run_command, args=(request(user, "tools", "--wait", "600"), caller))
+    running.start()
+    assert taken.wait(20)
+    caller.leave()
+    running.join(20)
+
+    assert not running.is_alive()
+    assert lines[-1] == [END, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("answer", "status"), [({"verdict": "yes", "by": "terminal"}, 0), ({"verdict": "no"}, 5), (None, 5)]
+)
+def test_a_call_asks_the_person_at_the_terminal_of_the_process_that_asked(
+    owner: User, answer: dict[str, str] | None, status: int
+) -> None:
+    lines: list[Any] = []
+
+    def send(line: bytes) -> None:
+        lines.append(loads(line))
+        if lines[-1][0] == ASK:
+            caller.answer(answer)
+
+    caller = Caller(send)
+    run_command(request(owner, "call", "notes__delete_note", "id=7", interactive=True), caller)
+
+    assert [line for line in lines if line[0] == ASK] == [[ASK, "approval", "delete_note"]]
+    assert lines[-1] == [END, status]
+
+
+@pytest.mark.slow
+@pytest.mark.process  # of `keyring`, which looks for its libraries
+def test_a_command_reads_the_standard_input_of_the_process_that_asked(user: User) -> None:
+    lines: list[Any] = []
+
+    def send(line: bytes) -> None:
+        lines.append(loads(line))
+        if lines[-1][0] == ASK:
+            caller.answer("piped")
+
+    caller = Caller(send)
+    run_command(request(user, "secret", "set", "token"), caller)
+
+    assert lines[1] == [ASK, "secret", "token"]
+    assert lines[-1] == [END, 0]
+    assert user.reads("secret") == ["token"]
+
+
+async def test_a_question_is_withdrawn_when_the_daemon_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    source, keyboard = os.pipe()
+    with ours, theirs, os.fdopen(source) as stdin, os.fdopen(keyboard, "w"):
+        monkeypatch.setattr("sys.stdin", stdin)
+        theirs.send(dumps([WITHDRAW]) + b"\n")
+
+        assert await anyio.to_thread.run_sync(approval_for, ours, "") is None
+
+
+@pytest.mark.slow
+@pytest.mark.process
+async def test_a_command_that_lists_servers_asks_those_that_run_in_the_daemon_and_starts_none(user: User) -> None:
+    starts = user.home / "starts"
+    program = (
+        f"import runpy; open({str(starts)!r}, 'a').write('x'); runpy.run_path({NOTES_SERVER!r}, run_name='__main__')"
+    )
+    server = {"command": sys.executable, "args": ["-c", program]}
+    user.has(".config/toolcrib/config.yaml", {"servers": {"notes": server}, "builtins": False})
+    environ = {**os.environ, **{name: value for name, value in user.environ.items() if value}}
+    with answering_for(environ, user.project):
+        settings = load_gateway((), {})
+    async with Toolcrib(settings) as crib:
+        await crib.tools.wait_ready(20, fresh=True)
+        lines: list[Any] = []
+        caller = Caller(lambda line: lines.append(loads(line)), RunningServers(crib))
+        for words in (("doctor", "--json"), ("lock",)):
+            await anyio.to_thread.run_sync(run_command, request(user, *words, environ=environ), caller)
+
+    checks = loads(next(part[1] for part in lines if part[0] == "out"))
+    assert {"check": "server notes", "state": "ok", "detail": f"{len(crib.tools.listed('notes'))} tools"} in checks
+    assert starts.read_text() == "x"
+    assert "notes" in (user.project / "toolcrib.lock").read_text()
 
 
 def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken_configuration(user: User) -> None:
