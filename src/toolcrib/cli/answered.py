@@ -18,7 +18,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
-from ..daemon.caller import ASK, WITHDRAW, is_interactive
+from ..daemon.caller import ASK, END_DAEMONS, WITHDRAW, terminals
 
 if TYPE_CHECKING:  # POSIX only
     from ..daemon.control import CommandLink
@@ -54,12 +54,14 @@ _PLAIN: Final = frozenset(
         "call",
         "compare",
         "connect",
+        "disconnect",
         "doctor",
         "find",
         "import",
         "lock",
         "log",
         "logout",
+        "overview",
         "plugins",
         "remove",
         "show",
@@ -70,9 +72,9 @@ _PLAIN: Final = frozenset(
     }
 )
 """Commands that are answered, whatever follows."""
-_NEEDED: Final[Mapping[str, str]] = {"overview": "--json", "uninstall": "--dry-run"}
-"""Commands that are answered with an option: without it they ask, or end the daemon."""
-_HELP_ONLY: Final = frozenset({"demo", "disconnect", "hook", "login", "serve", "worker"})
+_NEEDED: Final[Mapping[str, str]] = {"uninstall": "--dry-run"}
+"""Commands that are answered with an option: without it they end the daemon and remove its program."""
+_HELP_ONLY: Final = frozenset({"demo", "hook", "login", "serve", "worker"})
 """Commands of which the help is answered."""
 _HELP: Final = frozenset({"-h", "--help"})
 _LEFT_OUT: Final = ("-f", "--follow", "--debug")
@@ -83,7 +85,7 @@ OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPD
 
 def is_answered(words: Sequence[str]) -> bool:
     """Return whether a command line is plainly one that a daemon may carry out."""
-    name, *rest = words or [""]
+    name, *rest = words or ["overview"]
     if any(word in _LEFT_OUT for word in rest):
         return False
     if not _HELP.isdisjoint(rest):
@@ -101,7 +103,10 @@ def program() -> list[Any]:
 
 def run_answered(words: Sequence[str]) -> int | None:
     """Print what a daemon answers to the command line, and return its exit status; None where no daemon takes it."""
-    for link in _links({"words": words, "interactive": is_interactive(), "columns": get_terminal_size().columns}):
+    process = {"words": words, "terminals": sorted(terminals()), "columns": get_terminal_size().columns}
+    status: int | None = None
+    is_last = False
+    for link in _links(process):
         lines = iter(link)
         if next(lines, None) != [TAKEN]:
             continue
@@ -111,15 +116,24 @@ def run_answered(words: Sequence[str]) -> int | None:
 
         for kind, *rest in lines:
             if kind == END:
-                return rest[0]
-            if kind == ASK:
+                status = rest[0]
+            elif kind == END_DAEMONS:
+                is_last = True
+            elif kind == ASK:
                 what, *arguments = rest
                 link.answer(INPUTS[what](*arguments) if what in INPUTS else _approval(link, *arguments))
             elif kind != WITHDRAW:
                 print_part([kind, *rest])
-        note("toolcrib: the local daemon ended meanwhile: run the command again")
-        return CODES["unavailable"].exit
-    return None
+        if status is None:
+            note("toolcrib: the local daemon ended meanwhile: run the command again")
+            return CODES["unavailable"].exit
+        break
+    if is_last:  # the daemon has carried out the command: its link is closed
+        from ..config.directories import here
+        from .daemon_start import end_unused_daemons
+
+        end_unused_daemons(here().directories)
+    return status
 
 
 def _approval(link: CommandLink, word: str) -> Any:

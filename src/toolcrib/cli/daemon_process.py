@@ -43,7 +43,7 @@ def run_command(request: bytes, caller: Caller) -> None:
     is_alike = all(own.get(name) == environ.get(name) for name in alike) and (words is None or asked["umask"] == _UMASK)
     if asked["program"] != _PROGRAM or not is_alike or not (words is None or is_answered(words)):
         return
-    caller.is_interactive = bool(asked.get("interactive"))
+    caller.terminals = frozenset(asked.get("terminals", ()))
     with suppress(ConnectionError):  # who asked has gone: an interrupted command, a closed pipe
         caller.put([TAKEN])
         with answering_for(environ, Path(asked["folder"])), calling(caller):

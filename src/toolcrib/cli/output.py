@@ -25,6 +25,7 @@ from ..daemon.caller import Part, current_caller
 __all__ = [
     "INPUTS",
     "Column",
+    "confirm",
     "counted",
     "emit_json",
     "escape",
@@ -97,9 +98,23 @@ def read_secret(name: str) -> str:
     return _input("secret", name)
 
 
-def _input(kind: str, argument: Any) -> str:
+def confirm(question: str) -> bool:
+    """Ask a person a question whose answer is no by default."""
+    return _input("confirm", question) is True
+
+
+def _input(kind: str, argument: Any) -> Any:
     caller = current_caller()
     return INPUTS[kind](argument) if caller is None else caller.ask(kind, argument)
+
+
+def _confirm(question: str) -> bool:
+    import typer  # for the few commands that ask
+
+    try:
+        return typer.confirm(question, default=False)
+    except typer.Abort:  # an interrupt, or the end of the input
+        raise KeyboardInterrupt from None
 
 
 def _stdin(limit: int) -> str:
@@ -114,7 +129,7 @@ def _secret(name: str) -> str:
     return sys.stdin.read().rstrip("\r\n")
 
 
-INPUTS: Final[Mapping[str, Callable[[Any], str]]] = {"input": _stdin, "secret": _secret}
+INPUTS: Final[Mapping[str, Callable[[Any], Any]]] = {"confirm": _confirm, "input": _stdin, "secret": _secret}
 """What a command asks for in a process of its own, by the kind of the part that asks for it from a daemon."""
 
 

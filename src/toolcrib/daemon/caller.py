@@ -7,7 +7,7 @@ caller, which prints them and sends its input back. A caller that goes away inte
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from queue import SimpleQueue
@@ -19,13 +19,25 @@ from ..core.json import dumps
 if TYPE_CHECKING:  # every command loads this module, and a crib only the daemon
     from .running_servers import RunningServers
 
-__all__ = ["ASK", "WITHDRAW", "Caller", "Part", "calling", "current_caller", "is_interactive"]
+__all__ = [
+    "ASK",
+    "END_DAEMONS",
+    "WITHDRAW",
+    "Caller",
+    "Part",
+    "calling",
+    "current_caller",
+    "is_interactive",
+    "terminals",
+]
 
 Part = list[Any]
 """Something to print or to ask, as JSON: what it is (`cli.output.print_part`) and the arguments."""
 
 ASK: Final = "ask"
 """Part that is answered by one line of JSON: what is asked for, and its arguments (`cli.answered`)."""
+END_DAEMONS: Final = "end_daemons"
+"""Part that lets the process end the daemons that no client uses, when the command has ended."""
 WITHDRAW: Final = "withdraw"
 """Part that ends a question for which no answer is needed any more."""
 
@@ -33,8 +45,8 @@ WITHDRAW: Final = "withdraw"
 class Caller:
     """The process that asked, as the thread of its command uses it. `answer` and `leave` come from another thread."""
 
-    is_interactive: bool = False
-    """Whether a person is at its terminal."""
+    terminals: frozenset[str] = frozenset()
+    """Those of its streams `stdin`, `stdout` and `stderr` that are terminals."""
 
     def __init__(self, send: Callable[[bytes], None], servers: RunningServers | None = None) -> None:
         """`send` sends a line; raises `ConnectionError` when the process is gone. `servers` run in the daemon."""
@@ -91,6 +103,7 @@ class Caller:
                 self._interrupts.remove(interrupt)
 
 
+_STREAMS: Final = ("stdin", "stdout", "stderr")
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 
@@ -109,12 +122,13 @@ def current_caller() -> Caller | None:
     return _caller.get()
 
 
-def is_interactive(*streams: Any) -> bool:
-    """Return whether a person can be asked: at the caller's terminal, or where all `streams` are terminals.
-
-    By default the streams are standard input and standard error.
-    """
+def terminals() -> frozenset[str]:
+    """Return the streams that are terminals, of the caller or of this process."""
     if (caller := _caller.get()) is not None:
-        return caller.is_interactive
-    shown: Sequence[Any] = streams or (sys.stdin, sys.stderr)
-    return all(stream.isatty() for stream in shown)
+        return caller.terminals
+    return frozenset(name for name in _STREAMS if (stream := getattr(sys, name)) is not None and stream.isatty())
+
+
+def is_interactive(shown: str = "stderr") -> bool:
+    """Return whether a person can be asked on the stream `shown`, and answer on standard input."""
+    return terminals() >= {"stdin", shown}

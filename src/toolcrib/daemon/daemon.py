@@ -109,6 +109,7 @@ class LocalServer:
         control: Callable[[Way, int], DaemonStatus] | None = None,
         run_command: RunCommand | None = None,
         running: Callable[[], RunningServers | None] = lambda: None,
+        command_seconds: float = _COMMAND_SECONDS,
         opened: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
         rest_seconds: float = 0.0,
         look_seconds: float = _LOOK_SECONDS,
@@ -118,7 +119,8 @@ class LocalServer:
 
         `works` returns whether work continues for clients that have left. `control` answers a request for the status or
         the end, with the id of the process that asks, `run_command` one for a whole command,
-        which may list the servers that are `running`.
+        which may list the servers that are `running`
+        and goes on for `command_seconds` once the server is to stop.
 
         What clients are served with is `opened` while they come, and closed in the `rest_seconds` that follow
         `idle_seconds` without one; the next client opens it again. Every `look_seconds` of such a rest `is_current`, in
@@ -135,6 +137,7 @@ class LocalServer:
         self._control = control
         self._run_command = run_command
         self._running = running
+        self._command_seconds = command_seconds
         self._commands = anyio.CapacityLimiter(_COMMANDS)
         self._connections = 0
         self._clients: dict[object, DaemonClient] = {}
@@ -309,7 +312,7 @@ class LocalServer:
 
     async def _interrupt_in_time(self, caller: Caller) -> None:
         await self.stopping.wait()
-        await anyio.sleep(_COMMAND_SECONDS)
+        await anyio.sleep(self._command_seconds)
         caller.leave()
 
     async def _serve_client(self, hello: Hello, link: Link, received: bytes) -> None:

@@ -70,7 +70,6 @@ def ask(user: User, *words: str, **other: Any) -> list[Any]:
         (["policy", "test", "--tool", "x", "--args", "-"], True),
         (["lock"], True),
         (["connect", "cursor"], True),
-        (["disconnect", "cursor"], False),
         (["uninstall"], False),
         (["uninstall", "--dry-run"], True),
         (["serve"], False),
@@ -78,7 +77,7 @@ def ask(user: User, *words: str, **other: Any) -> list[Any]:
         (["call", "x"], True),
         (["daemon", "stop"], False),
         (["--debug", "tools"], False),
-        ([], False),
+        ([], True),
     ],
 )
 def test_only_command_lines_that_a_daemon_may_carry_out_are_answered(words: Sequence[str], answered: bool) -> None:
@@ -190,7 +189,7 @@ def test_a_call_asks_the_person_at_the_terminal_of_the_process_that_asked(
             caller.answer(answer)
 
     caller = Caller(send)
-    run_command(request(owner, "call", "notes__delete_note", "id=7", interactive=True), caller)
+    run_command(request(owner, "call", "notes__delete_note", "id=7", terminals=["stdin", "stderr"]), caller)
 
     assert [line for line in lines if line[0] == ASK] == [[ASK, "approval", "delete_note"]]
     assert lines[-1] == [END, status]
@@ -275,7 +274,7 @@ def test_a_process_of_another_program_home_or_umask_and_a_command_of_its_own_are
     assert ask(user, "version", program=["another"]) == []
     assert ask(user, "version", environ={"HOME": str(tmp_path / "another")}) == []
     assert ask(user, "version", umask=umask() ^ 0o022) == []
-    assert ask(user, "disconnect", "--all") == []
+    assert ask(user, "uninstall") == []
 
 
 @pytest.mark.slow
