@@ -28,56 +28,28 @@ __all__ = ["END", "OF_PROCESS", "TAKEN", "find_place", "is_answered", "program",
 TAKEN: Final = "taken"
 """First line of a daemon that carries the command out."""
 END: Final = "end"
-"""Last line, with the exit status."""
+"""Last line, with the exit status; null for a command that the process is to carry out itself."""
 
-_ACTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "approvals": frozenset(
-        {"all", "always", "comment", "edit", "idle", "list", "never", "no", "once", "show", "turn", "yes"}
-    ),
-    "daemon": frozenset({"logs", "status"}),
-    "guard": frozenset({"off", "on", "status"}),
-    "jobs": frozenset({"cancel", "delete", "list", "result", "show"}),
-    "pending": frozenset({"accept", "diff", "list", "reject"}),
-    "plugin": frozenset({"new"}),
-    "policy": frozenset({"import", "list", "test"}),
-    "profile": frozenset({"check", "list", "show"}),
-    "results": frozenset({"list", "rm", "search", "show"}),
-    "schedule": frozenset({"add", "cancel", "list", "pause", "resume", "run", "show"}),
-    "secret": frozenset({"list", "remove", "set"}),
-    "shadow": frozenset({"diff", "discard", "list", "merge"}),
-}
-"""Actions that are answered, by command; without an action a command lists."""
-_PLAIN: Final = frozenset(
-    {
-        "accept",
-        "add",
-        "call",
-        "compare",
-        "connect",
-        "disconnect",
-        "doctor",
-        "find",
-        "import",
-        "lock",
-        "log",
-        "logout",
-        "overview",
-        "plugins",
-        "remove",
-        "show",
-        "tools",
-        "trust",
-        "version",
-        "why",
-    }
+_ANSWERED: Final = frozenset(
+    (
+        "accept add approvals call compare connect daemon disconnect doctor find guard import jobs lock log logout "
+        "overview pending plugin plugins policy profile queue remove results schedule secret shadow show tools trust "
+        "version why work"
+    ).split()
 )
-"""Commands that are answered, whatever follows."""
+"""Commands that a daemon carries out."""
+_OWN_ACTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "approvals": frozenset({"watch"}),
+    "daemon": frozenset({"stop"}),
+    "queue": frozenset({"follow", "work"}),
+}
+"""Actions of them that go on for ever, or end the daemon."""
 _NEEDED: Final[Mapping[str, str]] = {"uninstall": "--dry-run"}
 """Commands that are answered with an option: without it they end the daemon and remove its program."""
-_HELP_ONLY: Final = frozenset({"demo", "hook", "login", "serve", "worker"})
+_HELP_ONLY: Final = frozenset({"demo", "hook", "login", "serve", "uninstall", "worker"})
 """Commands of which the help is answered."""
 _HELP: Final = frozenset({"-h", "--help"})
-_LEFT_OUT: Final = ("-f", "--follow", "--debug")
+_LEFT_OUT: Final = frozenset({"-f", "--follow", "--debug"})
 """Words of command lines that go on for ever, or show what happens in the process itself."""
 OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Variables that the libraries of a process read themselves: the daemon's must be the same as those of the command."""
@@ -86,13 +58,12 @@ OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPD
 def is_answered(words: Sequence[str]) -> bool:
     """Return whether a command line is plainly one that a daemon may carry out."""
     name, *rest = words or ["overview"]
-    if any(word in _LEFT_OUT for word in rest):
+    given = frozenset(rest)
+    if given & _LEFT_OUT:
         return False
-    if not _HELP.isdisjoint(rest):
-        return name in _ACTIONS or name in _PLAIN or name in _NEEDED or name in _HELP_ONLY
-    if name in _ACTIONS:
-        return rest[:1] == [] or rest[0] in _ACTIONS[name] or set(rest) == {"--json"}
-    return name in _PLAIN or (name in _NEEDED and _NEEDED[name] in rest)
+    if given & _HELP:
+        return name in _ANSWERED or name in _HELP_ONLY
+    return _NEEDED.get(name) in given or (name in _ANSWERED and not given & _OWN_ACTIONS.get(name, frozenset()))
 
 
 def program() -> list[Any]:
@@ -102,9 +73,12 @@ def program() -> list[Any]:
 
 
 def run_answered(words: Sequence[str]) -> int | None:
-    """Print what a daemon answers to the command line, and return its exit status; None where no daemon takes it."""
+    """Print what a daemon answers to the command line, and return its exit status.
+
+    None where the command is left to this process.
+    """
     process = {"words": words, "terminals": sorted(terminals()), "columns": get_terminal_size().columns}
-    status: int | None = None
+    ended: list[int | None] = []
     is_last = False
     for link in _links(process):
         lines = iter(link)
@@ -116,7 +90,7 @@ def run_answered(words: Sequence[str]) -> int | None:
 
         for kind, *rest in lines:
             if kind == END:
-                status = rest[0]
+                ended = rest
             elif kind == END_DAEMONS:
                 is_last = True
             elif kind == ASK:
@@ -124,7 +98,7 @@ def run_answered(words: Sequence[str]) -> int | None:
                 link.answer(INPUTS[what](*arguments) if what in INPUTS else _approval(link, *arguments))
             elif kind != WITHDRAW:
                 print_part([kind, *rest])
-        if status is None:
+        if not ended:
             note("toolcrib: the local daemon ended meanwhile: run the command again")
             return CODES["unavailable"].exit
         break
@@ -133,7 +107,7 @@ def run_answered(words: Sequence[str]) -> int | None:
         from .daemon_start import end_unused_daemons
 
         end_unused_daemons(here().directories)
-    return status
+    return ended[0] if ended else None
 
 
 def _approval(link: CommandLink, word: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -13,7 +13,8 @@ from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of, value_of
 from ..core.tool import Tool
 from ..crib import CallOptions
-from ..daemon.caller import is_interactive
+from ..crib.plugins import GUESTS
+from ..daemon.caller import LeftToCaller, current_caller, is_interactive
 from ..errors import CODES, UsageError
 from .open_crib import only_for, opened, patience, report_missing
 from .options import ConfigFiles, Wait, run, settings_of
@@ -21,6 +22,9 @@ from .output import emit_json, escape, note, out, print_raw, read_input
 from .prompts import Terminal
 
 __all__ = ["call", "parse_arguments", "say_yes"]
+
+_SERVERS: Final = frozenset({"mcp", "openapi"})
+"""Origins of the tools of servers."""
 
 
 def call(
@@ -44,9 +48,12 @@ def call(
 ) -> None:
     """Run one tool and print what it answers. What must be asked is asked on the terminal, else denied."""
 
-    async def main() -> ToolResult:
+    async def main() -> ToolResult | None:
         async with opened(only_for(settings_of(config, mode=mode), name), wait=wait) as crib:
-            arguments = parse_arguments(pairs or (), args, crib.catalog.find(name))
+            tool = crib.catalog.find(name)
+            if current_caller() is not None and tool is not None and not _is_of_daemon(tool):
+                return None
+            arguments = parse_arguments(pairs or (), args, tool)
             terminal = Terminal()
             asks = terminal if is_interactive() else None
             session = crib.session(profile="flat", approver=say_yes if yes else asks, task=task)
@@ -58,6 +65,8 @@ def call(
             return answer
 
     result = run(main)
+    if result is None:
+        raise LeftToCaller
     if as_json:
         emit_json(_wire(result))
     else:
@@ -66,6 +75,11 @@ def call(
         note("here: `--yes` says yes to it, and in a terminal it is asked")
     if result.error is not None:
         raise typer.Exit(CODES[result.error.code].exit)
+
+
+def _is_of_daemon(tool: Tool) -> bool:
+    """Whether a daemon runs the tool as this process would: code of the user sees the process and its variables."""
+    return tool.origin in _SERVERS or tool.source == GUESTS
 
 
 def parse_arguments(pairs: Iterable[str], whole: str | None, tool: Tool | None) -> dict[str, Any]:

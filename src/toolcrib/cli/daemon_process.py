@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 from ..config.directories import answering_for, here
 from ..config.loader import load_gateway
 from ..core.json import loads
-from ..daemon.caller import Caller, calling, current_caller
+from ..daemon.caller import Caller, LeftToCaller, calling, current_caller
 from ..daemon.rendezvous import Found, Meeting
 from ..errors import ToolcribError
 from .answered import END, OF_PROCESS, TAKEN, is_answered, program, umask
@@ -98,16 +98,24 @@ def printing_to_callers() -> Generator[None]:
         yield
 
 
-def _run(words: list[str], columns: int) -> int:
-    """Run a command line for a caller with a terminal of so many columns; return its exit status."""
+def _run(words: list[str], columns: int) -> int | None:
+    """Run a command line for a caller with a terminal of so many columns.
+
+    Return its exit status; None for one that the caller is to run itself.
+    """
     from typer.main import get_command  # a daemon that no command asks does not need it
 
-    from .main import app
+    from .main import app, is_of_another_package
+
+    if is_of_another_package(words[0] if words else ""):
+        return None
 
     command: Any = get_command(app)
     width = max(min(columns, _HELP_COLUMNS) - 2, _HELP_COLUMNS // 2)
     try:
         command.main(words, prog_name="toolcrib", terminal_width=width)
+    except LeftToCaller:
+        return None
     except SystemExit as end:  # of a command, which is not one of this process
         return end.code if isinstance(end.code, int) else 0
     return 0

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..config.loader import here
 from ..core.contributions import ToolCaller
 from ..crib.contributions import SessionCaller
 from ..daemon.caller import is_interactive
@@ -22,6 +23,11 @@ T = TypeVar("T")
 
 class Terminal:
     """Implements `core.contributions.CommandHost`."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which the command was typed."""
+        return here().project
 
     def run(
         self,

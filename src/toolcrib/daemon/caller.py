@@ -24,6 +24,7 @@ __all__ = [
     "END_DAEMONS",
     "WITHDRAW",
     "Caller",
+    "LeftToCaller",
     "Part",
     "calling",
     "current_caller",
@@ -40,6 +41,10 @@ END_DAEMONS: Final = "end_daemons"
 """Part that lets the process end the daemons that no client uses, when the command has ended."""
 WITHDRAW: Final = "withdraw"
 """Part that ends a question for which no answer is needed any more."""
+
+
+class LeftToCaller(Exception):
+    """Raised by a command, before it has any effect, that the process which asked is to carry out itself."""
 
 
 class Caller:
