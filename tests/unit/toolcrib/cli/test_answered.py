@@ -25,6 +25,7 @@ from toolcrib.crib import Toolcrib
 from toolcrib.daemon.caller import ASK, WITHDRAW, Caller
 from toolcrib.daemon.rendezvous import Found, Meeting
 from toolcrib.daemon.running_servers import RunningServers
+from toolcrib.errors import CODES
 
 from .conftest import NOTES_SERVER, User
 
@@ -215,6 +216,16 @@ def test_a_command_reads_the_standard_input_of_the_process_that_asked(user: User
     assert lines[1] == [ASK, "secret", "token"]
     assert lines[-1] == [END, 0]
     assert user.reads("secret") == ["token"]
+
+
+def test_a_call_of_the_user_s_own_code_is_left_to_the_process_that_asks(user: User) -> None:
+    """Such code sees its process: variables, the folder, the terminal."""
+    entry = "{name: here, description: d, kind: read, implementation: {type: command, command: [pwd]}}"
+    catalog = user.has("catalog.yaml", f"capabilities: [{entry}]\n")
+    user.has(".config/toolcrib/config.yaml", f"catalogs: [{catalog}]\n")
+
+    assert ask(user, "call", "here") == [[TAKEN], [END, None]]
+    assert ask(user, "call", "nowhere")[-1] == [END, CODES["not_found"].exit]
 
 
 async def test_a_question_is_withdrawn_when_the_daemon_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
