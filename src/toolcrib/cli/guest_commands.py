@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..config.loader import here
+from ..config.directories import here
 from ..core.contributions import ToolCaller
 from ..crib.contributions import SessionCaller
 from ..daemon.caller import is_interactive

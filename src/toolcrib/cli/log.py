@@ -19,7 +19,7 @@ import anyio
 import typer
 
 from ..config import Settings
-from ..config.loader import here
+from ..config.directories import here
 from ..core.host import SESSIONS
 from ..core.json import dumps
 from ..core.settings import seconds_of

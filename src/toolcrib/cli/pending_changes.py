@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from ..config import Settings
-from ..config.loader import here
+from ..config.directories import here
 from ..core.session import LOCAL
 from ..crib.storage import has_store, open_store
 from ..crib.workspaces import FileChanges, PendingFile, Shadows, guard_of

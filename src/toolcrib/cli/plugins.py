@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ..config.loader import here
+from ..config.directories import here
 from ..crib.plugins import PluginState
 from ..errors import UsageError
 from .actions import action_group

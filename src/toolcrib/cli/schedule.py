@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 
 from ..config import Settings
-from ..config.loader import here
+from ..config.directories import here
 from ..core.host import Schedule
 from ..core.json import dumps, read_json
 from ..core.settings import seconds_of
