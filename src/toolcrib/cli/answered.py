@@ -94,12 +94,12 @@ def run_answered(words: Sequence[str]) -> int | None:
             elif kind == END_DAEMONS:
                 is_last = True
             elif kind == ASK:
-                what, *arguments = rest
-                link.answer(INPUTS[what](*arguments) if what in INPUTS else _approval(link, *arguments))
+                number, what, *arguments = rest
+                link.answer(number, INPUTS[what](*arguments) if what in INPUTS else _approval(link, *arguments))
             elif kind != WITHDRAW:
                 print_part([kind, *rest])
         if not ended:
-            note("toolcrib: the local daemon ended meanwhile: run the command again")
+            note("toolcrib: the local daemon ended before the command: see what it has done, then run it again")
             return CODES["unavailable"].exit
         break
     if is_last:  # the daemon has carried out the command: its link is closed

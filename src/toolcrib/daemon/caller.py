@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
 from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -35,12 +36,14 @@ __all__ = [
 Part = list[Any]
 """Something to print or to ask, as JSON: what it is (`cli.output.print_part`) and the arguments."""
 
+_GONE: Final = "the process that asked is gone"
+
 ASK: Final = "ask"
-"""Part that is answered by one line of JSON: what is asked for, and its arguments (`cli.answered`)."""
+"""Part with a number, what is asked for and its arguments; one line answers it: number and answer (`cli.answered`)."""
 END_DAEMONS: Final = "end_daemons"
 """Part that lets the process end the daemons that no client uses, when the command has ended."""
 WITHDRAW: Final = "withdraw"
-"""Part that ends a question for which no answer is needed any more."""
+"""Part that ends the open question, for which no answer is needed any more."""
 
 
 class LeftToCaller(Exception):
@@ -57,7 +60,8 @@ class Caller:
         """`send` sends a line; raises `ConnectionError` when the process is gone. `servers` run in the daemon."""
         self._send = send
         self.servers = servers
-        self._answers: SimpleQueue[Any] = SimpleQueue()
+        self._questions: dict[int, SimpleQueue[Any]] = {}
+        self._numbers = count()
         self._lock = Lock()
         self._interrupts: list[Callable[[], None]] = []
         self._is_gone = False
@@ -67,23 +71,29 @@ class Caller:
         try:
             self._send(dumps(part))
         except ConnectionError as error:  # a `BrokenPipeError` would look like the end of this process's own output
-            raise ConnectionAbortedError("the process that asked is gone") from error
+            raise ConnectionAbortedError(_GONE) from error
 
     def ask(self, *question: Any) -> Any:
-        """Send a question and wait for the answer; None when it was withdrawn. Raises `ConnectionError` as `put`."""
-        self.put([ASK, *question])
-        answer = self._answers.get()
+        """Send a question and wait for the answer; None when it was withdrawn. Raises as `put`."""
+        number, answers = next(self._numbers), SimpleQueue[Any]()
+        self._questions[number] = answers
+        try:
+            self.put([ASK, number, *question])
+            answer = None if self._is_gone else answers.get()
+        finally:
+            del self._questions[number]
         if self._is_gone:
-            raise ConnectionError("the caller is gone")
+            raise ConnectionAbortedError(_GONE)
         return answer
 
     def withdraw(self) -> None:
-        """End the question that is open; a late answer to it is dropped."""
+        """End the question that is open."""
         self.put([WITHDRAW])
 
-    def answer(self, value: Any) -> None:
-        """Take an answer of the process; None ends a question that was withdrawn."""
-        self._answers.put(value)
+    def answer(self, number: int, value: Any) -> None:
+        """Take the answer of the process to a question; None for one that was withdrawn."""
+        if (answers := self._questions.get(number)) is not None:
+            answers.put(value)
 
     def leave(self) -> None:
         """Interrupt the command: the process is gone."""
@@ -91,7 +101,8 @@ class Caller:
             self._is_gone = True
             for interrupt in self._interrupts:
                 interrupt()
-        self._answers.put(None)
+        for answers in tuple(self._questions.values()):
+            answers.put(None)
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Generator[None]:

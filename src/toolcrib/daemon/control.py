@@ -151,10 +151,10 @@ class CommandLink:
                     self.socket.settimeout(None)
                     yield loads(line)
 
-    def answer(self, value: Any) -> None:
-        """Answer the question of the last line; a daemon that has ended does not get the answer."""
+    def answer(self, number: int, value: Any) -> None:
+        """Answer a question; a daemon that has ended does not get the answer."""
         with suppress(ConnectionError):
-            self.socket.sendall(dumps(value) + b"\n")
+            self.socket.sendall(dumps([number, value]) + b"\n")
 
 
 def command_link(meeting: Meeting, request: bytes) -> CommandLink | None:

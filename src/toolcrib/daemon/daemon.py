@@ -392,8 +392,8 @@ async def _follow(caller: Caller, link: Link, received: bytes) -> None:
     try:
         while True:
             line, received = await _first_line(link, received, _INPUT_BYTES)
-            caller.answer(loads(line))
-    except (ConnectionError, ValueError):
+            caller.answer(*loads(line))
+    except (ConnectionError, TypeError, ValueError):
         caller.leave()
 
 

@@ -191,12 +191,12 @@ def test_a_call_asks_the_person_at_the_terminal_of_the_process_that_asked(
     def send(line: bytes) -> None:
         lines.append(loads(line))
         if lines[-1][0] == ASK:
-            caller.answer(answer)
+            caller.answer(lines[-1][1], answer)
 
     caller = Caller(send)
     run_command(request(owner, "call", "notes__delete_note", "id=7", terminals=["stdin", "stderr"]), caller)
 
-    assert [line for line in lines if line[0] == ASK] == [[ASK, "approval", "delete_note"]]
+    assert [line for line in lines if line[0] == ASK] == [[ASK, 0, "approval", "delete_note"]]
     assert lines[-1] == [END, status]
 
 
@@ -208,14 +208,30 @@ def test_a_command_reads_the_standard_input_of_the_process_that_asked(user: User
     def send(line: bytes) -> None:
         lines.append(loads(line))
         if lines[-1][0] == ASK:
-            caller.answer("piped")
+            caller.answer(lines[-1][1], "piped")
 
     caller = Caller(send)
     run_command(request(user, "secret", "set", "token"), caller)
 
-    assert lines[1] == [ASK, "secret", "token"]
+    assert lines[1] == [ASK, 0, "secret", "token"]
     assert lines[-1] == [END, 0]
     assert user.reads("secret") == ["token"]
+
+
+@pytest.mark.slow
+@pytest.mark.process  # as above
+def test_a_secret_is_not_kept_when_the_process_that_was_asked_for_it_goes_away(user: User) -> None:
+    lines: list[Any] = []
+
+    def send(line: bytes) -> None:
+        lines.append(loads(line))
+        if lines[-1][0] == ASK:
+            caller.leave()
+
+    caller = Caller(send)
+    run_command(request(user, "secret", "set", "token"), caller)
+
+    assert user.reads("secret") == []
 
 
 def test_a_call_of_the_user_s_own_code_is_left_to_the_process_that_asks(user: User) -> None:

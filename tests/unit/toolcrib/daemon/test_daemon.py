@@ -620,7 +620,7 @@ def lines_of(meeting: Meeting, request: bytes, answers: Mapping[str, Any] | None
             for line in link:
                 lines.append(line)
                 if line[0] == ASK:
-                    link.answer((answers or {})[line[1]])
+                    link.answer(line[1], (answers or {})[line[2]])
     return lines
 
 
@@ -644,7 +644,7 @@ async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_
             await link.send(b"hello")
             assert await link.receive() == b"hello"
         is_served.set()
-    assert lines == [["asked", {"words": ["tools"]}], [ASK, "word", 1], ["end", [2]]]
+    assert lines == [["asked", {"words": ["tools"]}], [ASK, 0, "word", 1], ["end", [2]]]
     assert lines_of(meeting, b"{}") == []
 
 
