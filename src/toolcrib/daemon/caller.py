@@ -15,8 +15,6 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from ..core.json import dumps
-
 if TYPE_CHECKING:  # every command loads this module, and a crib only the daemon
     from .running_servers import RunningServers
 
@@ -68,6 +66,8 @@ class Caller:
 
     def put(self, part: Part) -> None:
         """Send a part to be printed. Raises `ConnectionAbortedError` when the process is gone."""
+        from ..core.json import dumps  # `toolcrib --help` loads this module, and needs no JSON
+
         try:
             self._send(dumps(part))
         except ConnectionError as error:  # a `BrokenPipeError` would look like the end of this process's own output
