@@ -1,67 +1,69 @@
 """Requests of short-lived processes to a running daemon, which has loaded the program: commands, and a client's place.
 
-Commands are the ones that read, and whose user only waits for what they print.
-
-Most of such a command is loading the program and the configuration, which a daemon has done. So `toolcrib tools` first
-asks a daemon of the same program: it runs the command for this environment and folder, and sends what is to be printed
-as JSON, part by part; this process prints it at the width of its terminal. Without a daemon, and for every command
-line that is not plainly one of these, the command runs here.
+Most of a command is loading the program and the configuration, which a daemon has done. So `toolcrib tools` first asks
+a daemon of the same program: it runs the command for this environment and folder, and sends what is to be printed as
+JSON, part by part; this process prints it at the width of its terminal, and answers what the command asks. Its end
+interrupts the command. Without a daemon, and for every command line that is not plainly one of these, the command runs
+here.
 
 A client's shim asks in the same way for the place of its daemon (`find_place`), which depends on the configuration.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["END", "OF_PROCESS", "TAKEN", "find_place", "is_answered", "program", "run_answered"]
+from ..daemon.caller import ASK, END_DAEMONS, WITHDRAW, terminals
+
+if TYPE_CHECKING:  # POSIX only
+    from ..daemon.control import CommandLink
+
+__all__ = ["END", "OF_PROCESS", "TAKEN", "find_place", "is_answered", "program", "run_answered", "umask"]
 
 TAKEN: Final = "taken"
 """First line of a daemon that carries the command out."""
 END: Final = "end"
-"""Last line, with the exit status; null for a command line that is wrong."""
+"""Last line, with the exit status; null for a command that the process is to carry out itself."""
 
-_ACTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "approvals": frozenset({"list", "show"}),
-    "daemon": frozenset({"status"}),
-    "guard": frozenset({"status"}),
-    "jobs": frozenset({"list", "show"}),
-    "pending": frozenset({"list"}),
-    "policy": frozenset({"list", "test"}),
-    "profile": frozenset({"list", "show", "check"}),
-    "results": frozenset({"list", "show", "search"}),
-    "schedule": frozenset({"list", "show"}),
-    "secret": frozenset({"list"}),
-    "shadow": frozenset({"list"}),
+_ANSWERED: Final = frozenset(
+    (
+        "accept add approvals call compare connect daemon disconnect doctor find guard import jobs lock log logout "
+        "overview pending plugin plugins policy profile queue remove results schedule secret shadow show tools trust "
+        "version why work"
+    ).split()
+)
+"""Commands that a daemon carries out."""
+_OWN_ACTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "approvals": frozenset({"watch"}),
+    "daemon": frozenset({"stop"}),
+    "queue": frozenset({"follow", "work"}),
 }
-"""Actions that read, by command; without an action a command lists."""
-_PLAIN: Final = frozenset({"find", "log", "plugins", "show", "tools", "version", "why"})
-"""Commands that read, whatever follows."""
-_NEEDED: Final[Mapping[str, str]] = {
-    "connect": "--dry-run",
-    "lock": "--check",
-    "overview": "--json",
-    "uninstall": "--dry-run",
-}
-"""Commands that only read with an option."""
-_LEFT_OUT: Final = ("-", "-f", "--follow", "-h", "--help", "--debug", "export", "verify")
-"""Words of command lines that read standard input, go on for ever, print a help, or name a file as they like."""
+"""Actions of them that go on for ever, or end the daemon."""
+_NEEDED: Final[Mapping[str, str]] = {"uninstall": "--dry-run"}
+"""Commands that are answered with an option: without it they end the daemon and remove its program."""
+_HELP_ONLY: Final = frozenset({"demo", "hook", "login", "serve", "uninstall", "worker"})
+"""Commands of which the help is answered."""
+_HELP: Final = frozenset({"-h", "--help"})
+_LEFT_OUT: Final = frozenset({"-f", "--follow", "--debug"})
+"""Words of command lines that go on for ever, or show what happens in the process itself."""
 OF_PROCESS: Final = ("DBUS_SESSION_BUS_ADDRESS", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Variables that the libraries of a process read themselves: the daemon's must be the same as those of the command."""
 
 
 def is_answered(words: Sequence[str]) -> bool:
-    """Return whether a command line is plainly one of a command that reads."""
-    name, *rest = words or [""]
-    if any(word in _LEFT_OUT for word in rest):
+    """Return whether a command line is plainly one that a daemon may carry out."""
+    name, *rest = words or ["overview"]
+    given = frozenset(rest)
+    if given & _LEFT_OUT:
         return False
-    if name in _ACTIONS:
-        return rest[:1] == [] or rest[0] in _ACTIONS[name] or set(rest) == {"--json"}
-    return name in _PLAIN or (name in _NEEDED and _NEEDED[name] in rest)
+    if given & _HELP:
+        return name in _ANSWERED or name in _HELP_ONLY
+    return _NEEDED.get(name) in given or (name in _ANSWERED and not given & _OWN_ACTIONS.get(name, frozenset()))
 
 
 def program() -> list[Any]:
@@ -71,20 +73,47 @@ def program() -> list[Any]:
 
 
 def run_answered(words: Sequence[str]) -> int | None:
-    """Print what a daemon answers to the command line, and return its exit status; None where no daemon takes it."""
-    with closing(_ask({"words": words})) as lines:
+    """Print what a daemon answers to the command line, and return its exit status.
+
+    None where the command is left to this process.
+    """
+    process = {"words": words, "terminals": sorted(terminals()), "columns": get_terminal_size().columns}
+    ended: list[int | None] = []
+    is_last = False
+    for link in _links(process):
+        lines = iter(link)
         if next(lines, None) != [TAKEN]:
-            return None
+            continue
         # Every command line comes by, `--help` too: what printing needs is loaded for the ones that are answered.
         from ..errors import CODES
-        from .output import note, print_part
+        from .output import INPUTS, note, print_part
 
         for kind, *rest in lines:
             if kind == END:
-                return rest[0]
-            print_part([kind, *rest])
-        note("toolcrib: the local daemon ended meanwhile: run the command again")
-        return CODES["unavailable"].exit
+                ended = rest
+            elif kind == END_DAEMONS:
+                is_last = True
+            elif kind == ASK:
+                number, what, *arguments = rest
+                link.answer(number, INPUTS[what](*arguments) if what in INPUTS else _approval(link, *arguments))
+            elif kind != WITHDRAW:
+                print_part([kind, *rest])
+        if not ended:
+            note("toolcrib: the local daemon ended before the command: see what it has done, then run it again")
+            return CODES["unavailable"].exit
+        break
+    if is_last:  # the daemon has carried out the command: its link is closed
+        from ..config.directories import here
+        from .daemon_start import end_unused_daemons
+
+        end_unused_daemons(here().directories)
+    return ended[0] if ended else None
+
+
+def _approval(link: CommandLink, word: str) -> Any:
+    from .prompts import approval_for  # for the few commands that ask, and whose user thinks meanwhile
+
+    return approval_for(link.socket, word)
 
 
 def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, str] | None:
@@ -92,22 +121,31 @@ def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, 
 
     None where no daemon takes the request, or the configuration is broken.
     """
-    with closing(_ask({"place": {"files": files, "overrides": overrides}})) as lines:
-        answer: list[Any] = next(lines, [TAKEN]) and next(lines, [END, None])
-        return answer[1]
+    for link in _links({"place": {"files": files, "overrides": overrides}}):
+        lines = iter(link)
+        if next(lines, None) == [TAKEN]:
+            answer: list[Any] = next(lines, [END, None])
+            return answer[1]
+    return None
 
 
-def _ask(request: Mapping[str, Any]) -> Generator[Any]:
-    """Yield the lines of the first daemon that takes the request of this process, `TAKEN` first; none without one."""
+def _links(request: Mapping[str, Any]) -> Generator[CommandLink]:
+    """Yield a link to each daemon of this user, open until the next one, to send the request of this process."""
     from ..config.directories import here
     from ..core.json import dumps
-    from ..daemon.control import meetings, run_there
+    from ..daemon.control import command_link, meetings
 
     places = here()
-    whole = {**request, "program": program(), "folder": str(places.project), "environ": dict(places.environ)}
+    process = {"program": program(), "folder": str(places.project), "environ": dict(places.environ), "umask": umask()}
+    whole = dumps({**request, **process})
     for meeting in meetings(places.directories.runtime):
-        with closing(run_there(meeting, dumps(whole))) as lines:
-            if next(lines, None) == [TAKEN]:
-                yield [TAKEN]
-                yield from lines
-                return
+        if (link := command_link(meeting, whole)) is not None:
+            with link:
+                yield link
+
+
+def umask() -> int:
+    """Return the mode bits that new files of this process lack."""
+    bits = os.umask(0o077)
+    os.umask(bits)
+    return bits

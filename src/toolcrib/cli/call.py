@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -14,13 +13,18 @@ from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of, value_of
 from ..core.tool import Tool
 from ..crib import CallOptions
+from ..crib.plugins import GUESTS
+from ..daemon.caller import LeftToCaller, current_caller, is_interactive
 from ..errors import CODES, UsageError
 from .open_crib import only_for, opened, patience, report_missing
 from .options import ConfigFiles, Wait, run, settings_of
-from .output import emit_json, escape, note, out
+from .output import emit_json, escape, note, out, print_raw, read_input
 from .prompts import Terminal
 
 __all__ = ["call", "parse_arguments", "say_yes"]
+
+_SERVERS: Final = frozenset({"mcp", "openapi"})
+"""Origins of the tools of servers."""
 
 
 def call(
@@ -44,11 +48,14 @@ def call(
 ) -> None:
     """Run one tool and print what it answers. What must be asked is asked on the terminal, else denied."""
 
-    async def main() -> ToolResult:
+    async def main() -> ToolResult | None:
         async with opened(only_for(settings_of(config, mode=mode), name), wait=wait) as crib:
-            arguments = parse_arguments(pairs or (), args, crib.catalog.find(name))
+            tool = crib.catalog.find(name)
+            if current_caller() is not None and tool is not None and not _is_of_daemon(tool):
+                return None
+            arguments = parse_arguments(pairs or (), args, tool)
             terminal = Terminal()
-            asks = terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
+            asks = terminal if is_interactive() else None
             session = crib.session(profile="flat", approver=say_yes if yes else asks, task=task)
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
                 options: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
@@ -58,6 +65,8 @@ def call(
             return answer
 
     result = run(main)
+    if result is None:
+        raise LeftToCaller
     if as_json:
         emit_json(_wire(result))
     else:
@@ -66,6 +75,11 @@ def call(
         note("here: `--yes` says yes to it, and in a terminal it is asked")
     if result.error is not None:
         raise typer.Exit(CODES[result.error.code].exit)
+
+
+def _is_of_daemon(tool: Tool) -> bool:
+    """Whether a daemon runs the tool as this process would: code of the user sees the process and its variables."""
+    return tool.origin in _SERVERS or tool.source == GUESTS
 
 
 def parse_arguments(pairs: Iterable[str], whole: str | None, tool: Tool | None) -> dict[str, Any]:
@@ -100,7 +114,7 @@ def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str])
 
 
 def _object(text: str) -> dict[str, Any]:
-    value = _json(sys.stdin.read(MESSAGE_BYTES + 1) if text == "-" else text, "--args")
+    value = _json(read_input(MESSAGE_BYTES + 1) if text == "-" else text, "--args")
     if not isinstance(value, dict):
         raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
     return cast("dict[str, Any]", value)
@@ -121,14 +135,13 @@ async def say_yes(question: Question) -> Answer:
 
 def _print(result: ToolResult, *, raw: bool) -> None:
     """Text on standard output, an error on standard error; other content is named."""
-    stream = sys.stderr if result.is_error else sys.stdout
     for block in result.content:
         text = str(block.get("text", "")) if block.get("type") == "text" else _named(block)
         is_ours = result.error is not None and result.error.code != "tool_error"  # a tool's own text keeps its lines
         if is_ours and not raw:
             note(text)
         else:
-            stream.write(f"{text if raw else escape(text, lines=True)}\n")
+            print_raw(f"{text if raw else escape(text, lines=True)}\n", is_error=result.is_error)
     if not result.content and result.structured_content is not None:
         emit_json(result.structured_content)
     if result.input_required is not None:

@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 import typer
 
 from ..config import Settings
+from ..config.loader import here
 from ..core.json import dumps, read_json
 from ..core.result import ToolResult
 from ..core.tool import Tool
@@ -340,7 +341,8 @@ def compare(
 
     A catalog that cannot be read is left out; the command then ends with status 7.
     """
-    given = None if queries is None else read_queries(queries)
+    folder = here().project
+    given = None if queries is None else read_queries(folder / queries)
     counter = tokenizer()
     failed: list[str] = []
 
@@ -350,7 +352,7 @@ def compare(
                 configured = {state.source for state in crib.tools.sources}
                 for path in catalog or ():
                     try:
-                        await crib.load(path)
+                        await crib.load(folder / path)
                     except ToolcribError as error:
                         note(str(error))
                         failed.append(str(path))
@@ -365,7 +367,7 @@ def compare(
 
     rows, count = run(main)
     if svg is not None:
-        _write(svg, chart(rows))
+        _write(folder / svg, chart(rows))
     if as_json:
         source = str(queries) if queries else "summaries"
         shown = [row.to_json() for row in rows]

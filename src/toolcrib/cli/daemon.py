@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from ..config.loader import here
+from ..config.directories import here
 from ..errors import UsageError
 from .actions import action_group
 from .options import AsJson

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from contextlib import suppress
+import io
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TextIO
 
 from ..config.directories import answering_for, here
 from ..config.loader import load_gateway
-from ..core.json import dumps, loads
+from ..core.json import loads
+from ..daemon.caller import Caller, LeftToCaller, calling, current_caller
 from ..daemon.rendezvous import Found, Meeting
 from ..errors import ToolcribError
-from .answered import END, OF_PROCESS, TAKEN, is_answered, program
-from .output import recorded
+from .answered import END, OF_PROCESS, TAKEN, is_answered, program, umask
+from .output import print_raw
 
-__all__ = ["run_command"]
+__all__ = ["CallerStream", "printing_to_callers", "run_command"]
 
 _PROGRAM = program()
 """As it was when this process began: an upgrade since then is another program."""
+_UMASK = umask()
+_HELP_COLUMNS: Final = 80
+"""Columns of a help or a usage error on a wide terminal, as typer has it."""
 
 
-def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
-    """Carry out the command of a request for its environment and folder, and send each part of what it prints.
+def run_command(request: bytes, caller: Caller) -> None:
+    """Carry out the command of a request for its environment and folder; the `caller` prints each part.
 
     Or send the place of the daemon for its configuration. Sends nothing for a command that is not answered here, and
     for a request of another program or home.
@@ -34,18 +40,15 @@ def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
     own = here().environ
     # A place depends on files and on the asking process's own variables; many clients start a server with few of them.
     alike = ("HOME",) if words is None else OF_PROCESS
-    is_alike = all(own.get(name) == environ.get(name) for name in alike)
+    is_alike = all(own.get(name) == environ.get(name) for name in alike) and (words is None or asked["umask"] == _UMASK)
     if asked["program"] != _PROGRAM or not is_alike or not (words is None or is_answered(words)):
         return
-
-    def put(part: list[Any]) -> None:
-        send(dumps(part))
-
+    caller.terminals = frozenset(asked.get("terminals", ()))
     with suppress(ConnectionError):  # who asked has gone: an interrupted command, a closed pipe
-        put([TAKEN])
-        with answering_for(environ, Path(asked["folder"])), recorded(put):
-            result = _find_place(**asked["place"]) if words is None else _run(words)
-        put([END, result])
+        caller.put([TAKEN])
+        with answering_for(environ, Path(asked["folder"])), calling(caller):
+            result = _find_place(**asked["place"]) if words is None else _run(words, asked["columns"])
+        caller.put([END, result])
 
 
 def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] | None:
@@ -57,20 +60,65 @@ def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] |
         return None
 
 
-def _run(words: list[str]) -> int | None:
-    """Run a command line; return its exit status, None for one whose mistake the asking process shows itself."""
-    from typer import Abort, TyperException  # a daemon that no command asks does not need them
-    from typer.main import get_command
+class CallerStream(io.TextIOBase):
+    """Standard output or error of a daemon: what a command prints in any way goes to its caller, else to `original`."""
 
-    from .main import app
+    encoding = "utf-8"  # the caller encodes as its terminal wants
+    errors = "strict"
 
-    try:
-        status: Any = get_command(app).main(words, prog_name="toolcrib", standalone_mode=False)
-    except (Abort, TyperException):
+    def __init__(self, original: TextIO) -> None:
+        super().__init__()
+        self._original = original
+
+    def writable(self) -> bool:
+        """Return true."""
+        return True
+
+    def write(self, text: str, /) -> int:
+        """Print `text`; raises `ConnectionError` when the caller is gone."""
+        if current_caller() is None:
+            return self._original.write(text)
+        print_raw(text, is_error=self._original is sys.__stderr__)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write out what the daemon itself printed."""
+        self._original.flush()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the daemon's own stream."""
+        return self._original.fileno()
+
+
+@contextmanager
+def printing_to_callers() -> Generator[None]:
+    """Let commands print to their callers, whatever way they print in."""
+    assert sys.__stdout__ is not None and sys.__stderr__ is not None
+    with redirect_stdout(CallerStream(sys.__stdout__)), redirect_stderr(CallerStream(sys.__stderr__)):
+        yield
+
+
+def _run(words: list[str], columns: int) -> int | None:
+    """Run a command line for a caller with a terminal of so many columns.
+
+    Return its exit status; None for one that the caller is to run itself.
+    """
+    from typer.main import get_command  # a daemon that no command asks does not need it
+
+    from .main import app, is_of_another_package
+
+    if is_of_another_package(words[0] if words else ""):
         return None
-    except SystemExit as end:  # an exit of a command, which is not one of this process
-        status = end.code
-    return status if isinstance(status, int) else 0
+
+    command: Any = get_command(app)
+    width = max(min(columns, _HELP_COLUMNS) - 2, _HELP_COLUMNS // 2)
+    try:
+        command.main(words, prog_name="toolcrib", terminal_width=width)
+    except LeftToCaller:
+        return None
+    except SystemExit as end:  # of a command, which is not one of this process
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 if __name__ == "__main__":
@@ -80,4 +128,5 @@ if __name__ == "__main__":
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)  # calls leave hardly any cycles
     gc.enable()
-    daemon.main(run_command)
+    with printing_to_callers():
+        daemon.main(run_command)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..config.directories import Directories
+from ..daemon.caller import END_DAEMONS, current_caller
 from ..errors import ToolcribError
 from .output import note, out
 
@@ -43,7 +44,13 @@ def start_daemons(entries: Iterable[Sequence[str]], folder: Path, environ: Mappi
 
 
 def end_unused_daemons(directories: Directories) -> None:
-    """End the daemons of this user's `directories` that have no client. One that does not end is a note."""
+    """End the daemons of this user's `directories` that have no client. One that does not end is a note.
+
+    A daemon that carries out the command leaves that to the process that asked.
+    """
+    if (caller := current_caller()) is not None:
+        caller.put([END_DAEMONS])
+        return
     if sys.platform == "win32":
         return
     from ..daemon.control import end, meetings, status_of  # POSIX only: it needs `fcntl`

@@ -84,7 +84,7 @@ def _machine() -> Iterator[Check]:
     now = time.strftime("%Y-%m-%d %H:%M:%S %z")
     yield Check(check="clock", state="ok" if right else "failed", detail=now, status=0 if right else 2)
     for program, why in _PROGRAMS.items():
-        found = shutil.which(program)
+        found = shutil.which(program, path=here().environ.get("PATH"))
         yield Check(check=program, state="ok" if found else "missing", detail=found or why)
     counter = tokenizer()
     detail = counter.name if counter.exact else f"{counter.name}; the extra `tokens` counts exactly"

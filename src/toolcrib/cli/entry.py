@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
-    """Run a command, in a daemon where one runs and the command only reads."""
+    """Run a command, in a daemon where one runs and may carry it out."""
     if sys.platform != "win32":
         answered = _module("answered")
         try:
@@ -45,6 +45,8 @@ def _run(words: list[str]) -> None:
             sys.stdout.flush()
         except BrokenPipeError:  # its reader has read enough
             os._exit(1)
+        except EOFError:  # the end of the input that the command asks for
+            sys.exit(1)
         if status is not None:
             sys.exit(status)
     _module("main").main()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..config.directories import here
 from ..core.contributions import ToolCaller
 from ..crib.contributions import SessionCaller
+from ..daemon.caller import is_interactive
 from .call import say_yes
 from .open_crib import opened
 from .options import run, settings_of
@@ -22,6 +23,11 @@ T = TypeVar("T")
 
 class Terminal:
     """Implements `core.contributions.CommandHost`."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which the command was typed."""
+        return here().project
 
     def run(
         self,
@@ -37,7 +43,7 @@ class Terminal:
 
         async def main() -> T:
             async with opened(settings, wait=0.0) as crib:
-                asks = Approver() if sys.stdin.isatty() and sys.stderr.isatty() else None
+                asks = Approver() if is_interactive() else None
                 async with crib.session(profile="flat", approver=say_yes if yes else asks) as session:
                     return await work(SessionCaller(session, "cli"))
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import secrets
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextvars import copy_context
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, TypedDict, TypeVar
+from typing import Annotated, Any, BinaryIO, Final, TypedDict, TypeVar
 
 import anyio
 import typer
 
 from ..config import Settings
+from ..config.directories import here
 from ..core.host import SESSIONS
 from ..core.json import dumps
 from ..core.settings import seconds_of
@@ -26,7 +30,7 @@ from ..store.chain import Head, Verification
 from ..store.store import Store
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import Column, emit_json, escape, local_time, note, out, table
+from .output import Column, emit_json, escape, local_time, note, out, print_raw, table
 
 __all__ = ["Wanted", "export_log", "list_calls", "log", "new_calls", "one_line", "print_head", "verify_log"]
 
@@ -215,7 +219,7 @@ def _show(rows: list[_Row] | None, *, as_json: bool) -> None:
 def _checked(settings: Settings, file: Path | None, known: Head | None) -> Verification:
     if file is not None:
         try:
-            with file.open("rb") as lines:
+            with (here().project / file).open("rb") as lines:
                 return verify_lines(lines, known)
         except OSError as error:
             raise UsageError(f"{file} cannot be read: {error.strerror}") from error
@@ -236,19 +240,32 @@ def _tell(checked: Verification, *, as_json: bool) -> None:
 def _export(settings: Settings, file: Path | None, moment: float) -> None:
     """Write to `file`, whole or not at all and for its owner only, or to standard output."""
     if file is None:
-        done = _written(settings, sys.stdout.buffer, moment)
-        sys.stdout.buffer.flush()
+        done = _written(settings, _Output(), moment)
     else:
-        fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
+        place = here().project / file
+        fresh = place.with_name(f"{place.name}.{secrets.token_hex(4)}.new")
         try:
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
                 done = _written(settings, stream, moment)
-            fresh.replace(file)
+            fresh.replace(place)
         except OSError as error:
             raise UsageError(f"{file} cannot be written: {error.strerror}") from error
         finally:
             fresh.unlink(missing_ok=True)
     note(f"{done.rows} records" + (f", from row {done.first} to {_text(done.head)}" if done.rows else ""))
+
+
+class _Output(io.BytesIO):
+    """Standard output of the command, for whole lines of text, from any thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._context = copy_context()
+
+    def write(self, data: Any) -> int:
+        """Print `data`, which holds whole characters."""
+        self._context.run(print_raw, bytes(data).decode())
+        return len(data)
 
 
 def _written(settings: Settings, stream: BinaryIO, moment: float) -> Exported:

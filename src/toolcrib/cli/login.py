@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 import webbrowser
 from collections.abc import Callable, Coroutine, Mapping
@@ -28,7 +27,7 @@ from ..net.oauth.login import scopes_in
 from ..net.oauth.spec import OAuthSpec
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
-from .output import emit_json, escape, note, out
+from .output import emit_json, escape, note, out, read_secret
 from .server_probe import Probe, probe
 
 __all__ = ["list_secrets", "login", "logout", "remove", "secret", "set_secret"]
@@ -136,7 +135,7 @@ def _log_in_account(
     if oauth is None and account.password:
         raise UsageError(f"{account.name} has its password in the configuration: {key}.password")
     if oauth is None:
-        place = str(write_secret(account.secret, _value(f"password of {account.user}"), settings.environment))
+        place = str(write_secret(account.secret, read_secret(f"password of {account.user}"), settings.environment))
     else:
 
         async def main() -> None:
@@ -221,7 +220,7 @@ def list_secrets(as_json: AsJson = False) -> None:
 @secret.command("set")
 def set_secret(name: _Name, as_json: AsJson = False) -> None:
     """Ask for the value of a secret and keep it. The value is read from standard input where that is no terminal."""
-    place = write_secret(name, _value(name), here().environ)
+    place = write_secret(name, read_secret(name), here().environ)
     if as_json:
         emit_json({"secret": name, "action": "set", "kept": str(place)})
     else:
@@ -238,9 +237,3 @@ def remove(name: _Name, as_json: AsJson = False) -> None:
         emit_json({"secret": name, "action": "remove"})
     else:
         out(escape(f"removed {name}"))
-
-
-def _value(name: str) -> str:
-    if sys.stdin.isatty():
-        return getpass.getpass(f"{name}: ")
-    return sys.stdin.read().rstrip("\r\n")

@@ -20,10 +20,11 @@ from typer.models import CommandInfo
 
 from ..core.entry_points import COMMANDS as GROUP
 from ..core.entry_points import installed, origin_of, summary_of
+from ..daemon.caller import LeftToCaller
 from ..errors import CODES, ToolcribError, ToolFailure, UsageError
 from .actions import WholeHelp
 
-__all__ = ["COMMANDS", "SECTIONS", "Commands", "Home", "app", "exit_status", "main", "root"]
+__all__ = ["COMMANDS", "SECTIONS", "Commands", "Home", "app", "exit_status", "is_of_another_package", "main", "root"]
 
 
 class Home(NamedTuple):
@@ -86,6 +87,7 @@ SECTIONS: Final[Mapping[str, str]] = {
 }
 """The headings of `--help`, by the command that each stands above; guests have one of their own."""
 _GUESTS: Final = "Agents and projects"
+_DISTRIBUTION: Final = "toolcrib"
 
 _EXIT_TEXT: Final = {
     0: "done",
@@ -167,6 +169,12 @@ def _guests() -> Mapping[str, EntryPoint]:
     return {point.name: point for point in reversed(installed(GROUP)) if point.name not in COMMANDS}
 
 
+def is_of_another_package(name: str) -> bool:
+    """Return whether a command is a guest's of another distribution than this one."""
+    guest = _guests().get(name)
+    return guest is not None and (guest.dist is None or guest.dist.name != _DISTRIBUTION)
+
+
 def _load_guest(point: EntryPoint) -> Any:
     """Return the function or group of a guest. Raises `UsageError` for one that cannot be loaded."""
     try:
@@ -183,8 +191,9 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _is_failure(error: BaseException) -> bool:
-    """False for what typer handles itself: usage errors, exits, a closed pipe."""
-    return not isinstance(error, typer.Exit | typer.Abort | typer.TyperException | BrokenPipeError | EOFError)
+    """False for what typer or a daemon handles itself: usage errors, exits, a closed pipe, what is left to a caller."""
+    passed = typer.Exit | typer.Abort | typer.TyperException | BrokenPipeError | EOFError | LeftToCaller
+    return not isinstance(error, passed)
 
 
 def _tell(error: BaseException) -> None:

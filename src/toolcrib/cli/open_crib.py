@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -15,7 +15,12 @@ from ..config import Settings
 from ..core.events import Problem
 from ..crib import Session, Toolcrib
 from ..crib.plugins import categories_of_guests
+from ..daemon.caller import current_caller
+from ..sources.source import Source
 from .output import note
+
+if TYPE_CHECKING:  # of a daemon
+    from ..daemon.running_servers import RunningServers
 
 __all__ = [
     "only_for",
@@ -59,17 +64,31 @@ def only_for(settings: Settings, tool: str) -> Settings:
 async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> AsyncGenerator[Toolcrib]:
     """Open a crib and wait at most `wait` seconds until every server is known: listed, from disk too, or failed.
 
-    `fresh` also waits for those that are known from disk only; else such a server starts when a call needs it.
+    `fresh` also waits for those that are known from disk only; else such a server starts when a call needs it. In a
+    daemon a server that it has running is listed there: a crib that is opened `fresh` lists, and makes no calls.
     """
     logging.getLogger("toolcrib").addHandler(_SILENT)
     unsettled = ("connecting", "cached") if fresh else ("connecting",)
     settings = replace(
         settings.at_once().with_values(starts_on_use=not fresh), jobs=settings.jobs.model_copy(update={"work": False})
     )  # a command ends too soon to carry jobs
-    async with Toolcrib(settings=settings) as crib:
+    caller = current_caller()
+    running = _running(settings, caller.servers if caller and fresh else None)
+    others = tuple(spec for spec in settings.sources.servers if spec.name not in running)
+    async with Toolcrib(settings=settings.with_values(servers=others) if running else settings) as crib:
+        there = (spec for spec in settings.sources.servers if spec.name in running)
+        await crib.tools.mount_servers(there, accept=settings.sources.accept, through=lambda one: running[one.name])
         async with patience(lambda: _waiting_for(crib, unsettled)):
             await crib.tools.wait_ready(wait, fresh=fresh)
         yield crib
+
+
+def _running(settings: Settings, servers: RunningServers | None) -> Mapping[str, Source]:
+    """Return by name the servers of the settings that a daemon has running; none where names depend on their number."""
+    if servers is None or settings.sources.no_prefix:
+        return {}
+    found = {spec.name: servers.find(spec, settings.environment) for spec in settings.sources.servers}
+    return {name: source for name, source in found.items() if source is not None}
 
 
 @asynccontextmanager

@@ -1,16 +1,20 @@
-"""Options that commands share, and the settings that they name. Loads the configuration, not the crib."""
+"""Options that commands share, and the settings that they name. The configuration is loaded when a command reads it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import anyio
 import typer
 
-from ..config import Settings, load
+from ..daemon.caller import Caller, current_caller
 from ..errors import UsageError
+
+if TYPE_CHECKING:  # the configuration is slow to load: for commands that read it
+    from ..config import Settings
 
 __all__ = ["AsJson", "ConfigFiles", "Wait", "find_by_id", "run", "settings_of"]
 
@@ -37,12 +41,27 @@ Wait = Annotated[float, typer.Option("--wait", help="Seconds to wait for servers
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run `main` on an event loop of its own."""
-    return anyio.run(main)
+    """Run `main` on an event loop of its own. Raises `Abort` when the process goes away that a daemon does it for."""
+    caller = current_caller()
+    return anyio.run(main) if caller is None else anyio.run(_run_for, caller, main)
+
+
+async def _run_for(caller: Caller, main: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of `main`; cancel it, and raise `Abort`, when `caller` goes away."""
+    loop, scope = asyncio.get_running_loop(), anyio.CancelScope()
+
+    def interrupt() -> None:
+        loop.call_soon_threadsafe(scope.cancel)
+
+    with scope, caller.interrupting(interrupt):
+        return await main()
+    raise typer.Abort
 
 
 def settings_of(files: list[Path] | None, **overrides: Any) -> Settings:
     """Return the settings of `files`, or the user's and project's own; `None` among `overrides` is unset."""
+    from ..config import load
+
     given: Mapping[str, Any] = overrides
     return load(files or (), given)
 

@@ -10,9 +10,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate, zip_longest
 from shutil import get_terminal_size
@@ -22,10 +20,12 @@ import orjson
 
 from ..core.json import dumps
 from ..core.sanitize import escape, is_hidden
+from ..daemon.caller import Part, current_caller
 
 __all__ = [
+    "INPUTS",
     "Column",
-    "Part",
+    "confirm",
     "counted",
     "emit_json",
     "escape",
@@ -34,7 +34,9 @@ __all__ = [
     "note",
     "out",
     "print_part",
-    "recorded",
+    "print_raw",
+    "read_input",
+    "read_secret",
     "table",
     "width_of",
 ]
@@ -51,34 +53,21 @@ _LAST_COLUMN: Final = 24
 Column = tuple[str, str]
 """The heading, and `<` or `>` for the side to which cells are aligned."""
 
-
-Part = list[Any]
-"""Something to print, as JSON: what it is (`out`, `note`, `table`) and the arguments."""
-
-_recorder: ContextVar[Callable[[Part], None] | None] = ContextVar("recorder", default=None)
-
-
-@contextmanager
-def recorded(record: Callable[[Part], None]) -> Generator[None]:
-    """Pass all that is printed in this context to `record`; `print_part` prints it elsewhere."""
-    token = _recorder.set(record)
-    try:
-        yield
-    finally:
-        _recorder.reset(token)
+_INPUT_BYTES: Final = 1 << 26
+"""Characters of standard input that a command takes where it has no limit of its own."""
 
 
 def print_part(part: Part) -> None:
-    """Print what `recorded` passed on, at the width of this process's terminal."""
+    """Print what a command printed for this caller, at the width of this process's terminal."""
     _PRINTERS[part[0]](*part[1:])
 
 
 def _put(kind: str, *arguments: Any) -> None:
-    record = _recorder.get()
-    if record is None:
+    caller = current_caller()
+    if caller is None:
         _PRINTERS[kind](*arguments)
     else:
-        record([kind, *arguments])
+        caller.put([kind, *arguments])
 
 
 def out(text: str, *, verbatim: bool = False) -> None:
@@ -88,6 +77,60 @@ def out(text: str, *, verbatim: bool = False) -> None:
 
 def _out(text: str, verbatim: bool) -> None:
     sys.stdout.write(f"{text if verbatim else fitted(text, width_of(sys.stdout))}\n")
+
+
+def print_raw(text: str, *, is_error: bool = False) -> None:
+    """Print `text` as it is, without a line's end, on standard output or standard error."""
+    _put("raw", text, is_error)
+
+
+def _raw(text: str, is_error: bool) -> None:
+    (sys.stderr if is_error else sys.stdout).write(text)
+
+
+def read_input(limit: int = _INPUT_BYTES) -> str:
+    """Return standard input to its end, or its first `limit` characters."""
+    return _input("input", limit)
+
+
+def read_secret(name: str) -> str:
+    """Ask for a secret at the terminal, without showing it; without a terminal return standard input."""
+    return _input("secret", name)
+
+
+def confirm(question: str) -> bool:
+    """Ask a person a question whose answer is no by default."""
+    return _input("confirm", question) is True
+
+
+def _input(kind: str, argument: Any) -> Any:
+    caller = current_caller()
+    return INPUTS[kind](argument) if caller is None else caller.ask(kind, argument)
+
+
+def _confirm(question: str) -> bool:
+    import typer  # for the few commands that ask
+
+    try:
+        return typer.confirm(question, default=False)
+    except typer.Abort:  # an interrupt, or the end of the input
+        raise KeyboardInterrupt from None
+
+
+def _stdin(limit: int) -> str:
+    return sys.stdin.read(limit)
+
+
+def _secret(name: str) -> str:
+    if sys.stdin.isatty():
+        import getpass  # for the few commands that ask for a secret
+
+        return getpass.getpass(f"{name}: ")
+    return sys.stdin.read().rstrip("\r\n")
+
+
+INPUTS: Final[Mapping[str, Callable[[Any], Any]]] = {"confirm": _confirm, "input": _stdin, "secret": _secret}
+"""What a command asks for in a process of its own, by the kind of the part that asks for it from a daemon."""
 
 
 def fitted(text: str, width: int | None) -> str:
@@ -168,7 +211,7 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int 
         _out(line, True)
 
 
-_PRINTERS: Final[Mapping[str, Callable[..., None]]] = {"out": _out, "note": _note, "table": _table}
+_PRINTERS: Final[Mapping[str, Callable[..., None]]] = {"out": _out, "note": _note, "raw": _raw, "table": _table}
 
 
 def _one_line_each(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -18,8 +18,9 @@ import typer
 
 from ..config.directories import Places, here
 from ..core.json import dumps, loads
+from ..daemon.caller import is_interactive
 from ..system.private_files import replace_private
-from .output import Column, emit_json, escape, out, table
+from .output import Column, confirm, emit_json, escape, out, table
 
 __all__ = ["overview", "print_overview"]
 
@@ -72,14 +73,14 @@ def print_overview(places: Places, *, as_json: bool = False) -> None:
     if not fixable:
         return
     command = f"toolcrib connect {' '.join(fixable)} --replace"
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not is_interactive("stdout"):
         out(f"\nto fix it:  {command}   (--dry-run shows what would change)")
         return
     from .connect import connect  # loaded for the question only
 
     out(f"\n{command} --dry-run")
     connect(fixable, move=True, dry_run=True)
-    if typer.confirm("Fix it?", default=False):
+    if confirm("Fix it?"):
         connect(fixable, move=True)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from ..config import Settings
-from ..config.loader import here
+from ..config.directories import here
 from ..core.session import LOCAL
 from ..crib.storage import has_store, open_store
 from ..crib.workspaces import FileChanges, PendingFile, Shadows, guard_of
@@ -260,7 +260,7 @@ _Workspace = Annotated[
 @shadow.command("list")
 def list_shadows(workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """List the tasks that have a shadow."""
-    tasks = _shadows(config).list(workspace=workspace and here().project / workspace)
+    tasks = _shadows(config).list(workspace=_placed(workspace))
     if as_json:
         emit_json(tasks)
     elif tasks:
@@ -272,7 +272,7 @@ def list_shadows(workspace: _Workspace = None, config: ConfigFiles = None, as_js
 @shadow.command("diff")
 def diff(task: _shadow_Task, workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Show the changes of a task as a diff."""
-    text = run(lambda: _shadows(config).diff(task, workspace=workspace))
+    text = run(lambda: _shadows(config).diff(task, workspace=_placed(workspace)))
     if as_json:
         emit_json([text])
     else:
@@ -287,7 +287,7 @@ def merge(
 
     A merge commits nothing; the shadow stays until it is discarded.
     """
-    paths = run(lambda: _shadows(config).merge(task, workspace=workspace))
+    paths = run(lambda: _shadows(config).merge(task, workspace=_placed(workspace)))
     if as_json:
         emit_json(paths)
     else:
@@ -299,11 +299,16 @@ def discard(
     task: _shadow_Task, workspace: _Workspace = None, config: ConfigFiles = None, as_json: AsJson = False
 ) -> None:
     """Remove the shadow of a task with all its changes."""
-    run(lambda: _shadows(config).discard(task, workspace=workspace))
+    run(lambda: _shadows(config).discard(task, workspace=_placed(workspace)))
     if as_json:
         emit_json([task])
     else:
         out(escape(f"discarded: {task}"))
+
+
+def _placed(workspace: Path | None) -> Path | None:
+    """Return the folder that the command names, from where it was typed."""
+    return workspace and here().project / workspace
 
 
 def _shadows(config: list[Path] | None) -> Shadows:

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from ..config.directories import here
 from ..crib.plugins import PluginState
 from ..errors import UsageError
 from .actions import action_group
@@ -201,11 +202,11 @@ def new_plugin(
     """Write a plugin that works and is tested: a package with an entry point, one tool, and its tests."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a plugin: small letters and digits, with single dashes between")
-    target = folder / name
-    if target.exists():
+    target, place = folder / name, here().project / folder / name
+    if place.exists():
         raise UsageError(f"{target} exists already; nothing was written")
     for path, text in files_of(name).items():
-        file = target / path
+        file = place / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     out(f"{target} is written. Next: pip install --editable {target}, then toolcrib plugins")

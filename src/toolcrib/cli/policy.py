@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -196,7 +195,7 @@ def _import(paths: Sequence[str], *, write: bool, trust: bool, as_json: bool) ->
     """Take rules over. What a file allows that came with a project counts only when its user says so."""
     places = here()
     found: list[FoundRule] = []
-    for path in [Path(name) for name in paths] or [path for path in claude_files(places) if path.is_file()]:
+    for path in [places.project / name for name in paths] or [path for path in claude_files(places) if path.is_file()]:
         wary = not paths and not trust and path.is_relative_to(places.project)
         try:
             found += read_claude_rules(path, str(places.home), wary=wary)

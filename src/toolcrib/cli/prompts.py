@@ -8,21 +8,35 @@ of a chat: history, completion, several lines.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import termios
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict
 from typing import Any, Final, Protocol, TextIO, cast
 
 import anyio
+import anyio.to_thread
 
 from ..core.json import read_json
 from ..core.permission import Answer, Question, Verdict
+from ..daemon.caller import Caller, current_caller
 from ..policy.modes import kind_of
 from ..policy.questions import confirmation_word
 from .output import fitted, note, width_of
 
-__all__ = ["Keyboard", "Plain", "Pressed", "Terminal", "ask_person", "discard_typed", "typing_ahead", "word_of"]
+__all__ = [
+    "Keyboard",
+    "Plain",
+    "Pressed",
+    "Terminal",
+    "approval_for",
+    "ask_person",
+    "discard_typed",
+    "typing_ahead",
+    "word_of",
+]
 
 Pressed = Callable[[str], None]
 """Receives a key while no question is open: `c-c`, `escape`, `s-tab`, `enter`, `backspace`, or what was typed."""
@@ -155,6 +169,8 @@ class Plain:
 
 
 _BY: Final = "terminal"
+_APPROVAL: Final = "approval"
+"""What a command in a daemon asks for: the answer to a question whether a call may run (`approval_for`)."""
 _LETTERS: Final[dict[str, Verdict]] = {
     "y": "yes",
     "n": "no",
@@ -204,8 +220,11 @@ def word_of(question: Question) -> str:
 async def ask_person(word: str = "") -> Answer:
     """Read an answer from standard input: a letter or the whole word, then what goes with it.
 
-    With `word`, that of a destructive call, no answer lets the call run until `word` was typed.
+    With `word`, that of a destructive call, no answer lets the call run until `word` was typed. In a daemon the process
+    that asked for the command reads it.
     """
+    if (caller := current_caller()) is not None:
+        return await _ask_at(caller, word)
     prompt = f"this call can destroy: type {word} to run it, or {_PROMPT.removeprefix('run it? ')}" if word else _PROMPT
     typed = (await _read(prompt)).lower()
     is_confirmed = not word or typed == word.lower()
@@ -217,6 +236,37 @@ async def ask_person(word: str = "") -> Answer:
         return answer
     confirmed = await _read(f"type {word} to confirm '{answer.verdict}' (anything else is a no):")
     return answer if confirmed.lower() == word.lower() else Answer(verdict="no", by=_BY)
+
+
+async def _ask_at(caller: Caller, word: str) -> Answer:
+    """Return the answer of the person at the terminal of `caller`; withdraw the question when cancelled."""
+    try:
+        given = await anyio.to_thread.run_sync(caller.ask, _APPROVAL, word, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        with suppress(ConnectionError):
+            caller.withdraw()
+        raise
+    return Answer(**given) if given else Answer(verdict="no", by=_BY)
+
+
+def approval_for(link: socket.socket, word: str) -> dict[str, Any] | None:
+    """Ask the person here for a command that a daemon carries out; None when it withdraws the question over `link`."""
+    return anyio.run(_approval_for, link, word)
+
+
+async def _approval_for(link: socket.socket, word: str) -> dict[str, Any] | None:
+    """Return the answer. A daemon that waits for it sends nothing but the withdrawal of its question."""
+    answer: Answer | None = None
+
+    async def withdraw() -> None:
+        await anyio.wait_readable(link)
+        asking.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as asking:
+        asking.start_soon(withdraw)
+        answer = await ask_person(word)
+        asking.cancel_scope.cancel()
+    return asdict(answer) if answer else None
 
 
 async def _edited() -> Answer:

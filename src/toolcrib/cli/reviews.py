@@ -115,7 +115,7 @@ def trust(
     """
     places = here()
     if paths:
-        found = [item for path in paths for item in confirmable_in(path.absolute())]
+        found = [item for path in paths for item in confirmable_in(places.project / path)]
     else:
         _, *project = config_files(places.directories, places.project)
         profiles = profile_files(project[0].parent) if project else []

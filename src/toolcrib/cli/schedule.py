@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 
 from ..config import Settings
+from ..config.directories import here
 from ..core.host import Schedule
 from ..core.json import dumps, read_json
 from ..core.settings import seconds_of
@@ -118,7 +119,7 @@ def add_schedule(
         value: Any = _seconds(when) if kind == "interval" else when
         config = {{"once": "run_at", "interval": "interval_seconds", "cron": "cron"}[kind]: value}
         trigger = trigger_of(kind, config, timezone or local_zone(settings.environment))
-        session = session_for_cli(settings, mode=mode, folders=settings.workspace.roots or (Path.cwd(),))
+        session = session_for_cli(settings, mode=mode, folders=settings.workspace.roots or (here().project,))
         async with _scheduler(settings) as scheduler:
             made, is_new = await scheduler.create(new_plan(title, trigger, action, session, settings))
             return made, is_new, await unfired(scheduler, settings)

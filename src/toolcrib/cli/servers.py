@@ -56,7 +56,7 @@ def entry_of(new: NewApi) -> tuple[str, dict[str, Any]]:
     Where the API is gets written down: a description that changes later does not move it. Raises `UsageError` for a
     description that cannot be read, or that leaves something open.
     """
-    where = new.spec if is_url(new.spec) else str(Path(placed(new.spec)).absolute())
+    where = new.spec if is_url(new.spec) else str(here().project / placed(new.spec))
     guard = Guard.of([where] if is_url(where) and new.allow_private else ())
     document = parse(run(lambda: fetch(where, guard)), where)
     api = convert(document, _NOTHING, Sent())

@@ -20,8 +20,7 @@ import typer
 from ..config.clients import CLIENTS, Client
 from ..config.connections import NAME, connections
 from ..config.connections import disconnect as undo
-from ..config.directories import Directories, Places
-from ..config.loader import here
+from ..config.directories import Directories, Places, here
 from ..config.secrets import remove_secret, secret_names
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in

@@ -51,6 +51,11 @@ class ToolCaller(Protocol):
 class CommandHost(Protocol):
     """Services for a command. It is the `obj` of the command's `typer.Context`."""
 
+    @property
+    def folder(self) -> Path:
+        """The folder in which the command was typed: a daemon that carries it out runs in another one."""
+        ...
+
     def run(
         self,
         work: Callable[[ToolCaller], Awaitable[T]],

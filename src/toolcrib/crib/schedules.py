@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..config import Settings
-from ..config.directories import PROJECT_FOLDER
+from ..config.directories import PROJECT_FOLDER, here
 from ..core.call import NESTED, Call
 from ..core.context import Context
 from ..core.entry_points import installed
@@ -322,7 +322,7 @@ def session_for_cli(settings: Settings, *, mode: str, folders: tuple[Path, ...])
         principal=LOCAL,
         profile=(identity.profile if identity else "") or settings.disclosure.profile,
         mode=mode or (identity.mode if identity else "") or settings.policy.mode,
-        cwd=str(Path.cwd()),
+        cwd=str(here().project),
         roots=tuple(map(str, folders)),
     )
     return _unattended(session)

@@ -1,7 +1,8 @@
 """Requests of the command line to running daemons, of any configuration and version: status, end, a whole command.
 
 A request is a `Hello`. With the `way` `status` or `stop` one JSON object comes back. With `command` a line of JSON
-follows, what was typed and where, and lines of JSON come back as the command prints them (`COMMAND`). POSIX only.
+follows, what was typed and where, and lines of JSON come back as the command prints them; where one asks for input, a
+line of JSON answers it (`CommandLink`). POSIX only.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from .rendezvous import Hello, Meeting, Welcome
 __all__ = [
     "COMMAND",
     "WAYS",
+    "CommandLink",
     "DaemonClient",
     "DaemonServer",
     "DaemonStatus",
     "Way",
+    "command_link",
     "end",
     "is_any_running",
     "meetings",
-    "run_there",
     "status_of",
 ]
 
@@ -123,21 +125,42 @@ def is_any_running(directory: Path) -> bool:
     return False
 
 
-def run_there(meeting: Meeting, request: bytes) -> Generator[Any]:
-    """Yield what the daemon answers to the line `request`, line by line; nothing where none answers.
+class CommandLink:
+    """Connection to a daemon that was asked for a command. Iteration yields its lines, and ends where the daemon does.
 
-    It ends early where the daemon does.
+    Closed when its context ends; the daemon interrupts a command whose link is closed.
     """
+
+    def __init__(self, link: socket.socket, request: bytes) -> None:
+        """Send the line `request` at the first step of the iteration."""
+        self.socket = link
+        self._request = request
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def __iter__(self) -> Generator[Any]:
+        with self.socket.makefile("rb") as lines:
+            self.socket.settimeout(_ANSWER_SECONDS)  # for the first line: the daemon takes the command, or not
+            with suppress(TimeoutError, ConnectionError):
+                self.socket.sendall(_hello(COMMAND).encode() + self._request + b"\n")
+                for line in lines:
+                    self.socket.settimeout(None)
+                    yield loads(line)
+
+    def answer(self, number: int, value: Any) -> None:
+        """Answer a question; a daemon that has ended does not get the answer."""
+        with suppress(ConnectionError):
+            self.socket.sendall(dumps([number, value]) + b"\n")
+
+
+def command_link(meeting: Meeting, request: bytes) -> CommandLink | None:
+    """Return a connection for the request of a command, None where no daemon listens."""
     link = meeting.connect()
-    if link is None:
-        return
-    with link, link.makefile("rb") as lines:
-        link.settimeout(_ANSWER_SECONDS)  # for the first line: the daemon takes the command, or not
-        with suppress(TimeoutError, ConnectionError):
-            link.sendall(_hello(COMMAND).encode() + request + b"\n")
-            for line in lines:
-                link.settimeout(None)
-                yield loads(line)
+    return None if link is None else CommandLink(link, request)
 
 
 def _hello(way: str) -> Hello:

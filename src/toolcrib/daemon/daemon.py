@@ -38,6 +38,7 @@ from ..claude_code.hook import serve_hook
 from ..config import Settings
 from ..config.directories import config_files
 from ..config.loader import load_gateway
+from ..core.json import loads
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
@@ -45,6 +46,7 @@ from ..results.redact import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
+from .caller import Caller
 from .control import COMMAND, WAYS, DaemonClient, DaemonServer, DaemonStatus, Way
 from .rendezvous import (
     GREETING_BYTES,
@@ -57,6 +59,7 @@ from .rendezvous import (
     open_log,
     sweep,
 )
+from .running_servers import RunningServers
 
 __all__ = ["GREETING_SECONDS", "LocalServer", "RunCommand", "Serve", "main", "summary"]
 
@@ -71,14 +74,18 @@ _LOOK_SECONDS: Final = 30.0
 """Seconds between two looks of a resting daemon at what would end it."""
 
 _REQUEST_BYTES: Final = 4 * 1024 * 1024
-_COMMANDS: Final = 2
-"""Commands that run at once; the others wait."""
+_INPUT_BYTES: Final = 512 * 1024 * 1024
+"""Largest answer of a process that asked for a command: its standard input, as JSON."""
+_COMMANDS: Final = 16
+"""Commands that run at once; the processes that ask for more carry theirs out themselves."""
+_COMMAND_SECONDS: Final = 5.0
+"""How long a command may go on once the daemon is to end; it is interrupted then."""
 
 Serve = Callable[[Hello, Link, bytes], Awaitable[None]]
 """Serves one client to its end. The bytes are what came behind the greeting."""
 
-RunCommand = Callable[[bytes, Callable[[bytes], None]], None]
-"""Runs one command of the command line, in a thread of its own: takes the request, and a function that sends lines."""
+RunCommand = Callable[[bytes, Caller], None]
+"""Runs one command of the command line, in a thread of its own: takes the request, and the process that asked."""
 
 _listener_log = logging.getLogger(__name__)
 
@@ -101,6 +108,8 @@ class LocalServer:
         works: Callable[[], bool] = lambda: False,
         control: Callable[[Way, int], DaemonStatus] | None = None,
         run_command: RunCommand | None = None,
+        running: Callable[[], RunningServers | None] = lambda: None,
+        command_seconds: float = _COMMAND_SECONDS,
         opened: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
         rest_seconds: float = 0.0,
         look_seconds: float = _LOOK_SECONDS,
@@ -109,7 +118,9 @@ class LocalServer:
         """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
 
         `works` returns whether work continues for clients that have left. `control` answers a request for the status or
-        the end, with the id of the process that asks, `run_command` one for a whole command.
+        the end, with the id of the process that asks, `run_command` one for a whole command,
+        which may list the servers that are `running`
+        and goes on for `command_seconds` once the server is to stop.
 
         What clients are served with is `opened` while they come, and closed in the `rest_seconds` that follow
         `idle_seconds` without one; the next client opens it again. Every `look_seconds` of such a rest `is_current`, in
@@ -125,6 +136,8 @@ class LocalServer:
         self._works = works
         self._control = control
         self._run_command = run_command
+        self._running = running
+        self._command_seconds = command_seconds
         self._commands = anyio.CapacityLimiter(_COMMANDS)
         self._connections = 0
         self._clients: dict[object, DaemonClient] = {}
@@ -279,19 +292,28 @@ class LocalServer:
 
     async def _answer_command(self, link: Link, received: bytes) -> None:
         """Run the command of the request; a thread sends its lines, so that clients are served meanwhile."""
-        if self._run_command is None:
+        if self._run_command is None or not self._commands.available_tokens:
             return
         try:
             with anyio.fail_after(GREETING_SECONDS):
-                request, _ = await _first_line(link, received, _REQUEST_BYTES)
+                request, rest = await _first_line(link, received, _REQUEST_BYTES)
         except (TimeoutError, ValueError):
             return
-        async with BlockingPortal() as portal:
+        async with BlockingPortal() as portal, anyio.create_task_group() as watching:
 
             def send(line: bytes) -> None:
                 portal.call(link.send, line + b"\n")
 
-            await anyio.to_thread.run_sync(self._run_command, request, send, limiter=self._commands)
+            caller = Caller(send, self._running())
+            watching.start_soon(_follow, caller, link, rest)
+            watching.start_soon(self._interrupt_in_time, caller)
+            await anyio.to_thread.run_sync(self._run_command, request, caller, limiter=self._commands)
+            watching.cancel_scope.cancel()
+
+    async def _interrupt_in_time(self, caller: Caller) -> None:
+        await self.stopping.wait()
+        await anyio.sleep(self._command_seconds)
+        caller.leave()
 
     async def _serve_client(self, hello: Hello, link: Link, received: bytes) -> None:
         token = object()
@@ -363,6 +385,16 @@ class LocalServer:
 
 def _nothing() -> None:
     """Tell nothing: the starter of the daemon has heard that it listens."""
+
+
+async def _follow(caller: Caller, link: Link, received: bytes) -> None:
+    """Give `caller` the answers that it sends, until it goes away or sends what is no answer."""
+    try:
+        while True:
+            line, received = await _first_line(link, received, _INPUT_BYTES)
+            caller.answer(*loads(line))
+    except (ConnectionError, TypeError, ValueError):
+        caller.leave()
 
 
 async def _first_line(link: Link, received: bytes = b"", limit: int = GREETING_BYTES) -> tuple[bytes, bytes]:
@@ -440,6 +472,9 @@ async def _serve(
         crib.session(profile=hello.profile, mode=hello.mode)
         return summary(crib) + (f"; {clients} other client{'s' if clients > 1 else ''}" if clients else "")
 
+    def running() -> RunningServers | None:
+        return RunningServers(served[0].crib) if served else None
+
     def stop(reason: str) -> None:
         names = ", ".join(state.source for one in served for state in one.crib.tools.sources) or "none"
         _log.info("stopped by %s: %d clients; servers: %s", reason, len(server.clients), names)
@@ -463,6 +498,7 @@ async def _serve(
         works=lambda: any(_works(one.crib) for one in served),
         control=control,
         run_command=run_command,
+        running=running,
         opened=opened,
         rest_seconds=_rest_seconds(order, settings),
         is_current=partial(_is_current, order, since),

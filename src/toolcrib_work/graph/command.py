@@ -68,7 +68,7 @@ def work(
     if source is not None:
         if format or output:
             raise UsageError("--import makes a project: it takes no --format and no --output")
-        given = _read(source)
+        given = _read(host.folder / source)
         if project:
             given["name"] = project
 
@@ -84,7 +84,7 @@ def work(
         host.json(shown) if as_json else _list(host, shown)
     elif format:
         target = host.run(lambda tools: _exported(tools, project, format), categories=_CATEGORIES, config=config)
-        place = _write(*target, output, format)
+        place = _write(*target, host.folder, output, format)
         host.json({"written": str(place), "format": format}) if as_json else host.out(f"Wrote {place}")
     else:
         if output:
@@ -215,23 +215,24 @@ async def _exported(tools: ToolCaller, wanted: str, format: str) -> tuple[str, A
     return name, {file["path"]: file["content"] for file in exported["files"]}
 
 
-def _write(name: str, content: Any, output: Path | None, format: str) -> Path:
+def _write(name: str, content: Any, folder: Path, output: Path | None, format: str) -> Path:
     ending = {"svg": ".svg", "mermaid": ".mmd", "json": ".json", "markdown": ""}[format]
     stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in name).strip("-")[:60] or "project"
-    place = output or Path(f"{stem}{ending}")
+    shown = output or Path(f"{stem}{ending}")
+    place = folder / shown
     try:
         if isinstance(content, str):
             place.write_text(content, encoding="utf-8", newline="")
-            return place
+            return shown
         if place.exists() and any(place.iterdir()):
-            raise UsageError(f"{place} is not empty: name another folder with --output")
+            raise UsageError(f"{shown} is not empty: name another folder with --output")
         for path, text in content.items():
             file = place / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
-        raise UsageError(f"{place} cannot be written: {error}") from None
-    return place
+        raise UsageError(f"{shown} cannot be written: {error}") from None
+    return shown
 
 
 def _read(source: Path) -> dict[str, Any]:

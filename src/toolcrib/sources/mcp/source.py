@@ -204,6 +204,26 @@ class McpSource:
             hint="Check its effects before calling it again.",
         )
 
+    @property
+    def spec(self) -> ServerSpec:
+        """The configured server."""
+        return self._spec
+
+    async def list_again(self) -> Listing:
+        """List the connected server now, publish and return its listing.
+
+        Raises `ToolFailure` where it is not connected or does not answer in time, else as the list does.
+        """
+        session = self._connection.live
+        if session is None:
+            raise ToolFailure("unavailable", self._state.outage or f"server {self.name!r} is not connected")
+        try:
+            with anyio.fail_after(self._limits.start_timeout):
+                await self._list_again(session, time.monotonic())
+        except TimeoutError as error:
+            raise ToolFailure("unavailable", f"server {self.name!r} does not list its tools in time") from error
+        return self._listing
+
     async def refresh(self) -> None:
         """List the server again; the outcome is published when it differs."""
         self._start()

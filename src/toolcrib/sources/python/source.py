@@ -97,6 +97,8 @@ class PythonSource:
         self._provided = frozenset[str]()
         self._withheld: Collection[str] = frozenset[str]()
         self._threads = Threads()
+        self._listed_count: int | None = None
+        """Tools that are listed; None after a change. States are read at every search, tools change seldom."""
 
     @property
     def name(self) -> str:
@@ -107,8 +109,10 @@ class PythonSource:
     def state(self) -> SourceState:
         """Ready, once it is open: functions are always there."""
         state = "closed" if self._publish is None else "ready"
-        listed = sum(any(self._is_listed(one.tool) for one in named.values()) for named in self._entries.values())
-        return SourceState(source=self._name, kind="python", state=state, tools=listed)
+        if self._listed_count is None:
+            entries = self._entries.values()
+            self._listed_count = sum(any(self._is_listed(one.tool) for one in named.values()) for named in entries)
+        return SourceState(source=self._name, kind="python", state=state, tools=self._listed_count)
 
     def add(self, *things: object) -> tuple[str, ...]:
         """Add functions, modules, lists of them, and objects with `@tool` methods; return the names of the new tools.
@@ -221,12 +225,14 @@ class PythonSource:
         self._threads.close()
 
     def _tell(self) -> None:
+        self._listed_count = None
         if self._publish is not None:
             tools = tuple(tool for name in self._entries for tool in self._listed(name))
             self._publish(Listing(tools=tools, problems=tuple(self._problems.values())))
 
     def _tell_of(self, names: Iterable[str]) -> None:
         """Publish these tools alone, if single changes are supported; problems go with a whole listing."""
+        self._listed_count = None
         if self._publish is None or self.amend is None or self._problems:
             self._tell()
             return

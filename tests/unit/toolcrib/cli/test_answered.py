@@ -1,22 +1,31 @@
 """Commands that a daemon carries out print what they print in a process of their own."""
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
-from toolcrib.cli.answered import END, TAKEN, is_answered, program
-from toolcrib.cli.daemon_process import run_command
+from toolcrib.cli.answered import END, TAKEN, is_answered, program, umask
+from toolcrib.cli.daemon_process import printing_to_callers, run_command
 from toolcrib.cli.output import print_part
+from toolcrib.cli.prompts import approval_for
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
 from toolcrib.core.json import dumps, loads
+from toolcrib.crib import Toolcrib
+from toolcrib.daemon.caller import ASK, WITHDRAW, Caller
 from toolcrib.daemon.rendezvous import Found, Meeting
+from toolcrib.daemon.running_servers import RunningServers
+from toolcrib.errors import CODES
 
 from .conftest import NOTES_SERVER, User
 
@@ -29,14 +38,15 @@ def _at_home(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
 def request(user: User, *words: str, **other: Any) -> bytes:
     """Return the request of a command line that is typed in the user's project."""
     environ = {name: value for name, value in {**os.environ, **user.environ}.items() if value is not None}
-    whole = {"program": program(), "words": words, "folder": str(user.project), "environ": environ}
+    process = {"program": program(), "folder": str(user.project), "environ": environ, "umask": umask(), "columns": 80}
+    whole = {**process, "words": words}
     return dumps({**whole, **other})
 
 
 def ask(user: User, *words: str, **other: Any) -> list[Any]:
     """Return the lines that a daemon answers, which runs in another folder."""
     lines: list[Any] = []
-    run_command(request(user, *words, **other), lambda line: lines.append(loads(line)))
+    run_command(request(user, *words, **other), Caller(lambda line: lines.append(loads(line))))
     return lines
 
 
@@ -44,30 +54,38 @@ def ask(user: User, *words: str, **other: Any) -> list[Any]:
     ("words", "answered"),
     [
         (["tools"], True),
-        (["tools", "--help"], False),
+        (["tools", "--help"], True),
+        (["serve", "--help"], True),
+        (["chat", "--help"], False),
         (["approvals"], True),
         (["approvals", "--json"], True),
         (["approvals", "show", "abcd"], True),
-        (["approvals", "yes", "abcd"], False),
-        (["approvals", "--config", "x", "yes", "abcd"], False),
+        (["approvals", "yes", "abcd"], True),
+        (["approvals", "--config", "x", "yes", "abcd"], True),
+        (["approvals", "--json", "watch"], False),
+        (["queue", "--all"], True),
+        (["queue", "follow"], False),
+        (["work", "mine"], True),
         (["log"], True),
         (["log", "--since", "2h", "notes__*"], True),
         (["log", "list", "-f"], False),
-        (["log", "export", "x"], False),
-        (["log", "verify", "x"], False),
-        (["policy", "import"], False),
-        (["policy", "test", "--tool", "x", "--args", "-"], False),
-        (["lock"], False),
-        (["lock", "--check"], True),
-        (["connect", "cursor"], False),
-        (["connect", "cursor", "--dry-run"], True),
-        (["call", "x"], False),
+        (["log", "export", "x"], True),
+        (["log", "verify", "x"], True),
+        (["policy", "import"], True),
+        (["policy", "test", "--tool", "x", "--args", "-"], True),
+        (["lock"], True),
+        (["connect", "cursor"], True),
+        (["uninstall"], False),
+        (["uninstall", "--dry-run"], True),
+        (["serve"], False),
+        (["chat"], False),
+        (["call", "x"], True),
         (["daemon", "stop"], False),
         (["--debug", "tools"], False),
-        ([], False),
+        ([], True),
     ],
 )
-def test_only_command_lines_that_plainly_read_are_answered(words: Sequence[str], answered: bool) -> None:
+def test_only_command_lines_that_a_daemon_may_carry_out_are_answered(words: Sequence[str], answered: bool) -> None:
     assert is_answered(words) is answered
 
 
@@ -115,13 +133,150 @@ def test_a_command_whose_asker_has_gone_ends_without_the_daemon(user: User, line
             raise BrokenPipeError
         heard.append(line)
 
-    run_command(request(user, "policy", "list"), send)
+    run_command(request(user, "policy", "list"), Caller(send))
 
     assert len(heard) == lines
 
 
-def test_a_wrong_command_line_is_left_to_the_process_that_asks(user: User) -> None:
-    assert ask(user, "tools", "--nope") == [[TAKEN], [END, None]]
+@pytest.mark.parametrize("line", ["tools --nope", "tools --help", "jobs show --help", "jobs show", "call", "log --n"])
+def test_help_and_a_wrong_command_line_print_the_same_as_here(
+    user: User, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = line.split()
+    here = user.types(*words)
+    with printing_to_callers():
+        taken, *parts, end = ask(user, *words)
+    for part in parts:
+        print_part(part)
+    printed = capsys.readouterr()
+
+    own_name = (text.replace("root ", "toolcrib ").replace("'root", "'toolcrib") for text in (here.stdout, here.stderr))
+    assert (taken, end) == ([TAKEN], [END, here.exit_code])
+    assert (printed.out, printed.err) == (*own_name,)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_command_ends_when_the_process_that_asked_goes_away(user: User) -> None:
+    silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+    user.has(".config/toolcrib/config.yaml", {"servers": {"silent": silent}})
+    lines: list[Any] = []
+    taken = threading.Event()
+
+    def send(line: bytes) -> None:
+        lines.append(loads(line))
+        taken.set()
+
+    caller = Caller(send)
+    running = threading.Thread(target=run_command, args=(request(user, "tools", "--wait", "600"), caller))
+    running.start()
+    assert taken.wait(20)
+    caller.leave()
+    running.join(20)
+
+    assert not running.is_alive()
+    assert lines[-1] == [END, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("answer", "status"), [({"verdict": "yes", "by": "terminal"}, 0), ({"verdict": "no"}, 5), (None, 5)]
+)
+def test_a_call_asks_the_person_at_the_terminal_of_the_process_that_asked(
+    owner: User, answer: dict[str, str] | None, status: int
+) -> None:
+    lines: list[Any] = []
+
+    def send(line: bytes) -> None:
+        lines.append(loads(line))
+        if lines[-1][0] == ASK:
+            caller.answer(lines[-1][1], answer)
+
+    caller = Caller(send)
+    run_command(request(owner, "call", "notes__delete_note", "id=7", terminals=["stdin", "stderr"]), caller)
+
+    assert [line for line in lines if line[0] == ASK] == [[ASK, 0, "approval", "delete_note"]]
+    assert lines[-1] == [END, status]
+
+
+@pytest.mark.slow
+@pytest.mark.process  # of `keyring`, which looks for its libraries
+def test_a_command_reads_the_standard_input_of_the_process_that_asked(user: User) -> None:
+    lines: list[Any] = []
+
+    def send(line: bytes) -> None:
+        lines.append(loads(line))
+        if lines[-1][0] == ASK:
+            caller.answer(lines[-1][1], "piped")
+
+    caller = Caller(send)
+    run_command(request(user, "secret", "set", "token"), caller)
+
+    assert lines[1] == [ASK, 0, "secret", "token"]
+    assert lines[-1] == [END, 0]
+    assert user.reads("secret") == ["token"]
+
+
+@pytest.mark.slow
+@pytest.mark.process  # as above
+def test_a_secret_is_not_kept_when_the_process_that_was_asked_for_it_goes_away(user: User) -> None:
+    lines: list[Any] = []
+
+    def send(line: bytes) -> None:
+        lines.append(loads(line))
+        if lines[-1][0] == ASK:
+            caller.leave()
+
+    caller = Caller(send)
+    run_command(request(user, "secret", "set", "token"), caller)
+
+    assert user.reads("secret") == []
+
+
+def test_a_call_of_the_user_s_own_code_is_left_to_the_process_that_asks(user: User) -> None:
+    """Such code sees its process: variables, the folder, the terminal."""
+    entry = "{name: here, description: d, kind: read, implementation: {type: command, command: [pwd]}}"
+    catalog = user.has("catalog.yaml", f"capabilities: [{entry}]\n")
+    user.has(".config/toolcrib/config.yaml", f"catalogs: [{catalog}]\n")
+
+    assert ask(user, "call", "here") == [[TAKEN], [END, None]]
+    assert ask(user, "call", "nowhere")[-1] == [END, CODES["not_found"].exit]
+
+
+async def test_a_question_is_withdrawn_when_the_daemon_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    source, keyboard = os.pipe()
+    with ours, theirs, os.fdopen(source) as stdin, os.fdopen(keyboard, "w"):
+        monkeypatch.setattr("sys.stdin", stdin)
+        theirs.send(dumps([WITHDRAW]) + b"\n")
+
+        assert await anyio.to_thread.run_sync(approval_for, ours, "") is None
+
+
+@pytest.mark.slow
+@pytest.mark.process
+async def test_a_command_that_lists_servers_asks_those_that_run_in_the_daemon_and_starts_none(user: User) -> None:
+    starts = user.home / "starts"
+    program = (
+        f"import runpy; open({str(starts)!r}, 'a').write('x'); runpy.run_path({NOTES_SERVER!r}, run_name='__main__')"
+    )
+    server = {"command": sys.executable, "args": ["-c", program]}
+    user.has(".config/toolcrib/config.yaml", {"servers": {"notes": server}, "builtins": False})
+    environ = {**os.environ, **{name: value for name, value in user.environ.items() if value}}
+    with answering_for(environ, user.project):
+        settings = load_gateway((), {})
+    async with Toolcrib(settings) as crib:
+        await crib.tools.wait_ready(20, fresh=True)
+        lines: list[Any] = []
+        caller = Caller(lambda line: lines.append(loads(line)), RunningServers(crib))
+        for words in (("doctor", "--json"), ("lock",)):
+            await anyio.to_thread.run_sync(run_command, request(user, *words, environ=environ), caller)
+
+    checks = loads(next(part[1] for part in lines if part[0] == "out"))
+    assert {"check": "server notes", "state": "ok", "detail": f"{len(crib.tools.listed('notes'))} tools"} in checks
+    assert starts.read_text() == "x"
+    assert "notes" in (user.project / "toolcrib.lock").read_text()
 
 
 def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken_configuration(user: User) -> None:
@@ -143,11 +298,14 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
     assert ask(user, words=None, place=place, program=["another"]) == []
 
 
-def test_a_daemon_of_another_program_and_a_command_that_writes_are_not_answered(user: User, tmp_path: Path) -> None:
+def test_a_process_of_another_program_home_or_umask_and_a_command_of_its_own_are_not_answered(
+    user: User, tmp_path: Path
+) -> None:
     assert ask(user, "version") != []
     assert ask(user, "version", program=["another"]) == []
     assert ask(user, "version", environ={"HOME": str(tmp_path / "another")}) == []
-    assert ask(user, "trust") == []
+    assert ask(user, "version", umask=umask() ^ 0o022) == []
+    assert ask(user, "uninstall") == []
 
 
 @pytest.mark.slow

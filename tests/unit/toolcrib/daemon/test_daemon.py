@@ -5,7 +5,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import FileIO
@@ -17,7 +17,18 @@ import pytest
 from anyio.to_thread import run_sync
 
 from rig import PATIENCE
-from toolcrib.daemon.control import DaemonServer, DaemonStatus, Way, end, is_any_running, meetings, run_there, status_of
+from toolcrib.core.json import loads
+from toolcrib.daemon.caller import ASK, Caller
+from toolcrib.daemon.control import (
+    DaemonServer,
+    DaemonStatus,
+    Way,
+    command_link,
+    end,
+    is_any_running,
+    meetings,
+    status_of,
+)
 from toolcrib.daemon.daemon import LocalServer
 from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory, sweep
 from toolcrib.daemon.shim import Shim
@@ -600,13 +611,26 @@ async def test_a_resting_daemon_ends_without_its_socket_and_leaves_that_of_its_s
     assert (kept.exists(), meeting.socket.exists()) == (True, True)
 
 
+def lines_of(meeting: Meeting, request: bytes, answers: Mapping[str, Any] | None = None) -> list[Any]:
+    """Return what a daemon answers to the request of a command, whose questions get `answers`; nothing without one."""
+    link = command_link(meeting, request)
+    lines: list[Any] = []
+    if link is not None:
+        with link:
+            for line in link:
+                lines.append(line)
+                if line[0] == ASK:
+                    link.answer(line[1], (answers or {})[line[2]])
+    return lines
+
+
 async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_served(meeting: Meeting) -> None:
     is_served = threading.Event()
 
-    def run_command(request: bytes, send: Callable[[bytes], None]) -> None:
-        send(b'["asked", ' + request + b"]")
+    def run_command(request: bytes, caller: Caller) -> None:
+        caller.put(["asked", loads(request)])
         assert is_served.wait(PATIENCE)
-        send(b'["end", 0]')
+        caller.put(["end", caller.ask("word", 1)])
 
     echo = Echo(meeting)
     echo.server = LocalServer(
@@ -614,19 +638,51 @@ async def test_a_command_runs_in_a_thread_and_sends_its_lines_while_clients_are_
     )
     lines: list[Any] = []
     async with running(echo), anyio.create_task_group() as tasks:
-        tasks.start_soon(run_sync, lambda: lines.extend(run_there(meeting, b'{"words": ["tools"]}')))
+        tasks.start_soon(run_sync, lambda: lines.extend(lines_of(meeting, b'{"words": ["tools"]}', {"word": [2]})))
         link, _ = await greet(meeting)
         async with link:
             await link.send(b"hello")
             assert await link.receive() == b"hello"
         is_served.set()
-    assert lines == [["asked", {"words": ["tools"]}], ["end", 0]]
-    assert list(run_there(meeting, b"{}")) == []
+    assert lines == [["asked", {"words": ["tools"]}], [ASK, 0, "word", 1], ["end", [2]]]
+    assert lines_of(meeting, b"{}") == []
+
+
+@pytest.mark.parametrize("way", ["leaves", "stops"])
+async def test_a_command_is_interrupted_when_its_process_leaves_and_when_the_daemon_stops(
+    meeting: Meeting, way: str
+) -> None:
+    is_interrupted = threading.Event()
+
+    def run_command(request: bytes, caller: Caller) -> None:
+        with caller.interrupting(is_interrupted.set):
+            caller.put(["taken"])
+            assert is_interrupted.wait(PATIENCE)
+
+    echo = Echo(meeting)
+    echo.server = LocalServer(
+        meeting,
+        serve=echo.serve,
+        serves=lambda hello: "",
+        version="1",
+        idle_seconds=60,
+        run_command=run_command,
+        command_seconds=0.0,
+    )
+    async with running(echo):
+        link = command_link(meeting, b"{}")
+        assert link is not None
+        with link:
+            assert await run_sync(lambda: next(iter(link))) == ["taken"]
+            if way == "stops":
+                echo.server.stop()
+                assert await run_sync(is_interrupted.wait, PATIENCE)
+        assert await run_sync(is_interrupted.wait, PATIENCE)
 
 
 async def test_a_daemon_that_takes_no_commands_answers_nothing(meeting: Meeting) -> None:
     async with running(Echo(meeting)):
-        assert await run_sync(lambda: list(run_there(meeting, b"{}"))) == []
+        assert await run_sync(lines_of, meeting, b"{}") == []
 
 
 async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the_daemon_still_works(
