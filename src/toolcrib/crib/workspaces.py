@@ -293,10 +293,12 @@ _WITHOUT_SOCKETS: Final = ("landlock", "seatbelt")
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
     """Return the sandbox that a configuration gives on this machine, and why it is none. For a thread."""
     from ..sandbox.bubblewrap import Bounds  # slow to load: for the thread
+    from ..sandbox.comparison import Comparison
     from ..sandbox.detection import find_sandbox  # needs POSIX
 
     shell = settings.shell
     bounds = Bounds(memory=shell.memory_mb << 20, file=shell.file_mb << 20, processes=shell.processes)
+    brought = partial(is_from_commit, path=settings.environment.get("PATH", os.defpath))
     named = Reach(hosts=shell.hosts, private=shell.private_hosts)
     return find_sandbox(
         settings.environment,
@@ -307,8 +309,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
         network=shell.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,
-        is_written=is_written,
-        brought=partial(is_from_commit, path=settings.environment.get("PATH", os.defpath)),
+        comparison=Comparison(is_written=is_written, brought=brought),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from anyio import to_thread
@@ -15,9 +17,9 @@ from ..core.sandbox import Command
 from ..errors import ToolFailure
 from .leftovers import is_harmless
 from .process import Process
-from .protected_paths import Guarded, Repositories, left_in, put_aside, put_back
+from .protected_paths import Guarded, Repositories, guarded_in, left_in, put_aside, put_back
 
-__all__ = ["OWN", "Brought", "Comparing", "check", "compare", "compared", "own_folder", "tidy"]
+__all__ = ["OWN", "Brought", "Compared", "Comparison", "check", "own_folder"]
 
 Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
 """Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
@@ -30,60 +32,89 @@ _TIDY: Final = 2.0
 """Seconds between sweeps for names that a command may not create."""
 
 
-class Comparing(Protocol):
-    """What a sandbox knows of files that a command may leave behind."""
-
-    @property
-    def repositories(self) -> Repositories:
-        """Repositories below the folders of commands."""
-        ...
-
-    @property
-    def is_written(self) -> Callable[[Path], bool]:
-        """Whether a file tool wrote a file meanwhile."""
-        ...
-
-    @property
-    def brought(self) -> Brought | None:
-        """Whether git brought a file from a commit; without it every new file is the command's own."""
-        ...
+def _nobody(path: Path) -> bool:
+    """Answer that no file tool wrote a file."""
+    return False
 
 
-async def compare(sandbox: Comparing, guarded: Guarded, began: int, moved: list[str], running: Process | None) -> None:
-    """Put aside what the command left behind, and tell `running` of it and of the programs that it changed."""
-    repositories = sandbox.repositories
-    moved += await to_thread.run_sync(put_aside, guarded)
-    left = await to_thread.run_sync(left_in, guarded, repositories)
-    files = [path for path in left.files if not is_harmless(path) and not sandbox.is_written(path)]
-    if sandbox.brought is not None:
-        brought = [
-            path
-            for path in files
-            if not repositories.kept.is_refused(path) and await sandbox.brought(path, guarded.mounted, began)
-        ]
-        files = [path for path in files if path not in brought]
-    moved += (*left.aside, *put_back(guarded, repositories, files))
-    if running is not None:
-        running.aside, running.programs, running.unseen = tuple(sorted(moved)), left.programs, left.unseen
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What a sandbox knows of files that its commands may leave behind. One for all of its commands."""
+
+    repositories: Repositories = field(default_factory=Repositories)
+    """Repositories below the folders of commands."""
+    is_written: Callable[[Path], bool] = _nobody
+    """Whether a file tool wrote a file meanwhile."""
+    brought: Brought | None = None
+    """Whether git brought a file from a commit; without it every new file is the command's own."""
+
+    async def begin(self, command: Command, *, mounts: bool = True) -> Compared:
+        """Look at the folders of a command before it runs. `mounts`: guarded paths are read-only for it."""
+        began = time.time_ns()
+        look = partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=mounts)
+        return Compared(comparison=self, guarded=await to_thread.run_sync(look), began=began)
 
 
-async def compared(sandbox: Comparing, guarded: Guarded, began: int, running: Process) -> Sequence[str]:
-    """Put aside what a command has left behind that goes on; return the new names."""
-    await compare(sandbox, guarded, began, [], running)
-    found, running.aside = running.aside, ()
-    return found
+@dataclass(slots=True, kw_only=True)
+class Compared:
+    """The folders of one command: as they were before it, and what it has left in them."""
 
+    comparison: Comparison
+    guarded: Guarded
+    began: int
+    """Time at which the command began, in nanoseconds."""
+    _moved: list[str] = field(default_factory=list[str])
+    _running: Process | None = None
 
-async def tidy(guarded: Guarded, moved: list[str]) -> None:
-    """Rename, while a command runs, names that only an attacker creates; the new names are added to `moved`.
+    def attach(self, running: Process) -> None:
+        """Tell `running` from now on what it has left behind."""
+        self._running = running
+        running.comparison = self._so_far
 
-    Other forbidden names wait until the command ends: the user may create a `.vscode` meanwhile, and its owner cannot
-    be determined.
-    """
-    made = replace(guarded, absent=tuple(path for path in guarded.absent if path.name == "commondir"), placed={})
-    while made.absent:
-        await anyio.sleep(_TIDY)
-        moved += await to_thread.run_sync(put_aside, made)
+    async def tidy(self) -> None:
+        """Rename, while the command runs, names that only an attacker creates.
+
+        Other forbidden names wait until the command ends: the user may create a `.vscode` meanwhile, and its owner
+        cannot be determined.
+        """
+        guarded = self.guarded
+        absent = tuple(path for path in guarded.absent if path.name == "commondir")
+        made = replace(guarded, absent=absent, placed={})
+        while made.absent:
+            await anyio.sleep(_TIDY)
+            self._moved += await to_thread.run_sync(put_aside, made)
+
+    async def finish(self) -> None:
+        """Put aside what the command left behind, also where its caller was cancelled; tell the process of it."""
+        with anyio.CancelScope(shield=True):
+            await self._compare(self._moved)
+
+    async def _so_far(self) -> Sequence[str]:
+        """Put aside what the command, which goes on, has left behind; return the new names."""
+        await self._compare([])
+        found: Sequence[str] = ()
+        if self._running is not None:
+            found, self._running.aside = self._running.aside, ()
+        return found
+
+    async def _compare(self, moved: list[str]) -> None:
+        guarded, comparison = self.guarded, self.comparison
+        repositories = comparison.repositories
+        moved += await to_thread.run_sync(put_aside, guarded)
+        left = await to_thread.run_sync(left_in, guarded, repositories)
+        files = [path for path in left.files if not is_harmless(path) and not comparison.is_written(path)]
+        if comparison.brought is not None:
+            brought = [
+                path
+                for path in files
+                if not repositories.kept.is_refused(path)
+                and await comparison.brought(path, guarded.mounted, self.began)
+            ]
+            files = [path for path in files if path not in brought]
+        moved += (*left.aside, *put_back(guarded, repositories, files))
+        if self._running is not None:
+            self._running.aside, self._running.programs = tuple(sorted(moved)), left.programs
+            self._running.unseen = left.unseen
 
 
 def own_folder() -> Path:

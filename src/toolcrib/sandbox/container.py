@@ -14,23 +14,20 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 import anyio
-from anyio import to_thread
 
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import Bounds, Line
-from .comparison import Brought, check, compare, compared, tidy
-from .process import Held, Process, start
-from .protected_paths import Guarded, Repositories, guarded_in
+from .comparison import Comparison, check
+from .process import Held, start
+from .protected_paths import Guarded
 
 __all__ = ["ENGINES", "Container", "find_container"]
 
@@ -61,11 +58,7 @@ class Container:
     bounds: Bounds = field(default_factory=Bounds)
     network: bool | Reach = False
     """Network that the operator permits to the model's commands; named hosts cannot be reached."""
-    repositories: Repositories = field(default_factory=Repositories, repr=False)
-    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
-    """As for `Bubblewrap`."""
-    brought: Brought | None = field(default=None, repr=False)
-    """As for `Bubblewrap`."""
+    comparison: Comparison = field(default_factory=Comparison, repr=False)
     kind: Literal["container"] = "container"
 
     @asynccontextmanager
@@ -78,25 +71,21 @@ class Container:
         if isinstance(command.network, Reach) and command.network:
             message = "a command in a container reaches the whole network or none, no named hosts"
             raise ToolFailure("unavailable", message)
-        began = time.time_ns()
-        guarded = await to_thread.run_sync(
-            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted)
-        )
+        compared = await self.comparison.begin(command)
         name = f"{_NAME}-{os.getpid()}-{secrets.token_hex(6)}"
-        moved: list[str] = []
-        running: Process | None = None
         with _variables({**_language(self.environ), "HOME": "/tmp", **command.environment}) as variables:
-            argv = (self.engine, "run", "--name", name, *variables, *self.options(command, guarded), *_words(command))
+            options = (*variables, *self.options(command, compared.guarded))
+            argv = (self.engine, "run", "--name", name, *options, *_words(command))
             line = Line(argv=argv, environment=dict(self.environ))
             try:
-                held = Held(tidy=partial(tidy, guarded, moved))
+                held = Held(tidy=compared.tidy)
                 async with start(line, None, terminal=command.terminal, held=held) as running:
-                    running.comparison = partial(compared, self, guarded, began, running)
+                    compared.attach(running)
                     yield running
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._remove(name)
-                    await compare(self, guarded, began, moved, running)
+                    await compared.finish()
 
     def options(self, command: Command, guarded: Guarded) -> Iterator[str]:
         """Yield the options of a run, and the image."""
@@ -132,8 +121,7 @@ def find_container(
     *,
     network: bool | Reach,
     bounds: Bounds,
-    is_written: Callable[[Path], bool],
-    brought: Brought | None,
+    comparison: Comparison,
 ) -> tuple[Container | None, str]:
     """Return what runs commands in containers of an image, or None and why not. Runs a container: for a thread."""
     if isinstance(network, Reach) and network:
@@ -147,8 +135,7 @@ def find_container(
             environ=environ,
             bounds=bounds,
             network=network,
-            is_written=is_written,
-            brought=brought,
+            comparison=comparison,
         )
         problem = _problem(container)
         if not problem:

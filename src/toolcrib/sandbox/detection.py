@@ -5,26 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
-
-import anyio
-from anyio import to_thread
 
 from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
 from . import bubblewrap
 from .bubblewrap import Bounds, Line, Maker, Wires, line
-from .comparison import Brought, check, compare, compared, tidy
+from .comparison import Comparison, check
 from .container import find_container
 from .egress import Handing
 from .landlock import find_landlock
-from .process import Group, Held, Process, Watched, start
-from .protected_paths import Guarded, Repositories, guarded_in
+from .process import Group, Held, Watched, start
+from .protected_paths import Guarded
 from .seatbelt import find_seatbelt
 from .seccomp import opened_filter
 
@@ -43,21 +38,14 @@ class Bubblewrap:
     """Network destinations that the operator permits to the model's commands."""
     outlet: Outlet | None = field(default=None, repr=False)
     """Serves commands that reach named hosts; without one they reach nothing."""
-    repositories: Repositories = field(default_factory=Repositories, repr=False)
-    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
-    """Whether a file tool wrote a file meanwhile."""
-    brought: Brought | None = field(default=None, repr=False)
-    """Whether git brought a file from a commit; without it every new file is the command's own."""
+    comparison: Comparison = field(default_factory=Comparison, repr=False)
     kind: Literal["bubblewrap"] = "bubblewrap"
 
     @asynccontextmanager
     async def open(self, command: Command) -> AsyncGenerator[Running]:
         """Run a command until the context is left. See `Sandbox`."""
         check(command)
-        began = time.time_ns()
-        guarded = await to_thread.run_sync(
-            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted)
-        )
+        compared = await self.comparison.begin(command)
         handing = None
         if isinstance(command.network, Reach) and command.network and self.outlet is not None:
             handing = Handing(self.outlet, command.network)
@@ -65,21 +53,18 @@ class Bubblewrap:
         group = Group(self.maker.bounds.processes)
         watched = Watched(status_end, self.maker.bounds, command.cwd, group)
         wires = Wires(status=status, filter=opened_filter(), control=handing.control if handing else -1)
-        built = line(self.maker, command, guarded, wires, group.entrance)
-        moved: list[str] = []
-        held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=partial(tidy, guarded, moved))
-        running: Process | None = None
+        built = line(self.maker, command, compared.guarded, wires, group.entrance)
+        held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=compared.tidy)
         try:
             async with start(built, None, terminal=command.terminal, held=held) as running:
-                running.comparison = partial(compared, self, guarded, began, running)
+                compared.attach(running)
                 yield running
         finally:
             watched.close()
             await group.close()
             if handing is not None:
                 handing.close()
-            with anyio.CancelScope(shield=True):
-                await compare(self, guarded, began, moved, running)
+            await compared.finish()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +78,7 @@ class Unsandboxed:
     environ: Mapping[str, str] = field(repr=False)
     network: bool = True
     """Whether the network is open; always true without a sandbox."""
-    repositories: Repositories = field(default_factory=Repositories, repr=False)
-    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
-    """As for `Bubblewrap`."""
-    brought: Brought | None = field(default=None, repr=False)
-    """As for `Bubblewrap`."""
+    comparison: Comparison = field(default_factory=Comparison, repr=False)
     kind: Literal["none"] = "none"
 
     @asynccontextmanager
@@ -108,18 +89,13 @@ class Unsandboxed:
         programs = self.environ.get("PATH", os.defpath).split(os.pathsep)
         environment = {**bubblewrap.clean(self.environ, home, programs), **command.environment}
         built = Line(argv=command.argv, environment=environment)
-        began = time.time_ns()
-        guarded = await to_thread.run_sync(
-            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=False)
-        )
-        running: Process | None = None
+        compared = await self.comparison.begin(command, mounts=False)
         try:
             async with start(built, command.cwd, terminal=command.terminal) as running:
-                running.comparison = partial(compared, self, guarded, began, running)
+                compared.attach(running)
                 yield running
         finally:
-            with anyio.CancelScope(shield=True):
-                await compare(self, guarded, began, [], running)
+            await compared.finish()
 
 
 def find_sandbox(
@@ -132,8 +108,7 @@ def find_sandbox(
     network: bool | Reach = False,
     outlet: Outlet | None = None,
     bounds: Bounds | None = None,
-    is_written: Callable[[Path], bool] = lambda path: False,
-    brought: Brought | None = None,
+    comparison: Comparison | None = None,
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is neither bubblewrap nor the container that was named.
 
@@ -141,14 +116,12 @@ def find_sandbox(
     work;
     `unsandboxed`: the operator accepts commands without a sandbox, where none is found; `container`: the image in which
     commands run instead. `network`, `outlet`: the model's destinations, and the
-    server of named hosts. `is_written`, `brought`: whether a file tool wrote a file, or git brought it. A trial of
+    server of named hosts. `comparison`: who else writes files there than commands. A trial of
     bubblewrap counts for the whole process.
     """
-    bounds = bounds or Bounds()
+    bounds, comparison = bounds or Bounds(), comparison or Comparison()
     if container:
-        return find_container(
-            container, environ, network=network, bounds=bounds, is_written=is_written, brought=brought
-        )
+        return find_container(container, environ, network=network, bounds=bounds, comparison=comparison)
     program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
     if program is not None:
@@ -156,18 +129,18 @@ def find_sandbox(
             maker = Maker(program=program, environ=environ, bounds=bounds, alone=alone)
             if not (problem := _tried(maker)):
                 return (
-                    Bubblewrap(maker=maker, network=network, outlet=outlet, is_written=is_written, brought=brought),
+                    Bubblewrap(maker=maker, network=network, outlet=outlet, comparison=comparison),
                     "",
                 )
             why = f"bubblewrap does not work here: {problem}"
     for find in (*([find_landlock] if landlock else ()), *([find_seatbelt] if seatbelt else ())):
-        found, problem = find(environ, network=network, bounds=bounds, is_written=is_written, brought=brought)
+        found, problem = find(environ, network=network, bounds=bounds, comparison=comparison)
         if found is not None:
             return found, why
         why = f"{why}; {problem}"
     if not unsandboxed:
         return None, why
-    return Unsandboxed(environ=environ, is_written=is_written, brought=brought), why
+    return Unsandboxed(environ=environ, comparison=comparison), why
 
 
 _trials: Final[dict[tuple[str, ...], str]] = {}

@@ -14,8 +14,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,10 +27,10 @@ from anyio import to_thread
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import ETC, LINKS, SYSTEM, Bounds, Line, clean, programs_in, toolchains, within_bounds
-from .comparison import OWN, Brought, check, compare, compared, own_folder, tidy
+from .comparison import OWN, Comparison, check, own_folder
 from .egress import python
-from .process import Group, Held, Process, Watched, start
-from .protected_paths import Guarded, Repositories, guarded_in
+from .process import Group, Held, Watched, start
+from .protected_paths import Guarded
 from .seccomp import Shared, is_known, modes_of, opened_filter
 
 __all__ = ["Landlock", "find_landlock"]
@@ -53,11 +52,7 @@ class Landlock:
     bounds: Bounds = field(default_factory=Bounds)
     network: bool | Reach = False
     """Network that the operator permits to the model's commands; named hosts cannot be reached."""
-    repositories: Repositories = field(default_factory=Repositories, repr=False)
-    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
-    """As for `Bubblewrap`."""
-    brought: Brought | None = field(default=None, repr=False)
-    """As for `Bubblewrap`."""
+    comparison: Comparison = field(default_factory=Comparison, repr=False)
     kind: Literal["landlock"] = "landlock"
 
     @asynccontextmanager
@@ -70,30 +65,25 @@ class Landlock:
         if isinstance(command.network, Reach) and command.network and not command.trusted:
             message = "a command under Landlock reaches the whole network or none, no named hosts"
             raise ToolFailure("unavailable", message, hint="install bubblewrap")
-        began = time.time_ns()
-        guarded = await to_thread.run_sync(
-            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=False)
-        )
+        compared = await self.comparison.begin(command, mounts=False)
         own = await to_thread.run_sync(own_folder)
         group = Group(self.bounds.processes)
         status_end, status = os.pipe()
         alive_end, alive = os.pipe()
         wires = (status, alive, opened_filter(Shared(network=bool(command.network))))
         watched = Watched(status_end, self.bounds, command.cwd, group)
-        moved: list[str] = []
-        held = Held(descriptors=wires, watched=watched, tidy=partial(tidy, guarded, moved))
-        running: Process | None = None
+        held = Held(descriptors=wires, watched=watched, tidy=compared.tidy)
         try:
-            line = self.line(command, guarded, own, wires, group.entrance)
+            line = self.line(command, compared.guarded, own, wires, group.entrance)
             async with start(line, None, terminal=command.terminal, held=held) as running:
-                running.comparison = partial(compared, self, guarded, began, running)
+                compared.attach(running)
                 yield running
         finally:
             watched.close()
             with anyio.CancelScope(shield=True):
                 await _end_of(alive_end)
                 await group.close()
-                await compare(self, guarded, began, moved, running)
+                await compared.finish()
                 await to_thread.run_sync(partial(shutil.rmtree, own, ignore_errors=True))
 
     def line(self, command: Command, guarded: Guarded, own: Path, wires: tuple[int, int, int], group: str) -> Line:
@@ -141,15 +131,14 @@ def find_landlock(
     *,
     network: bool | Reach,
     bounds: Bounds,
-    is_written: Callable[[Path], bool],
-    brought: Brought | None,
+    comparison: Comparison,
 ) -> tuple[Landlock | None, str]:
     """Return what runs commands under Landlock, or None and why not. Runs a command: for a thread."""
     if isinstance(network, Reach) and network:
         return None, "commands under Landlock reach the whole network or none (`shell.network` is true or false)"
     if not is_known():
         return None, f"the calls of a {platform.machine()} are not known"
-    landlock = Landlock(environ=environ, bounds=bounds, network=network, is_written=is_written, brought=brought)
+    landlock = Landlock(environ=environ, bounds=bounds, network=network, comparison=comparison)
     problem = _problem(landlock)
     return (None, f"Landlock does not work here: {problem}") if problem else (landlock, "")
 

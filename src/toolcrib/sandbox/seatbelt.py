@@ -13,8 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,9 +26,9 @@ from anyio import to_thread
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import Bounds, Line, clean, programs_in, toolchains, within_bounds
-from .comparison import Brought, check, compare, compared, own_folder, tidy
-from .process import Held, Process, start
-from .protected_paths import Guarded, Repositories, guarded_in
+from .comparison import Comparison, check, own_folder
+from .process import Held, start
+from .protected_paths import Guarded
 
 __all__ = ["Seatbelt", "find_seatbelt", "profile"]
 
@@ -78,11 +77,7 @@ class Seatbelt:
     bounds: Bounds = field(default_factory=Bounds)
     network: bool | Reach = False
     """Network that the operator permits to the model's commands; named hosts cannot be reached."""
-    repositories: Repositories = field(default_factory=Repositories, repr=False)
-    is_written: Callable[[Path], bool] = field(default=lambda path: False, repr=False)
-    """As for `Bubblewrap`."""
-    brought: Brought | None = field(default=None, repr=False)
-    """As for `Bubblewrap`."""
+    comparison: Comparison = field(default_factory=Comparison, repr=False)
     kind: Literal["seatbelt"] = "seatbelt"
 
     @asynccontextmanager
@@ -94,22 +89,17 @@ class Seatbelt:
         check(command)
         if isinstance(command.network, Reach) and command.network and not command.trusted:
             raise ToolFailure("unavailable", "a command under Seatbelt reaches the whole network or none")
-        began = time.time_ns()
-        guarded = await to_thread.run_sync(
-            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted)
-        )
+        compared = await self.comparison.begin(command)
         own = await to_thread.run_sync(own_folder)
-        moved: list[str] = []
-        running: Process | None = None
         try:
-            held = Held(tidy=partial(tidy, guarded, moved))
-            line = self.line(command, guarded, own)
+            held = Held(tidy=compared.tidy)
+            line = self.line(command, compared.guarded, own)
             async with start(line, command.cwd, terminal=command.terminal, held=held) as running:
-                running.comparison = partial(compared, self, guarded, began, running)
+                compared.attach(running)
                 yield running
         finally:
+            await compared.finish()
             with anyio.CancelScope(shield=True):
-                await compare(self, guarded, began, moved, running)
                 await to_thread.run_sync(partial(shutil.rmtree, own, ignore_errors=True))
 
     def line(self, command: Command, guarded: Guarded, own: Path) -> Line:
@@ -166,15 +156,14 @@ def find_seatbelt(
     *,
     network: bool | Reach,
     bounds: Bounds,
-    is_written: Callable[[Path], bool],
-    brought: Brought | None,
+    comparison: Comparison,
 ) -> tuple[Seatbelt | None, str]:
     """Return what runs commands under Seatbelt, or None and why not. Runs commands: for a thread."""
     if sys.platform != "darwin" or not _PROGRAM.exists():
         return None, "Seatbelt is there on macOS alone"
     if isinstance(network, Reach) and network:
         return None, "commands under Seatbelt reach the whole network or none (`shell.network` is true or false)"
-    seatbelt = Seatbelt(environ=environ, bounds=bounds, network=network, is_written=is_written, brought=brought)
+    seatbelt = Seatbelt(environ=environ, bounds=bounds, network=network, comparison=comparison)
     try:
         problem = _problem(seatbelt)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -16,6 +16,7 @@ from rig import PATIENCE
 from rig.sandbox import Outcome, needs_sandbox
 from toolcrib.core.sandbox import Command
 from toolcrib.sandbox import protected_paths
+from toolcrib.sandbox.comparison import Comparison
 from toolcrib.sandbox.detection import Unsandboxed, find_sandbox
 from toolcrib.sandbox.leftovers import harmless_config
 from toolcrib.sandbox.protected_paths import Repositories
@@ -63,10 +64,10 @@ async def run(folder: Path, *texts: str, alone: bool = True) -> Outcome:
 
     `alone`: in the sandbox of this machine.
     """
-    brought = partial(is_from_commit, path=os.environ["PATH"])
-    sandbox, why = find_sandbox(os.environ, brought=brought)
+    comparison = Comparison(brought=partial(is_from_commit, path=os.environ["PATH"]))
+    sandbox, why = find_sandbox(os.environ, comparison=comparison)
     if not alone:
-        sandbox = Unsandboxed(environ=os.environ, brought=brought)
+        sandbox = Unsandboxed(environ=os.environ, comparison=comparison)
     assert sandbox is not None, why
     aside: list[str] = []
     text, finished = "", None
