@@ -112,6 +112,7 @@ class Transaction:
 
     def __init__(self, connection: OwnConnection) -> None:
         self.connection = connection
+        self.array_of = connection.array_of
         self._rows: list[Sequence[Any]] = []
         self._intents: dict[str, Sequence[Any]] = {}
         self._done: dict[str, None] = {}
