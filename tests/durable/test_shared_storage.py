@@ -19,6 +19,7 @@ from toolcrib.core.taint import StoredTaint, Taint
 from toolcrib.crib.records import Meaning
 from toolcrib.crib.shared_storage import GuestStorage, StoredEvents
 from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.store import chain
 from toolcrib.store.store import Store
 
 SCHEMA = Schema(
@@ -396,6 +397,28 @@ async def test_events_are_read_by_members_of_their_project_newest_first(store: S
     ]
     assert await events.recent("eve") == []
     assert await events.recent("eve", project_id="p1") == []
+
+
+async def test_many_events_of_one_commit_keep_their_order_and_the_oldest_go(
+    store: Store, open_as: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "_SWEEP", 50)
+    monkeypatch.setattr(chain, "_KEPT_EVENTS", 70)
+    ada = open_as("ada")
+    await new_project(ada)
+
+    def publish(rows: Rows) -> None:
+        for number in range(60):
+            rows.publish(f"e{number}", "p1", {})
+
+    await ada.write(publish)
+    for number in range(60, 100):
+        ada.note(f"e{number}", "p1", {})
+    await store.flush()
+
+    kept = await store.shared.events_after(0, 1000)
+    assert [one.type for one in kept] == [f"e{number}" for number in range(30, 100)]
+    assert [one.id for one in kept] == list(range(31, 101))
 
 
 async def test_a_subscriber_of_no_type_or_of_others_gets_nothing_and_one_of_all_gets_everything(

@@ -16,7 +16,7 @@ from ..core.json import dumps, loads
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Event, Member, Role, Row, Schema, Table
 from ..core.taint import StoredTaint
 from ..errors import ToolFailure, UsageError
-from .chain import Transaction
+from .chain import EVENT_COLUMNS, Transaction
 from .database import Connection, Cursor
 from .records import RecordContent, SearchText, put_record, put_vectors, remove_record
 from .row_marks import RowMarks
@@ -45,11 +45,7 @@ _OTHER_KINDS: Final = re.compile(r"\b(?:REAL|BLOB)\b")
 """A JSON text of SQLite rounds the first and cannot hold the second."""
 _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
-_EVENTS: Final = 100_000
-"""Newest events that are kept."""
-_SWEEP: Final = 1000
-"""Events between two removals of old ones."""
-_EVENT_COLUMNS: Final = "id, type, project_id, actor, payload, time, tainted"
+_EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,12 +458,8 @@ def _put_event(
     now: float,
     tainted: str,
 ) -> None:
-    """Add an event to the log; the oldest beyond `_EVENTS` go."""
-    newest = transaction.execute("SELECT max(id) FROM events").fetchone()[0] or 0
-    sql = f"INSERT INTO events ({_EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    transaction.execute(sql, (newest + 1, type, project_id, actor, dumps(payload).decode(), now, tainted))
-    if newest % _SWEEP == 0:
-        transaction.execute("DELETE FROM events WHERE id <= ?", (newest - _EVENTS,))
+    """Add an event to the log."""
+    transaction.publish((type, project_id, actor, dumps(payload).decode(), now, tainted))
 
 
 def _event(row: Sequence[Any]) -> Event:

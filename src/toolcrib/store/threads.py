@@ -412,6 +412,7 @@ class Reader:
 
 
 def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
+    transaction.write()  # the query names its tables to the connection, which knows nothing of gathered rows
     return query(transaction.connection)
 
 
