@@ -118,8 +118,10 @@ class Transaction:
     which so sees them, and by `write`, which comes last before the commit.
     """
 
-    def __init__(self, connection: OwnConnection) -> None:
+    def __init__(self, connection: OwnConnection, uncounted: dict[tuple[str, str], int] | None = None) -> None:
+        """`uncounted` is kept from one transaction to the next: new records of a collection before the next count."""
         self.connection = connection
+        self.uncounted = {} if uncounted is None else uncounted
         self.array_of = connection.array_of
         self._rows: list[Sequence[Any]] = []
         self._intents: dict[str, Sequence[Any]] = {}
