@@ -78,7 +78,10 @@ async def test_a_collection_takes_as_many_records_as_it_may_have_though_few_of_t
     for name, value in (("MOST_RECORDS", 12), ("_NEAR", 6), ("_UNCOUNTED", 4)):
         monkeypatch.setattr(rows, name, value)
 
-    results, left = await used(*[lambda kept: kept.add({})] * 14)
+    def add(kept: Records) -> Awaitable[Any]:
+        return kept.add({})
+
+    results, left = await used(*[add] * 14)
 
     assert [result.error.code if result.error else "" for result in results] == [""] * 12 + ["too_large"] * 2
     assert len(left) == 12
