@@ -131,17 +131,17 @@ class Figures:
     async def measure(self, times: int, **runs: Run) -> None:
         """Print the wall times and the CPU time of operations that run in turn, in milliseconds."""
         spent: dict[str, list[float]] = {name: [] for name in runs}
-        cpu = dict.fromkeys(runs, 0.0)
+        cpu: dict[str, list[float]] = {name: [] for name in runs}
         for number in range(-1, times):
             for name, run in runs.items():
                 used, begun = time.process_time(), time.perf_counter()
                 await run(number)
                 if number >= 0:  # the first one warms up
                     spent[name].append((time.perf_counter() - begun) * 1000)
-                    cpu[name] += (time.process_time() - used) * 1000 / times
+                    cpu[name].append((time.process_time() - used) * 1000)
         for name in runs:
-            self.cpu[name] = cpu[name]
-            self.add(name, spent[name], f"   CPU {cpu[name]:8.2f} ms")
+            self.cpu[name] = statistics.median(cpu[name])
+            self.add(name, spent[name], f"   CPU min {min(cpu[name]):8.2f} ms   median {self.cpu[name]:8.2f} ms")
 
     def add(self, name: str, spent: list[float], more: str = "") -> None:
         """Keep and print the times of an operation in milliseconds."""
