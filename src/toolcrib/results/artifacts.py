@@ -446,13 +446,15 @@ class Artifacts:
             for entry in os.scandir(self._folder):
                 with suppress(OSError):
                     found = entry.stat()
-                    if entry.name != _KEY:
-                        if found.st_mtime < limit:
-                            os.unlink(entry.path)
-                            removed += 1
-                            continue
-                        oldest = min(oldest, found.st_mtime)
                     used += found.st_size
+                    if entry.name == _KEY:
+                        continue
+                    if found.st_mtime >= limit:
+                        oldest = min(oldest, found.st_mtime)
+                        continue
+                    os.unlink(entry.path)
+                    used -= found.st_size
+                    removed += 1
         self._used = used
         self._oldest = oldest
         self._scanned = time.monotonic()
