@@ -31,6 +31,7 @@ from toolcrib.config import bare
 from toolcrib.crib import Toolcrib
 from toolcrib.plugin import Rows
 from toolcrib.store.store import Store
+from toolcrib.system.memory import keep_freed_memory
 from toolcrib.telemetry.tokens import tokenizer
 from toolcrib_work.graph.edges import End, canonical
 from toolcrib_work.graph.model import KINDS, SCHEMA
@@ -269,6 +270,7 @@ if __name__ == "__main__":
     parser.add_argument("--postgres", default="")
     parser.add_argument("--postgres-projects", type=int, default=6)
     given = parser.parse_args()
+    keep_freed_memory()  # as `toolcrib serve` does
     with tempfile.TemporaryDirectory() as name, postgres(given.postgres) as url:
         folder = Path(name)
         os.environ["XDG_DATA_HOME"] = name  # whole graphs are artifacts: else they fill the quota of the user's own

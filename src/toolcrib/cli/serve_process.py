@@ -25,6 +25,7 @@ from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to
 from ..server.rest import GuestResources
 from ..server.stdio import serve_stdio
+from ..system.memory import keep_freed_memory
 from ..telemetry.tokens import definition_text
 from .open_crib import report
 from .output import note, table
@@ -62,6 +63,7 @@ async def _over_http(settings: Settings) -> None:
     async with Toolcrib(settings.at_once()) as crib, anyio.create_task_group() as tasks:
         await crib.start_background_work()
         _collect_seldom()
+        keep_freed_memory()
 
         def started(url: str) -> None:
             note(f"toolcrib serves MCP at {url}")
@@ -93,6 +95,7 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
     ):
         await crib.start_background_work()
         _collect_seldom()
+        keep_freed_memory()
         tasks.start_soon(_stop_on_signal, crib, service)
         await serve_stdio(service, source, sink)
         tasks.cancel_scope.cancel()
