@@ -31,7 +31,7 @@ from toolcrib.config import bare
 from toolcrib.crib import Toolcrib
 from toolcrib.plugin import Rows
 from toolcrib.store.store import Store
-from toolcrib.system.memory import keep_freed_memory
+from toolcrib.system.memory import collect_seldom, keep_freed_memory
 from toolcrib.telemetry.tokens import tokenizer
 from toolcrib_work.graph.edges import End, canonical
 from toolcrib_work.graph.model import KINDS, SCHEMA
@@ -211,6 +211,7 @@ async def through(figures: Figures, place: Path | str, ids: dict[str, list[str]]
     settings = bare().with_values(builtins=("onto",), mode="autonomous", store=where)
     async with Toolcrib(settings) as crib:
         session = crib.session(profile="gateway", mode="autonomous", principal="local")
+        collect_seldom()
 
         async def run(op: str, **args: Any) -> Any:
             result = await session.call("tool_exec", {"op": op, "args": args})
@@ -270,7 +271,7 @@ if __name__ == "__main__":
     parser.add_argument("--postgres", default="")
     parser.add_argument("--postgres-projects", type=int, default=6)
     given = parser.parse_args()
-    keep_freed_memory()  # as `toolcrib serve` does
+    keep_freed_memory()  # this and `collect_seldom` as `toolcrib serve` does
     with tempfile.TemporaryDirectory() as name, postgres(given.postgres) as url:
         folder = Path(name)
         os.environ["XDG_DATA_HOME"] = name  # whole graphs are artifacts: else they fill the quota of the user's own
