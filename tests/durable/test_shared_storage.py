@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from toolcrib.core.taint import StoredTaint, Taint
 from toolcrib.crib.records import Meaning
 from toolcrib.crib.shared_storage import GuestStorage, StoredEvents
 from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.store import chain
 from toolcrib.store.store import Store
 
 SCHEMA = Schema(
@@ -141,6 +143,8 @@ async def test_a_foreign_row_and_an_unknown_id_are_refused_alike_and_a_role_is_n
     assert await eve.read(lambda rows: rows.select("SELECT * FROM {samples} AS s")) == []
     assert await eve.read(lambda rows: rows.select_values("SELECT * FROM {samples} AS s")) == []
     assert await ada.read(lambda rows: rows.select_values("SELECT id, project_id FROM {samples} AS s")) == [(id, "p1")]
+    assert await eve.read(lambda rows: rows.select_columns(["id"], "FROM {samples} AS s")) == [[]]
+    assert await ada.read(lambda rows: rows.select_columns(["id"], "FROM {samples} AS s")) == [[id]]
     assert await eve.search("salt") == []
     assert await eve.search("salt", project_id="p1") == []
     update, delete, get = attempts(vera, id)
@@ -275,6 +279,41 @@ async def test_a_statement_has_no_way_round_the_membership_filter(open_as: Open,
         await ada.read(lambda rows: rows.select_values(sql))
 
 
+async def test_columns_hold_the_values_of_all_rows_in_one_order(open_as: Open) -> None:
+    ada = open_as("ada")
+    await new_project(ada)
+    source = "FROM {samples} AS s WHERE title <> ?"
+    columns = ["id", "title", "notes", "revision"]
+    assert await ada.read(lambda rows: rows.select_columns(columns, source, ("x",))) == [[], [], [], []]
+    texts = [('"quoted"\nline\t\u2028', None), ("", "\\ / é 🎉"), ("{samples}", "null")]
+    made = [await added(ada, title=title, notes=notes) for title, notes in texts]
+    await ada.write(lambda rows: rows.update("samples", made[0]["id"], {"code": "c"}))
+
+    found = await ada.read(lambda rows: rows.select_columns(columns, source, ("x",)))
+
+    wanted = [(row["id"], row["title"], row["notes"], 2 if row is made[0] else 1) for row in made]
+    assert sorted(zip(*found, strict=True)) == sorted(wanted)
+    assert [type(revision) for revision in found[3]] == [int, int, int]
+
+
+@pytest.mark.parametrize(
+    ("column", "source"),
+    [
+        ("grams", "FROM {samples} AS s"),
+        ("created_at", "FROM {samples} AS s"),
+        ("id) FROM lab_samples --", "FROM {samples} AS s"),
+        ("(SELECT max(payload) FROM events)", "FROM {samples} AS s"),
+        ("id", "FROM lab_samples"),
+        ("id", "FROM {secrets}"),
+    ],
+)
+async def test_columns_are_names_of_texts_and_whole_numbers_of_visible_rows(
+    open_as: Open, column: str, source: str
+) -> None:
+    with pytest.raises(UsageError):
+        await open_as("ada").read(lambda rows: rows.select_columns([column], source))
+
+
 async def test_a_search_goes_over_all_projects_of_the_caller_or_one_and_titles_count_more(open_as: Open) -> None:
     ada = open_as("ada")
     await new_project(ada)
@@ -360,6 +399,28 @@ async def test_events_are_read_by_members_of_their_project_newest_first(store: S
     assert await events.recent("eve", project_id="p1") == []
 
 
+async def test_many_events_of_one_commit_keep_their_order_and_the_oldest_go(
+    store: Store, open_as: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "_SWEEP", 50)
+    monkeypatch.setattr(chain, "_KEPT_EVENTS", 70)
+    ada = open_as("ada")
+    await new_project(ada)
+
+    def publish(rows: Rows) -> None:
+        for number in range(60):
+            rows.publish(f"e{number}", "p1", {})
+
+    await ada.write(publish)
+    for number in range(60, 100):
+        ada.note(f"e{number}", "p1", {})
+    await store.flush()
+
+    kept = await store.shared.events_after(0, 1000)
+    assert [one.type for one in kept] == [f"e{number}" for number in range(30, 100)]
+    assert [one.id for one in kept] == list(range(31, 101))
+
+
 async def test_a_subscriber_of_no_type_or_of_others_gets_nothing_and_one_of_all_gets_everything(
     store: Store,
 ) -> None:
@@ -442,6 +503,12 @@ async def test_words_of_a_tainted_session_are_noted_by_who_reads_them_until_they
         of_values = StoredTaint(session=Taint(), is_approved=False)
         await opened(principal, taint=of_values).read(lambda rows: rows.select_values(sql, values))
         assert of_values.read == taint.read
+        if "." not in sql and "count" not in sql:
+            columns = re.sub(r"^SELECT (\*|title) ", "", sql)
+            named = ["title"] if "title" in sql else ["id", "title"]
+            of_columns = StoredTaint(session=Taint(), is_approved=False)
+            await opened(principal, taint=of_columns).read(lambda rows: rows.select_columns(named, columns, values))
+            assert of_columns.read == taint.read
         return taint.read
 
     one = "SELECT * FROM {samples} AS s WHERE id = ?"

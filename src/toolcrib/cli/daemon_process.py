@@ -124,7 +124,9 @@ def _run(words: list[str], columns: int) -> int | None:
 if __name__ == "__main__":
     gc.disable()  # a client waits, and nothing of what is loaded here is garbage
     from ..daemon import daemon
+    from ..system.memory import keep_freed_memory
 
+    keep_freed_memory()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)  # calls leave hardly any cycles
     gc.enable()

@@ -188,6 +188,14 @@ class Rows(Protocol):
         """
         ...
 
+    def select_columns(self, columns: Sequence[str], source: str, parameters: Sequence[Any] = ()) -> list[list[Any]]:
+        """Run `SELECT columns source` as `select` does; return the values of each column, all in one order of the rows.
+
+        For thousands of rows in any order: half the time of `select_values`. Columns of texts and whole numbers only.
+        `source` begins with FROM.
+        """
+        ...
+
     def create_project(self, project_id: str) -> None:
         """Make the principal the owner of a new project. Raises `ToolFailure("conflict")` for an id with members."""
         ...

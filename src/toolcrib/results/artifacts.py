@@ -181,6 +181,8 @@ _PAGE_BYTES: Final = 12_000
 _LONGEST_PAGE: Final = 256 * 1024
 _RESCAN_SECONDS: Final = 30.0
 """Another process may use the same folder: its size is looked up again when the last look is older than this."""
+_FULL_SECONDS: Final = 1.0
+"""The same for a full folder, where a file may have been removed. A look at thousands of files takes 10 ms and more."""
 _KEY: Final = ".key"
 
 
@@ -222,6 +224,8 @@ class Artifacts:
         self._key = b""
         self._lock = threading.Lock()
         self._used = 0
+        self._oldest = float("inf")
+        """Time at which the oldest file was written, or before it."""
         self._scanned = float("-inf")
 
     def put(self, data: bytes, owner: str, mime_type: str, *, source: str = "", trust: Trust = "local") -> Artifact:
@@ -338,16 +342,8 @@ class Artifacts:
 
     def sweep(self) -> int:
         """Remove expired artifacts; return the number of files removed."""
-        if self._folder is None or not self._folder.exists():
-            return 0
-        limit = self._clock() - self._keeping.keep
-        removed = 0
-        for entry in os.scandir(self._folder):
-            with suppress(OSError):
-                if entry.name != _KEY and entry.stat().st_mtime < limit:
-                    os.unlink(entry.path)
-                    removed += 1
-        return removed
+        with self._lock:
+            return self._scan()
 
     def close(self) -> None:
         """Remove the folder if it is a temporary one."""
@@ -402,6 +398,8 @@ class Artifacts:
         self._describe(folder, artifact)
         for kept in (data, data.with_suffix(".json")):
             os.utime(kept, (artifact.created, artifact.created))
+        with self._lock:
+            self._oldest = min(self._oldest, artifact.created)
 
     def _data(self, artifact: Artifact) -> Path:
         return self._open_folder() / f"{artifact.id}.data"
@@ -424,11 +422,10 @@ class Artifacts:
                 hint="Ask for less at a time: a filter, a range, a page.",
             )
         with self._lock:
-            if time.monotonic() - self._scanned > _RESCAN_SECONDS:
-                self.sweep()
-                self._scan()
-            if self._used + more > self._keeping.quota:
-                self.sweep()
+            age = time.monotonic() - self._scanned
+            has_room = self._used + more <= self._keeping.quota
+            may_have_room = has_room or age > _FULL_SECONDS or self._oldest < self._limit()
+            if age > _RESCAN_SECONDS or (may_have_room and not has_room):
                 self._scan()
             if self._used + more > self._keeping.quota:
                 raise ToolFailure(
@@ -438,14 +435,30 @@ class Artifacts:
                 )
             self._used += more
 
-    def _scan(self) -> None:
-        used = 0
+    def _limit(self) -> float:
+        """Return the time before which a file has expired."""
+        return self._clock() - self._keeping.keep
+
+    def _scan(self) -> int:
+        """Remove expired files and sum up the others; return the number of files removed."""
+        used, oldest, removed, limit = 0, float("inf"), 0, self._limit()
         if self._folder is not None and self._folder.exists():
             for entry in os.scandir(self._folder):
                 with suppress(OSError):
-                    used += entry.stat().st_size
+                    found = entry.stat()
+                    used += found.st_size
+                    if entry.name == _KEY:
+                        continue
+                    if found.st_mtime >= limit:
+                        oldest = min(oldest, found.st_mtime)
+                        continue
+                    os.unlink(entry.path)
+                    used -= found.st_size
+                    removed += 1
         self._used = used
+        self._oldest = oldest
         self._scanned = time.monotonic()
+        return removed
 
     def _recent(self, owner: str, limit: int) -> list[Artifact]:
         if self._folder is None or not self._folder.exists():

@@ -109,6 +109,10 @@ _TABLE: Final = 4 * 1024 * 1024
 """Bytes of JSON that are looked at in whole: each pass over them holds the interpreter for a few milliseconds."""
 _TELLING: Final = 16
 """Distinct telling keys of a table that are judged without a walk: each costs a pass over its JSON."""
+_REMEMBERED: Final = 1024
+"""Harmless pairs of a key and a value that are remembered: tools return the same states and types in every result."""
+_REMEMBERED_BYTES: Final = 200
+"""Of a key and its value together."""
 _NAME_BEFORE: Final = re.compile(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
 """Read backwards: an end cannot be sought, only a beginning."""
 
@@ -173,6 +177,11 @@ class Redactor:
         self._scanner = _scanner_with(re.escape(form) for form in self._own) if self._own else _scanner()
         self.match = self._scanner.match
         """Returns which formats may occur in UTF-8 text, none in most; another function once a secret is learnt."""
+        self._harmless: dict[tuple[bytes, bytes], None] = {}
+        """Telling keys, and their values with quotes, that `_tells_nothing` found to be no secrets.
+
+        Set last: whoever reads it judges by the patterns above, and notes nothing for those of a later secret.
+        """
 
     def text(self, text: str) -> str:
         """Return `text` without secrets: the same object when it has none. Lone surrogates are kept."""
@@ -218,26 +227,31 @@ class Redactor:
         A look at the distinct names and values of large tables, in place of a walk over all of their rows; False means
         that only a walk can tell. `raw` has no backslashes, so that each quote begins or ends a text.
         """
+        known = self._harmless
         named = compiled(b"(?i)" + NAMED)
-        telling, rest = list[bytes](), raw
+        telling, rest = dict[bytes, list[bytes]](), raw
         while (found := named.search(rest)) is not None:  # a pass for each telling key: few, where all keys are many
             start, end = found.span()
             start, end = rest.rfind(b'"', 0, start) + 1, rest.find(b'"', end)
             key = rest[start:end]
             if len(telling) == _TELLING or rest[end : end + 2] != b'":':
                 return False
-            telling.append(key)
-            rest = rest.replace(b'"' + key + b'":', b"")
-        for key in telling:
-            name = key.decode("utf-8", "surrogatepass")
-            if self.text(name) is not name:
-                return False
-            for value in set(re.findall(b'"' + re.escape(key) + b'":("[^"]*"|.)', raw)):
+            before, *telling[key] = rest.split(b'"' + key + b'":')
+            rest = before + b"".join(telling[key])
+        for key, parts in telling.items():
+            if (key, b"") not in known:
+                name = key.decode("utf-8", "surrogatepass")
+                if self.text(name) is not name:
+                    return False
+                _remember(known, (key, b""))
+            for value in {part[: part.find(b'"', 1) + 1 if part[:1] == b'"' else 1] for part in parts}:
                 if value in (b"[", b"{"):
                     return False
-                text = value.strip(b'"').decode("utf-8", "surrogatepass")
-                if value[:1] == b'"' and self.named(text, key[:80]) is not text:
-                    return False
+                if value[:1] == b'"' and (key, value) not in known:
+                    text = value[1:-1].decode("utf-8", "surrogatepass")
+                    if self.named(text, key[:80]) is not text:
+                        return False
+                    _remember(known, (key, value))
         return True
 
     def result(self, result: ToolResult) -> ToolResult:
@@ -481,6 +495,14 @@ class _Beginnings:
         """Whether a form begins with `text` and is longer."""
         place = bisect_right(self._sorted, text)
         return place < len(self._sorted) and self._sorted[place].startswith(text)
+
+
+def _remember(known: dict[tuple[bytes, bytes], None], pair: tuple[bytes, bytes]) -> None:
+    """Note that a telling key with this value, or the key alone, is no secret."""
+    if len(pair[0]) + len(pair[1]) <= _REMEMBERED_BYTES:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[pair] = None
 
 
 def redact_text(text: str) -> str:

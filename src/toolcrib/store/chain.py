@@ -21,6 +21,7 @@ from .database import Connection, Cursor, OwnConnection
 
 __all__ = [
     "COLUMNS",
+    "EVENT_COLUMNS",
     "GENESIS",
     "Head",
     "Transaction",
@@ -59,6 +60,9 @@ COLUMNS: Final = (
 )
 """The columns of a call in the order in which they are hashed, between `seq` and `prev`."""
 
+EVENT_COLUMNS: Final = ("id", "type", "project_id", "actor", "payload", "time", "tainted")
+"""The columns of an event."""
+
 GENESIS: Final = "0" * 64
 """Predecessor hash of the first row."""
 
@@ -69,10 +73,14 @@ _TOGETHER: Final = (32, 16, 8, 4, 2, 1)
 """Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
 back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row.
 Halves, so that the rest of a backlog takes at most one statement of each size."""
-_THEIRS: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta)\b", re.IGNORECASE)
+_THEIRS: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
 _PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
 _PAGE_ROWS: Final = 1000
 _LOWEST: Final = -(2**63)
+_KEPT_EVENTS: Final = 100_000
+"""Newest events that are kept."""
+_SWEEP: Final = 1000
+"""Events between two removals of old ones."""
 _PUT_HEAD: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 _RETENTION: Final = "retention"
 _ORIGIN: Final = COLUMNS.index("origin")
@@ -106,15 +114,19 @@ class Verification:
 class Transaction:
     """One write transaction that may extend the chain. Lives between begin and commit, in the writer's thread.
 
-    Calls and intents are gathered and written many at once: before the next statement that names their tables, which so
-    sees them, and by `write`, which comes last before the commit.
+    Calls, intents and events are gathered and written many at once: before the next statement that names their tables,
+    which so sees them, and by `write`, which comes last before the commit.
     """
 
-    def __init__(self, connection: OwnConnection) -> None:
+    def __init__(self, connection: OwnConnection, uncounted: dict[tuple[str, str], int] | None = None) -> None:
+        """`uncounted` is kept from one transaction to the next: new records of a collection before the next count."""
         self.connection = connection
+        self.uncounted = {} if uncounted is None else uncounted
+        self.array_of = connection.array_of
         self._rows: list[Sequence[Any]] = []
         self._intents: dict[str, Sequence[Any]] = {}
         self._done: dict[str, None] = {}
+        self._events: list[Sequence[Any]] = []
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement of the common dialect."""
@@ -140,6 +152,10 @@ class Transaction:
         """Remove the intent of a call, if it exists."""
         self._done[call] = None
 
+    def publish(self, values: Sequence[Any]) -> None:
+        """Add the event with these `EVENT_COLUMNS`, the number of the event left out; the oldest ones go."""
+        self._events.append(values)
+
     def write(self) -> None:
         """Write the gathered rows and, once for all of them, the head; without this call nothing is added."""
         if self._intents:
@@ -152,6 +168,20 @@ class Transaction:
             for ids in chunks(list(self._done)):
                 self.connection.execute(f"DELETE FROM intents WHERE id IN ({_marks(len(ids))})", ids)
             self._done = {}
+        if self._events:
+            self._write_events()
+
+    def _write_events(self) -> None:
+        newest = before = self.connection.execute("SELECT max(id) FROM events").fetchone()[0] or 0
+        for rows in chunks(self._events):
+            parameters: list[Any] = []
+            for values in rows:
+                newest += 1
+                parameters += (newest, *values)
+            self.connection.execute(_insert_events(len(rows)), parameters)
+        self._events = []
+        if newest // _SWEEP != before // _SWEEP:
+            self.connection.execute("DELETE FROM events WHERE id <= ?", (newest - _KEPT_EVENTS,))
 
     def _write_intents(self, rows: Sequence[Sequence[Any]]) -> None:
         ids = [row[0] for row in rows]
@@ -313,6 +343,12 @@ def _marks(count: int) -> str:
 @cache
 def _insert(count: int) -> str:
     return f"INSERT INTO calls ({_ALL}) VALUES {', '.join([_ROW] * count)} ON CONFLICT (id) DO NOTHING"
+
+
+@cache
+def _insert_events(count: int) -> str:
+    row = f"({_marks(len(EVENT_COLUMNS))})"
+    return f"INSERT INTO events ({', '.join(EVENT_COLUMNS)}) VALUES {', '.join([row] * count)}"
 
 
 @cache

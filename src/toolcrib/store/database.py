@@ -50,6 +50,9 @@ class Cursor(Protocol):
 class Connection(Protocol):
     """Connection of a query: it runs statements only."""
 
+    array_of: str
+    """Format of the expression that gathers a column of all rows in one JSON text, `[]` for no row."""
+
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement of the common dialect."""
         ...

@@ -164,6 +164,8 @@ class PostgresDatabase:
 class _PostgresConnection:
     """A session in autocommit: every transaction is begun and ended by hand."""
 
+    array_of = "COALESCE(CAST(json_agg({}) AS TEXT), '[]')"
+
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self._raw = raw
 

@@ -53,7 +53,7 @@ class RowMarks:
 
     def note(self, tables: Mapping[str, str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Note the marks of what a SELECT returned; `tables` are those that it names, with their visible rows."""
-        if self._taint is None or not rows or not self._any():
+        if self._taint is None or not rows or not self.has_any:
             return
         marks = {table: found for table, visible in tables.items() if (found := self._of(table, visible))}
         for of_table in marks.values():
@@ -63,7 +63,11 @@ class RowMarks:
             elif any(_says_something(value) for row in rows for value in row):
                 self._taint.note(of_table.values())
 
-    def _any(self) -> bool:
+    @property
+    def has_any(self) -> bool:
+        """Whether a mark may have to be noted: some row of the guest has one, and the call notes marks."""
+        if self._taint is None:
+            return False
         if self._has_any is None:
             sql = "SELECT 1 FROM tainted_rows WHERE guest = ? LIMIT 1"
             self._has_any = self._connection.execute(sql, (self._guest,)).fetchone() is not None

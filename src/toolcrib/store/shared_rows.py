@@ -16,8 +16,8 @@ from ..core.json import dumps, loads
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Event, Member, Role, Row, Schema, Table
 from ..core.taint import StoredTaint
 from ..errors import ToolFailure, UsageError
-from .chain import Transaction
-from .database import Connection
+from .chain import EVENT_COLUMNS, Transaction
+from .database import Connection, Cursor
 from .records import RecordContent, SearchText, put_record, put_vectors, remove_record
 from .row_marks import RowMarks
 from .threads import Reader, Writer
@@ -40,13 +40,12 @@ _SUBQUERY: Final = re.compile(r"\b(\w+)\s*(?:\([^()]*\)\s*)?AS\s*\(", re.IGNOREC
 _SOURCE: Final = re.compile(r"(?:(?<!DISTINCT )\bFROM|\bJOIN|\}(?:\s+AS)?\s+\w+\s*,)\s+(\w+)", re.IGNORECASE)
 """Names that a statement reads from; not those in braces."""
 _JSON: Final = re.compile(r"\bJSON\b")
+_COLUMN: Final = re.compile(r"[a-z][a-z0-9_]*")
+_OTHER_KINDS: Final = re.compile(r"\b(?:REAL|BLOB)\b")
+"""A JSON text of SQLite rounds the first and cannot hold the second."""
 _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
-_EVENTS: Final = 100_000
-"""Newest events that are kept."""
-_SWEEP: Final = 1000
-"""Events between two removals of old ones."""
-_EVENT_COLUMNS: Final = "id, type, project_id, actor, payload, time, tainted"
+_EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +120,29 @@ class SharedTransaction:
         """Run a SELECT and return its rows as they come from the database."""
         return self._select(sql, parameters)[2]
 
+    def select_columns(self, columns: Sequence[str], source: str, parameters: Sequence[Any] = ()) -> list[list[Any]]:
+        """Run a SELECT and return the values of each column: the database hands over one text for all of its rows."""
+        kinds = [ROW_COLUMNS, *(self.schema.table(name).columns for name in _NAME.findall(source))]
+        for name in columns:
+            if not _COLUMN.fullmatch(name) or any(_OTHER_KINDS.search(kind.get(name, "")) for kind in kinds):
+                raise UsageError(f"storage: {name!r} is not a column of texts or whole numbers")
+        gathered = ", ".join(map(self.connection.array_of.format, columns))
+        cursor, _, tables = self._run(f"SELECT {gathered} {source}", parameters)
+        found: list[list[Any]] = [loads(text) for text in cursor.fetchone()]
+        if self.marks.has_any:
+            self.marks.note(tables, columns, list(zip(*found, strict=True)))
+        return found
+
     def _select(self, sql: str, parameters: Sequence[Any]) -> tuple[list[str], dict[str, None], list[tuple[Any, ...]]]:
         """Return the names of the columns, the JSON columns of the tables, and the rows."""
+        cursor, json, tables = self._run(sql, parameters)
+        names = [column[0] for column in cursor.description]
+        found = cursor.fetchall()
+        self.marks.note(tables, names, found)
+        return names, json, found
+
+    def _run(self, sql: str, parameters: Sequence[Any]) -> tuple[Cursor, dict[str, None], dict[str, str]]:
+        """Run a statement; also return the JSON columns of its tables, and each table with its visible rows."""
         _check_statement(sql)
         json = dict[str, None]()
         tables = dict[str, str]()
@@ -137,11 +157,7 @@ class SharedTransaction:
         own = _WITH.match(body)
         mine = f"my_projects AS ({_MINE})"
         body = f"WITH RECURSIVE {mine}, {body[own.end() :]}" if own else f"WITH {mine} {body}"
-        cursor = self.connection.execute(body, (self.principal, *parameters))
-        names = [column[0] for column in cursor.description]
-        found = cursor.fetchall()
-        self.marks.note(tables, names, found)
-        return names, json, found
+        return self.connection.execute(body, (self.principal, *parameters)), json, tables
 
     def create_project(self, project_id: str) -> None:
         """Make the principal the owner of a new project."""
@@ -442,12 +458,8 @@ def _put_event(
     now: float,
     tainted: str,
 ) -> None:
-    """Add an event to the log; the oldest beyond `_EVENTS` go."""
-    newest = transaction.execute("SELECT max(id) FROM events").fetchone()[0] or 0
-    sql = f"INSERT INTO events ({_EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    transaction.execute(sql, (newest + 1, type, project_id, actor, dumps(payload).decode(), now, tainted))
-    if newest % _SWEEP == 0:
-        transaction.execute("DELETE FROM events WHERE id <= ?", (newest - _EVENTS,))
+    """Add an event to the log."""
+    transaction.publish((type, project_id, actor, dumps(payload).decode(), now, tainted))
 
 
 def _event(row: Sequence[Any]) -> Event:

@@ -155,6 +155,8 @@ _copying: Final = threading.Lock()
 class _SqliteConnection:
     """A connection without a will of its own: every transaction is begun and ended by hand."""
 
+    array_of = "json_group_array({})"
+
     def __init__(self, raw: sqlite3.Connection, path: Path | None) -> None:
         self.execute = raw.execute
         self._raw = raw

@@ -65,6 +65,7 @@ class Writer:
         self._queue: queue.SimpleQueue[_Job | _Signal] = queue.SimpleQueue()
         self._later: deque[tuple[Work, tuple[Any, ...]]] = deque()
         self._connection: OwnConnection | None = None
+        self._uncounted: dict[tuple[str, str], int] = {}
         self._prepare: Callable[[OwnConnection], None] = database.migrate
         self._upkeep: Work = _nothing
         self._prepared = False
@@ -192,7 +193,7 @@ class Writer:
         connection = self._ready_connection()
         connection.begin(durable=any(job.durable for job in jobs))
         try:
-            transaction = Transaction(connection)
+            transaction = Transaction(connection, self._uncounted)
             for work, args in backlog:
                 work(transaction, *args)
             values = [job.work(transaction, *job.args) for job in jobs]
@@ -412,6 +413,7 @@ class Reader:
 
 
 def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
+    transaction.write()  # the query names its tables to the connection, which knows nothing of gathered rows
     return query(transaction.connection)
 
 

@@ -270,7 +270,7 @@ def project_edges(rows: Rows, project_id: str) -> list[Row]:
 
 def version_of(revisions: Mapping[str, int]) -> str:
     """Return a digest of the revisions of a project's edges by id: another one after each change of them."""
-    states = sorted([f"{id} {revision}" for id, revision in revisions.items()])
+    states = sorted([id if revision == 1 else f"{id} {revision}" for id, revision in revisions.items()])
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]
 
 

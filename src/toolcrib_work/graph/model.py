@@ -381,7 +381,7 @@ SCHEMA: Final = Schema(
                 "dst_id": "TEXT NOT NULL",
                 "props": "JSON NOT NULL",
             },
-            indexes=(("src_id", "rel"), ("dst_id", "rel")),
+            indexes=(("src_id", "rel", "deleted_at", "project_id"), ("dst_id", "rel")),
             unique=(("src_id", "rel", "dst_id"),),
         ),
         Table(
@@ -403,4 +403,7 @@ SCHEMA: Final = Schema(
             indexes=(("document_id", "number"),),
         ),
     ),
+    migrations={
+        2: ("DROP INDEX IF EXISTS {edges}_by_2",),  # made anew with all that the count of an entity's children reads
+    },
 )

@@ -400,14 +400,15 @@ async def get_onto_project_graph(
                 named = f"SELECT {', '.join(names)} FROM {{{kind.plural}}} AS one"
                 found = rows.select_values(f"{named} WHERE project_id = ? ORDER BY created_at, id", (project_id,))
                 nodes[kind.plural] = [
-                    {name: value for name, value in zip(names, row, strict=True) if value is not None} for row in found
+                    {name: value for name, value in zip(names, row) if value is not None}  # noqa: B905 - a third more
+                    for row in found
                 ]
-        named = "id, src_kind, src_id, rel, dst_kind, dst_id, revision"
-        found = rows.select_values(f"SELECT {named} FROM {{edges}} AS e WHERE project_id = ?", (project_id,))
-        version = version_of({row[0]: row[-1] for row in found})
+        named = ("id", "revision", "src_kind", "src_id", "rel", "dst_kind", "dst_id")
+        ids, revisions, *ends = rows.select_columns(named, "FROM {edges} AS e WHERE project_id = ?", (project_id,))
+        version = version_of(dict(zip(ids, revisions, strict=True)))
         edges = [
             {"id": id, "src_kind": src_kind, "src_id": src_id, "rel": rel, "dst_kind": dst_kind, "dst_id": dst_id}
-            for id, src_kind, src_id, rel, dst_kind, dst_id, _ in found
+            for id, src_kind, src_id, rel, dst_kind, dst_id in zip(ids, *ends, strict=True)
         ]
         counted = {name: len(found) for name, found in nodes.items()}
         metadata = {

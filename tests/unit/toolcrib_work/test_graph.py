@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.plugin import Row, Rows
+from toolcrib.store.store import Store
 from toolcrib.telemetry.tokens import tokenizer
 from toolcrib.testing import RecordingPeer
 from toolcrib_work.graph.model import DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SCHEMA
@@ -880,6 +885,20 @@ async def test_the_last_child_that_fits_is_taken_and_the_next_one_is_refused(cri
 
     assert refused == ("VALIDATION_ERROR", ["goal_id"])
     assert [one["title"] for one in (await ada.ok("onto.task.list", project_id=project_id))["tasks"]] == ["the last"]
+
+
+async def test_children_are_counted_in_an_index_alone_also_in_a_store_of_an_older_version(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    narrow = {"edges": (("src_id", "rel"), ("dst_id", "rel"))}
+    tables = [replace(table, indexes=narrow.get(table.name, table.indexes)) for table in SCHEMA.tables]
+    for schema in (replace(SCHEMA, tables=tuple(tables), migrations={}), SCHEMA):
+        async with Store.open(path) as store:
+            await store.shared.prepare(schema)
+
+    count = "SELECT count(*) FROM graph_edges WHERE src_id = '' AND rel IN ('') AND deleted_at IS NULL"
+    with closing(sqlite3.connect(path)) as raw:
+        plan = raw.execute(f"EXPLAIN QUERY PLAN {count} AND project_id IN ('', ' ')").fetchall()
+    assert "USING COVERING INDEX graph_edges_by_2" in plan[0][-1]
 
 
 async def test_a_title_of_a_megabyte_is_refused_with_its_path_and_nothing_is_written(ada: Person) -> None:

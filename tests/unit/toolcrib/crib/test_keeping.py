@@ -72,6 +72,21 @@ async def test_a_collection_that_is_full_takes_changes_and_no_new_record(monkeyp
     assert {(record.id, record.revision) for record in left} == {("a", 2), ("2", 1)}
 
 
+async def test_a_collection_takes_as_many_records_as_it_may_have_though_few_of_them_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (("MOST_RECORDS", 12), ("_NEAR", 6), ("_UNCOUNTED", 4)):
+        monkeypatch.setattr(rows, name, value)
+
+    def add(kept: Records) -> Awaitable[Any]:
+        return kept.add({})
+
+    results, left = await used(*[add] * 14)
+
+    assert [result.error.code if result.error else "" for result in results] == [""] * 12 + ["too_large"] * 2
+    assert len(left) == 12
+
+
 async def test_a_secret_in_an_id_or_a_group_is_masked_and_the_record_is_found_all_the_same() -> None:
     async def there(kept: Records) -> tuple[bool, int, int, bool]:
         found = await kept.get(f"the {SECRET}")

@@ -5,6 +5,7 @@ import os
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -117,6 +118,27 @@ def test_a_full_folder_refuses_until_old_artifacts_are_swept(tmp_path: Path) -> 
     assert artifacts.find(new.id, "ada") == new
     with pytest.raises(ToolFailure):
         artifacts.find(old.id, "ada")
+
+
+def test_a_full_folder_is_not_looked_through_for_each_output_that_it_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Any] = []
+    scandir = os.scandir
+
+    def looked(path: Any) -> Any:
+        looks.append(path)
+        return scandir(path)
+
+    artifacts = Artifacts(tmp_path, Keeping(quota=1000))
+    artifacts.put(b"x" * 600, "ada", TEXT)
+    monkeypatch.setattr(os, "scandir", looked)
+    begun = time.monotonic()
+    for _ in range(50):
+        with pytest.raises(ToolFailure):
+            artifacts.put(b"y" * 600, "ada", TEXT)
+
+    assert len(looks) <= 1 + (time.monotonic() - begun)
 
 
 def test_a_temporary_folder_is_gone_after_closing() -> None:

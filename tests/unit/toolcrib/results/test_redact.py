@@ -445,3 +445,28 @@ def test_no_text_takes_more_than_a_second_for_64_kib(name: str) -> None:
     redact_text(text)
 
     assert time.thread_time() - begin < 1.0
+
+
+_CELLS = st.one_of(
+    st.sampled_from(["task.execute", "todo", "", "high", "Sommer2019!x", "password=hunter2Zq9", "name: value"]),
+    st.integers(),
+    st.none(),
+    st.booleans(),
+)
+_KEYS = st.sampled_from(["type_key", "state_key", "password", "api_key", "next_token", "title", "id"])
+
+
+@given(st.lists(st.dictionaries(_KEYS, _CELLS, max_size=5), max_size=12))
+def test_a_cell_of_a_table_is_masked_as_it_is_alone(rows: list[dict[str, Any]]) -> None:
+    redactor = Redactor()
+    alone = [{name: redactor.value({name: cell})[name] for name, cell in row.items()} for row in rows]
+    for _ in range(2):  # the second look remembers the first
+        assert redactor.value({"rows": rows})["rows"] == alone
+
+
+def test_a_harmless_value_of_a_table_is_masked_from_the_moment_that_it_is_learnt_as_a_secret() -> None:
+    redactor = Redactor()
+    table = {"rows": [{"id": str(number), "state_key": "plain_state"} for number in range(20)]}
+    assert redactor.value(table) is table
+    redactor.learn(["plain_state"])
+    assert "plain_state" not in json.dumps(redactor.value(table))

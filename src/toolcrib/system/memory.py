@@ -1,0 +1,41 @@
+"""Memory of a process that serves: seldom collections, and freed blocks kept for the next result."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from contextlib import suppress
+from ctypes import CDLL
+from typing import Final
+
+__all__ = ["collect_seldom", "keep_freed_memory"]
+
+_KEPT: Final = 8 << 20
+"""Bytes of one block, and of free memory at the end of a heap, that are not returned to the system at once."""
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+"""Options of `mallopt` in glibc's malloc.h."""
+
+
+def collect_seldom() -> None:
+    """Keep what is loaded out of later garbage collections, and collect seldom. For a process that only serves.
+
+    Calls leave hardly any cycles. `bench/gateway.py`: 4 to 9 % of the CPU of a read with 8 and 64 in flight.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep up to 8 MiB that was freed at the end of a heap, and no block that is larger.
+
+    glibc returns the buffers of each large result to the system, which clears them page by page for the next one: 2,260
+    page faults, 4 of 32 ms CPU, for a result of 1 MB. Without effect on other C libraries.
+    """
+    if sys.platform != "linux":
+        return
+    with suppress(OSError, AttributeError):  # AttributeError: musl has no such function
+        library = CDLL(None)
+        library.mallopt(_TRIM_THRESHOLD, _KEPT)
+        library.mallopt(_MMAP_THRESHOLD, _KEPT)
