@@ -82,6 +82,18 @@ async def fail(ctx: Context) -> str:
     raise ToolFailure("not_found", f"there is only {(await ctx.records('kept').list())[0].value['text']}")
 
 
+async def _check_kept(arguments: Mapping[str, Any], ctx: Context) -> None:
+    found = await ctx.records("kept").get("one")
+    if found is not None:
+        raise ToolFailure("conflict", f"there is {found.value['text']} already")
+
+
+@tool(kind="destructive", check=_check_kept)
+def clear() -> str:
+    """Clear what is kept, which fails before anybody is asked."""
+    return "cleared"
+
+
 SCHEMA: Final = Schema(
     name="yard", tables=(Table(name="notes", noun="note", columns={"body": "TEXT", "size": "INTEGER"}),)
 )
@@ -127,7 +139,7 @@ async def news(ctx: Context) -> list[Any]:
     return [dict(event.payload) for event in await ctx.events(project_id="yard")]
 
 
-TOOLS: Final = (save, keep, extend, recall, fail, pin, notes, titles, count, news)
+TOOLS: Final = (save, keep, extend, recall, fail, clear, pin, notes, titles, count, news)
 WRITING: Final = ["keep", "extend", "pin"]
 
 
@@ -188,6 +200,7 @@ async def test_a_record_of_a_tainted_session_taints_its_readers_after_a_restart_
             "listed": await outcome(crib.session(key="b"), "recall"),
             "searched": await outcome(crib.session(key="c"), "recall", {"query": "instructions"}),
             "failed": (await outcome(crib.session(key="d"), "fail"))[1],
+            "checked": (await outcome(crib.session(key="f", rules={"ask": ["clear"]}, approver=_no), "clear"))[1],
             "elsewhere": await outcome(crib.session(key="e"), "save"),
         }
 
@@ -195,6 +208,7 @@ async def test_a_record_of_a_tainted_session_taints_its_readers_after_a_restart_
         "listed": ("untrusted", "denied"),
         "searched": ("untrusted", "denied"),
         "failed": "denied",
+        "checked": "denied",
         "elsewhere": ("local", "ran"),
     }
 
@@ -210,6 +224,10 @@ async def test_a_clean_session_that_adds_to_a_marked_record_keeps_the_mark_and_o
         replaced = await outcome(crib.session(key="e"), "recall")
 
     assert (added, replaced) == (("untrusted", "denied"), ("local", "ran"))
+
+
+async def _no(question: Any) -> Answer:
+    return Answer(verdict="no")
 
 
 async def test_what_a_person_approved_is_not_marked(tmp_path: Path) -> None:
