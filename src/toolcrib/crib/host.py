@@ -468,9 +468,9 @@ class Hosting:
         """Return the status, usage and fields that a session may read of the crib."""
         return SessionInsight(self._insight, owner, session)
 
-    def schedules(self, owner: str, session: str) -> SessionSchedules:
-        """Return the schedules of a principal, for one of its sessions."""
-        return self._schedules.of(owner, session)
+    def schedules(self, owner: str, session: str, taint: StoredTaint | None = None) -> SessionSchedules:
+        """Return the schedules of a principal, for one of its sessions, marked by and marking the call with a taint."""
+        return self._schedules.of(owner, session, taint)
 
     async def keep(self, owner: str, data: bytes, media_type: str, *, source: str) -> Mapping[str, Any]:
         """Store a file that strangers wrote as an artifact of `owner`; return the block that refers to it."""

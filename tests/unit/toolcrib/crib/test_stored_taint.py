@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -281,3 +282,33 @@ async def test_a_program_whose_calls_no_result_steers_goes_on_and_what_it_writes
 
     goes_on, asks = (False, "untrusted"), (True, "untrusted")
     assert found == {"cli": goes_on, "rest": goes_on, "schedule": goes_on, "service": goes_on, "library": asks}
+
+
+async def test_a_scheduled_message_of_a_tainted_session_taints_who_lists_it_and_who_gets_it(tmp_path: Path) -> None:
+    def arguments(text: str) -> dict[str, Any]:
+        trigger = {"trigger_type": "interval", "trigger_config": {"interval_seconds": 3600}}
+        return {"operation": "create", "title": text, "action": {"type": "send_message", "content": text}, **trigger}
+
+    found: dict[str, Any] = {}
+    for name, text in (("clean", "Water the plants."), ("tainted", ORDER)):
+        settings: dict[str, Any] = {"mode": "autonomous", "store": tmp_path / f"{name}.db", "builtins": True}
+        async with Toolcrib(**settings, rules={"allow": ["scheduled_task"]}) as crib:
+            crib.add(*TOOLS)
+            writer = tainted(crib) if name == "tainted" else crib.session(key="a")
+            made = await writer.call("scheduled_task", arguments(text))
+            assert made.error is None, made.error
+            listed = await outcome(crib.session(key="b"), "scheduled_task", {"operation": "list"})
+            scheduler = crib.schedules.scheduler
+            scheduler.clock = lambda: time.time() + 7200
+            await scheduler.fire_due()
+            await scheduler.wait_idle()
+            session = crib.session(key="c")
+            result = await session.call("recall")
+            saved = await session.call("save")
+            got = (text in result.text, result.meta.get("trust"), saved.error.code if saved.error else "ran")
+            found[name] = listed, got
+
+    assert found == {
+        "clean": (("local", "ran"), (True, "local", "ran")),
+        "tainted": (("untrusted", "denied"), (True, "untrusted", "denied")),
+    }
