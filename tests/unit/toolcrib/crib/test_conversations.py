@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.config import Directories, bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
@@ -104,6 +108,33 @@ async def test_taint_of_one_replica_holds_at_the_next_call_of_another(replica: R
         assert (await refusal(here), await refusal(there)) == ("", "")
         await here.call("web__page")
         assert (await refusal(there), await refusal(here)) == ("denied", "denied")
+
+
+@pytest.mark.parametrize("has_ended", [True, False], ids=["after its session is gone", "while its session is there"])
+async def test_a_job_taints_its_conversation_whose_next_call_may_come_anywhere(
+    replica: Replica, has_ended: bool
+) -> None:
+    gate = anyio.Event()
+
+    async def slow_page(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        await gate.wait()
+        return ToolResult.of_text("a page")
+
+    slow = replace(PAGE, name="slow", local_name="slow", source="slow")
+    async with replica() as crib:
+        await crib.tools.mount_source(ScriptedSource("slow", {"slow": slow_page}, listed=[slow]))
+        session: Session | None = talk(crib)
+        started = await session.call("slow__slow", {}, background=True)
+        if has_ended:
+            session = None
+            gc.collect()
+            assert crib.parts.session_table.find("ada", "k") is None
+        gate.set()
+        assert (await crib.jobs.result(started.meta["job"], "ada", PATIENCE)).error is None
+        found = [await refusal(talk(crib)), await refusal(talk(crib, key="another"))]
+        del session
+    async with replica() as crib:
+        assert [*found, await refusal(talk(crib))] == ["denied", "", "denied"]
 
 
 async def test_another_conversation_and_another_principal_have_none_of_it(replica: Replica) -> None:
