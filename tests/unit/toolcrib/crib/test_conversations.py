@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.session import Session
+from toolcrib.jobs.job import Engine, JobLimits
 from toolcrib.plugin import tool
 from toolcrib.server.backend import CribBackend
 from toolcrib.store.conversations import SavedState
@@ -110,31 +109,25 @@ async def test_taint_of_one_replica_holds_at_the_next_call_of_another(replica: R
         assert (await refusal(there), await refusal(here)) == ("denied", "denied")
 
 
-@pytest.mark.parametrize("has_ended", [True, False], ids=["after its session is gone", "while its session is there"])
-async def test_a_job_taints_its_conversation_whose_next_call_may_come_anywhere(
-    replica: Replica, has_ended: bool
-) -> None:
+@pytest.mark.parametrize("engine", ["process", "durable"])
+async def test_a_job_taints_its_conversation_before_the_next_call_of_it(tmp_path: Path, engine: Engine) -> None:
     gate = anyio.Event()
 
     async def slow_page(arguments: Mapping[str, Any], context: Context) -> ToolResult:
         await gate.wait()
         return ToolResult.of_text("a page")
 
-    slow = replace(PAGE, name="slow", local_name="slow", source="slow")
-    async with replica() as crib:
-        await crib.tools.mount_source(ScriptedSource("slow", {"slow": slow_page}, listed=[slow]))
-        session: Session | None = talk(crib)
-        started = await session.call("slow__slow", {}, background=True)
-        if has_ended:
-            session = None
-            gc.collect()
-            assert crib.parts.session_table.find("ada", "k") is None
+    directories = Directories.of({"HOME": str(tmp_path)})
+    settings = bare().with_values(directories=directories, mode="autonomous", jobs=JobLimits(engine=engine))
+    async with Toolcrib(settings) as crib:
+        crib.add(save)
+        await crib.tools.mount_source(ScriptedSource("web", {"page": slow_page}, listed=[PAGE]))
+        started = await talk(crib).call("web__page", {}, background=True)
         gate.set()
         assert (await crib.jobs.result(started.meta["job"], "ada", PATIENCE)).error is None
-        found = [await refusal(talk(crib)), await refusal(talk(crib, key="another"))]
-        del session
-    async with replica() as crib:
-        assert [*found, await refusal(talk(crib))] == ["denied", "", "denied"]
+    async with Toolcrib(settings) as crib:
+        crib.add(save)
+        assert [await refusal(talk(crib, key)) for key in ("k", "another")] == ["denied", ""]
 
 
 async def test_another_conversation_and_another_principal_have_none_of_it(replica: Replica) -> None:
