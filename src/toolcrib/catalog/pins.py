@@ -57,7 +57,7 @@ def seen_of(tool: Tool) -> dict[str, Any]:
     seen = {**tool.definition, "name": tool.local_name}
     second = tool.annotations.display[0]
     if second and second != tool.title:
-        seen["annotations"] = {**seen["annotations"], "title": second}
+        seen["annotations"] = {**tool.annotations.to_mcp(), "title": second}
     return seen
 
 

@@ -120,16 +120,16 @@ class ShellPattern:
 
     def _may_be_started_by(self, command: ShellCommand) -> bool:
         """Whether the command may start the matched program: any program may that nobody has described here."""
-        if (
-            not command.name
-            or command.name in _HARMLESS | _COPIERS
-            or is_known(command.name)
-            or describes(command.name)
-        ):
+        name = command.name
+        if not self._first or not name or name in _HARMLESS or name in _COPIERS or is_known(name) or describes(name):
             return False
-        rest = "".join(rf"(?:.*[\s\"'`=])?{re.escape(word)}{_ENDS}" for word in self.head.split()[1:])
-        stands = re.compile(rf"{_STARTS}{self._first}{_ENDS}.?{rest}", re.DOTALL)
-        return bool(self._first) and stands.search(" ".join(word.text for word in command.words[1:])) is not None
+        text = " ".join(word.text for word in command.words[1:])
+        found = re.compile(f"{_STARTS}{self._first}{_ENDS}").search(text)
+        for word in self.head.split()[1:]:  # anywhere behind it: options may stand between
+            if found is None:
+                return False
+            found = re.compile(rf"[\s\"'`=]{re.escape(word)}{_ENDS}").search(text, found.end())
+        return found is not None
 
     def _may_be_set(self, script: Script) -> bool:
         """Whether a variable gets the matched program as its value: `CC='rm -f x' make`."""

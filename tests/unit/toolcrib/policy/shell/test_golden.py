@@ -285,3 +285,11 @@ def test_a_text_made_to_keep_the_reader_busy_asks_soon(text: str) -> None:
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
     assert read_script("x" * (MAX_TEXT + 1)).doubts == ("a command of 32,001 characters",)
+
+
+@pytest.mark.parametrize("unit", ["git ", "git 'git' ", "a=git ", "bin/", "/bin/git ", "x/", "git=push"])
+def test_a_program_that_is_not_known_with_very_many_words_is_decided_on_soon(unit: str) -> None:
+    command = f"acme-run {unit * (60_000 // len(unit))}"
+    began = time.process_time()
+    effect({"allow": ["Bash"], "deny": ["Bash(git push:*)"]}, {"command": command})
+    assert time.process_time() - began < 5
