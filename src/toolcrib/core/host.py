@@ -458,8 +458,8 @@ class Host(Protocol):
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` runs the crib."""
         ...
 
-    def insight(self, owner: str, session: str) -> Insight:
-        """Return the introspection of the crib for a session."""
+    def insight(self, owner: str, session: str, taint: StoredTaint | None = None) -> Insight:
+        """Return the introspection of the crib for a session; `taint` notes what servers say in it."""
         ...
 
     def records(self, owner: str, collection: str, taint: StoredTaint | None = None) -> Records:
