@@ -25,16 +25,26 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **found}), flush=True)
 """
 REFUSAL: Final = {"error": {"code": -32000, "message": ORDER, "data": ORDER}}
-ERA: Final[dict[str, Any]] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": ORDER}}
+INFO: Final = {"name": ORDER, "version": ORDER}
+ERA: Final[dict[str, Any]] = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"tools": {}},
+    "serverInfo": INFO,
+}
 BAD_TOOLS: Final = [
     {"name": ORDER, "description": ORDER, "inputSchema": {"type": "object"}},
     {"name": "ok", "description": ORDER, "inputSchema": {"type": ORDER}},
 ]
+FLAGGED: Final = [{"name": "ok", "description": ORDER, "inputSchema": {"type": "object"}}]
 FORMS: Final[dict[str, Any]] = {
     "refuses": {"*": REFUSAL},
     "does not list": {"initialize": {"result": ERA}, "*": REFUSAL},
     "lists text": {"initialize": {"result": ERA}, "*": {"result": {"tools": ORDER}}},
     "lists bad tools": {"initialize": {"result": ERA}, "*": {"result": {"tools": BAD_TOOLS}}},
+    "lists a tool that is withheld": {
+        "initialize": {"result": {**ERA, "instructions": ORDER}},
+        "*": {"result": {"tools": FLAGGED}},
+    },
     "other revision": {"*": {"result": {**ERA, "protocolVersion": ORDER}}},
     "no object": {"*": {"result": ORDER}},
 }
