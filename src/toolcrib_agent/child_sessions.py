@@ -142,13 +142,9 @@ def tell_child(parent: Session, child: Session) -> None:
 def tell_parent(parent: Session, child: Session) -> None:
     """Let the parent be as careful as its child has to be: the child's answer may repeat what it has read."""
     ours, theirs = parent.state, child.state
-    is_news = theirs.taint.source and not ours.taint.source
-    ours.taint.source = ours.taint.source or theirs.taint.source
+    parent.parts.policy.taint.stain_by(theirs.taint.source, ours)
     ours.taint.private_read_by = ours.taint.private_read_by or theirs.taint.private_read_by
     ours.approvals.remembered.update(_denials(theirs))
-    if is_news:  # answers that were to hold for the session were given without knowing
-        for key in [key for key, effect in ours.approvals.remembered.items() if effect == "allow"]:
-            del ours.approvals.remembered[key]
 
 
 def readable(parent: Session) -> frozenset[str]:

@@ -48,6 +48,7 @@ from toolcrib.core.json import dumps, loads
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
+from toolcrib.results.untrusted_text import fenced_text
 
 from .events import (
     AgentEvent,
@@ -258,7 +259,10 @@ def _content(result: ToolResult) -> Iterator[UserContent]:
     if not texts and result.structured_content is not None:
         texts = [dumps(result.structured_content).decode()]
     if result.input_required is not None:
-        texts.append(f"The tool asks for input that is not available here: {dumps(result.input_required).decode()}")
+        asked = dumps(result.input_required).decode()
+        if result.meta.get("trust") == "untrusted":
+            asked = fenced_text(asked, str(result.meta.get("source", "")))
+        texts.append(f"The tool asks for input that is not available here: {asked}")
     if texts or not media:
         yield "\n".join(texts) or "(it returned nothing)"
     yield from media

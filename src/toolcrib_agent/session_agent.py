@@ -27,6 +27,7 @@ from .events import (
     TextDelta,
     ThinkingDelta,
 )
+from .history import untrusted_in
 from .limits import UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .questions import ask_through, listening
@@ -94,7 +95,8 @@ async def start_run(
 
     `inbox` removes and returns messages to the agent, which reads them before each request to its model.
     """
-    session = post.session
+    session, history = post.session, tuple(history)
+    session.parts.policy.taint.stain_by(untrusted_in(history), session.state)  # another session may have read it
     add_agent_tools(post)
     registry = registry_of(session)
     if post.depth == 0:  # the session of a sub-agent is not opened again

@@ -61,7 +61,7 @@ async def queue_status(ctx: Context) -> dict[str, Any]:
         return {"projects": projects, "agents": agents, "tasks": tasks, "orchestrator_paused": paused}
 
     status = await storage_of(ctx).read(work)
-    session = await ctx.lent.insight(ctx.principal, ctx.session_key).status()
+    session = await ctx.lent.insight(ctx.principal, ctx.session_key, ctx.stored_taint).status()
     return {**status, "session": dict(session)}
 
 

@@ -286,7 +286,7 @@ async def test_a_message_without_a_channel_waits_for_its_principal_and_is_given_
     assert await desk.store.schedules.has_messages()
     assert desk.runs.noted == [desk.runs.made[0].id]
     assert await desk.scheduler.messages("bob") == []
-    assert await desk.scheduler.messages("ada") == [("T", "Water.")]
+    assert await desk.scheduler.messages("ada") == [("T", "Water.", "")]
     assert await desk.scheduler.messages("ada") == []
 
 

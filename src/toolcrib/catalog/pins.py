@@ -50,8 +50,15 @@ class Review:
 
 
 def seen_of(tool: Tool) -> dict[str, Any]:
-    """Return the source's definition of `tool`, without the name that we gave it."""
-    return {**tool.definition, "name": tool.local_name}
+    """Return the source's definition of `tool`, without the name that we gave it.
+
+    A second title, among the annotations, is part of it: clients show it to the person who approves a call.
+    """
+    seen = {**tool.definition, "name": tool.local_name}
+    second = tool.annotations.display[0]
+    if second and second != tool.title:
+        seen["annotations"] = {**tool.annotations.to_mcp(), "title": second}
+    return seen
 
 
 def pin_of(tool: Tool) -> bytes:

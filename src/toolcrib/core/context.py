@@ -317,7 +317,7 @@ class Context:
     @property
     def schedules(self) -> Schedules:
         """The schedules of the caller's principal; other principals cannot see them."""
-        return self.lent.schedules(self.principal, self.session_key)
+        return self.lent.schedules(self.principal, self.session_key, self.stored_taint)
 
     @property
     def remaining(self) -> float:

@@ -378,6 +378,8 @@ class Schedule:
     """Outcome of the last run: `ok`, an error code, or the state of an approval."""
     is_running: bool = False
     created: float = 0.0
+    tainted: str = ""
+    """The tool that had brought untrusted content into the session which wrote it unasked; empty for a clean one."""
 
 
 class Schedules(Protocol):
@@ -448,16 +450,16 @@ class ServedTools:
 class Host(Protocol):
     """Services of the crib for running tools."""
 
-    def schedules(self, owner: str, session: str) -> Schedules:
-        """Return the schedules of a principal, for one of its sessions."""
+    def schedules(self, owner: str, session: str, taint: StoredTaint | None = None) -> Schedules:
+        """Return the schedules of a principal, for one of its sessions; `taint` as for `records`."""
         ...
 
     def configuration(self, owner: str) -> Configuration:
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` runs the crib."""
         ...
 
-    def insight(self, owner: str, session: str) -> Insight:
-        """Return the introspection of the crib for a session."""
+    def insight(self, owner: str, session: str, taint: StoredTaint | None = None) -> Insight:
+        """Return the introspection of the crib for a session; `taint` notes what servers say in it."""
         ...
 
     def records(self, owner: str, collection: str, taint: StoredTaint | None = None) -> Records:

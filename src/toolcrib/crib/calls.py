@@ -117,6 +117,11 @@ class CallRunner:
         if self._conversations is not None and session.keep_for:
             await self._conversations.save(session)
 
+    def stain(self, principal: str, key: str, name: str) -> None:
+        """Store that the tool `name` tainted a conversation: its session may be gone, and come back anywhere."""
+        if self._conversations is not None:
+            self._conversations.stain(principal, key, name)
+
     def next_id(self) -> str:
         """Return an id that no other call has."""
         return f"{self._prefix}{next(self._numbers):x}"

@@ -266,6 +266,8 @@ class Explainer:
                 shown = ToolFailure(failure.code, problem.message, hint=problem.hint)
                 stop: Stop = "definition" if problem.tool else "source"
                 return _why(name, shown, stop, source=source)
+            if problem is not None:
+                failure = ToolFailure(failure.code, problem.message, hint=problem.hint)
             return _why(name, failure, _BY_CODE.get(failure.code, "profile"), source=source)
         if (
             failure.code == "not_in_scope"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from ..config.directories import PROJECT_FOLDER
 from ..config.keys import CHANGEABLE, MODEL, check, fixed_by, shown, steps_of, value_of
 from ..core.call import default_key
 from ..core.context import Context
+from ..core.events import SourceState
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, ProgramRequest, Records, ServedTools, Setting, Web
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
@@ -206,9 +207,10 @@ class InsightParts:
 class SessionInsight:
     """Status and catalog details for one session."""
 
-    def __init__(self, parts: InsightParts, owner: str, session: str) -> None:
-        """`owner` is the principal, `session` the key; the session exists."""
+    def __init__(self, parts: InsightParts, owner: str, session: str, taint: StoredTaint | None = None) -> None:
+        """`owner` is the principal, `session` the key; the session exists. `taint` notes the words of servers."""
         self._parts = parts
+        self._taint = taint
         self._owner = owner
         self._scene = parts.views.scene_of(Context(call_id="", session_key=session, principal=owner))
 
@@ -232,14 +234,22 @@ class SessionInsight:
             "jobs_working": len(working),
         }
         if self._owner == LOCAL:
-            problems = self._parts.tools.problems
+            problems, sources = self._parts.tools.problems, tuple(self._parts.tools.sources)
             status["sources"] = [
-                {name: value for name, value in asdict(source).items() if value != ""}
-                for source in self._parts.tools.sources
+                {name: value for name, value in asdict(source).items() if value != ""} for source in sources
             ]
+            self._note(sources, {one.source for one in problems[:_PROBLEMS]})
             status["problems"] = [f"{one.source}: {one.message}" for one in problems[:_PROBLEMS]]
             status["problem_count"] = len(problems)
         return status
+
+    def _note(self, sources: Iterable[SourceState], troubled: Collection[str]) -> None:
+        """Note what untrusted servers say of themselves: the end of their standard error, withheld instructions."""
+        trust_of = self._parts.settings.policy.untrusted.trust_of
+        speaking = [one for one in sources if one.detail or one.source in troubled]
+        tools = (Tool(name=one.source, source=one.source, local_name=one.source, origin=one.kind) for one in speaking)
+        if self._taint is not None:
+            self._taint.note(tool.source for tool in tools if trust_of(tool) == "untrusted")
 
     async def usage(self) -> Mapping[str, Any]:
         """Return what was used. Tokens are estimated: four bytes each."""
@@ -464,13 +474,13 @@ class Hosting:
             raise ToolFailure("denied", "the configuration is for the operator of this Toolcrib, not for its clients")
         return self._configuration
 
-    def insight(self, owner: str, session: str) -> SessionInsight:
-        """Return the status, usage and fields that a session may read of the crib."""
-        return SessionInsight(self._insight, owner, session)
+    def insight(self, owner: str, session: str, taint: StoredTaint | None = None) -> SessionInsight:
+        """Return the status, usage and fields that a session may read of the crib; `taint` is that of the call."""
+        return SessionInsight(self._insight, owner, session, taint)
 
-    def schedules(self, owner: str, session: str) -> SessionSchedules:
-        """Return the schedules of a principal, for one of its sessions."""
-        return self._schedules.of(owner, session)
+    def schedules(self, owner: str, session: str, taint: StoredTaint | None = None) -> SessionSchedules:
+        """Return the schedules of a principal, for one of its sessions, marked by and marking the call with a taint."""
+        return self._schedules.of(owner, session, taint)
 
     async def keep(self, owner: str, data: bytes, media_type: str, *, source: str) -> Mapping[str, Any]:
         """Store a file that strangers wrote as an artifact of `owner`; return the block that refers to it."""

@@ -69,14 +69,9 @@ async def mount_jobs(
         return "untrusted" if tool is None else policy.taint.trust_of(tool)
 
     def take_note(job: Job) -> None:
-        """Let the session that started a job have read what it gives, whichever process carried it."""
-        state, (tool, is_its_own) = sessions.find(job.principal, job.session), tool_of(job)
-        if state is None or tool is None or job.result is None or job.result.meta.get("trust") != "untrusted":
-            return
-        if is_its_own and tool.origin != "workflow":
-            policy.taint.note(tool, "untrusted", state, job.result.text, is_strict=policy.is_strict())
-        else:
-            policy.taint.stain(tool, state)
+        tool, is_its_own = tool_of(job)
+        if tool is not None and job.result is not None and job.result.meta.get("trust") == "untrusted":
+            _taint(job, tool, sessions, policy, calls, is_own=is_its_own and tool.origin != "workflow")
 
     calls.on_job(take_note)
     source = JobTools(jobs, calls.door_of, trust_of, partial(_offered, views))
@@ -92,6 +87,26 @@ async def mount_jobs(
 
     tools.on_change(follow)
     look_at(tools.catalog.tools, at_once=at_once)
+
+
+def _taint(job: Job, tool: Tool, sessions: SessionTable, policy: Policy, calls: CallRunner, *, is_own: bool) -> None:
+    """Let the session that started a job have read its untrusted result, whichever process carried it.
+
+    The session may be gone, as that of a client without a connection is, or end before its next call: its conversation
+    is stored as tainted. A receipt of one that is gone is left out, for a client may have started it. `is_own`: the
+    result is that of `tool` itself.
+    """
+    state = sessions.find(job.principal, job.session)
+    if state is None:
+        if not is_own or tool.kind == "read" or policy.is_strict():
+            calls.stain(job.principal, job.session, tool.name)
+        return
+    if is_own and job.result is not None:
+        policy.taint.note(tool, "untrusted", state, job.result.text, is_strict=policy.is_strict())
+    else:
+        policy.taint.stain(tool, state)
+    if state.taint.source and state.keep_for:
+        calls.stain(job.principal, job.session, state.taint.source)
 
 
 def _offered(views: Views, context: Context) -> Iterable[tuple[str, Tool]]:

@@ -24,6 +24,7 @@ from ..core.host import Schedule
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall, SavedSession
 from ..core.session import LOCAL, SessionState, SessionTable
+from ..core.taint import StoredTaint
 from ..core.tool import Annotations, Availability, Execution, Tool
 from ..errors import ToolFailure, UsageError
 from ..jobs.durable import DurableJobs
@@ -135,12 +136,15 @@ class Schedules:
         """Whether this process fires schedules, and has one to wait for."""
         return self.scheduler.works
 
-    def of(self, owner: str, session: str) -> SessionSchedules:
-        """Return the schedules of a principal, as one of its sessions may make and change them."""
+    def of(self, owner: str, session: str, taint: StoredTaint | None = None) -> SessionSchedules:
+        """Return the schedules of a principal, as one of its sessions may make and change them.
+
+        `taint` is that of the call: it marks what is written, and is noted of what is read.
+        """
         state = self._sessions.find(owner, session)
         if state is None:
             raise ToolFailure("unavailable", "the session of this call has ended")
-        return SessionSchedules(self.scheduler, state, self._settings)
+        return SessionSchedules(self.scheduler, state, self._settings, taint)
 
     def offer(self) -> None:
         """List the tool that runs agents; see `jobs.scheduler.Runner`, here and below."""
@@ -205,7 +209,9 @@ class Schedules:
         """Return a result with the messages that wait for its principal."""
         if call.origin == NESTED or call.parent or call.session.key.startswith(_KEYS):
             return result
-        for title, text in await self.scheduler.messages(call.session.principal):
+        for title, text, mark in await self.scheduler.messages(call.session.principal):
+            if mark:
+                result = result.with_meta(source=mark, trust="untrusted")
             head = f"[Scheduled message{f' ({title})' if title else ''}, for the user:]"
             result = replace(result, content=(*result.content, {"type": "text", "text": f"{head}\n{text}"}))
         return result
@@ -214,8 +220,11 @@ class Schedules:
 class SessionSchedules:
     """The schedules of one principal, for one session: `core.host.Schedules`."""
 
-    def __init__(self, scheduler: Scheduler, state: SessionState, settings: Settings) -> None:
-        """`state` gives new schedules their rules."""
+    def __init__(
+        self, scheduler: Scheduler, state: SessionState, settings: Settings, taint: StoredTaint | None = None
+    ) -> None:
+        """`state` gives new schedules their rules; `taint` is that of the call."""
+        self._taint = taint
         self._scheduler = scheduler
         self._state = state
         self._settings = settings
@@ -225,12 +234,13 @@ class SessionSchedules:
     ) -> tuple[Schedule, bool]:
         """Return a new schedule and True, or the active one that equals it and False."""
         trigger = trigger_of(trigger_type, trigger_config, self._zone())
-        plan = new_plan(title, trigger, action, self._session(), self._settings)
-        return await self._scheduler.create(plan)
+        plan = self._marked(new_plan(title, trigger, action, self._session(), self._settings))
+        made, is_new = await self._scheduler.create(plan)
+        return self._noted(made), is_new
 
     async def list(self) -> list[Schedule]:
         """Return the open schedules."""
-        return await self._scheduler.list(self._state.principal)
+        return [self._noted(one) for one in await self._scheduler.list(self._state.principal)]
 
     async def update(
         self,
@@ -250,13 +260,25 @@ class SessionSchedules:
                 config = old.trigger.config if trigger_config is None else trigger_config
                 trigger = trigger_of(trigger_type or old.trigger.type, config, self._zone())
             new_action = old.action if action is None else action
-            return new_plan(old.title if title is None else title, trigger, new_action, session, self._settings)
+            made = new_plan(old.title if title is None else title, trigger, new_action, session, self._settings)
+            keeps_words = title is None or action is None
+            return self._marked(made, old.tainted if keeps_words else "")
 
-        return await self._scheduler.update(id, self._state.principal, make)
+        return self._noted(await self._scheduler.update(id, self._state.principal, make))
 
     async def cancel(self, id: str) -> Schedule:
         """End one."""
-        return await self._scheduler.cancel(id, self._state.principal)
+        return self._noted(await self._scheduler.cancel(id, self._state.principal))
+
+    def _marked(self, plan: ScheduleSpec, mark: str = "") -> ScheduleSpec:
+        """Return a schedule with the mark of its words: its own, or that of the call which writes it."""
+        return replace(plan, tainted=mark or ("" if self._taint is None else self._taint.mark))
+
+    def _noted(self, schedule: Schedule) -> Schedule:
+        """Return a schedule whose words the call reads."""
+        if self._taint is not None:
+            self._taint.note([schedule.tainted])
+        return schedule
 
     async def warning(self) -> str:
         """Return that nothing fires schedules, and what starts something; empty while a process fires them."""

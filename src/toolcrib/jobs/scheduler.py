@@ -56,6 +56,8 @@ class ScheduleSpec:
     session: SavedSession
     builtins: bool = True
     """Whether the creator had built-in tools: an agent is run by a process that has them, too."""
+    tainted: str = ""
+    """See `core.host.Schedule`."""
 
     def digest(self) -> str:
         """Return a hash over trigger and action: equal for schedules that do the same at the same times."""
@@ -74,6 +76,8 @@ class ScheduledRun:
     title: str
     action: Mapping[str, Any]
     session: SavedSession
+    tainted: str
+    """See `core.host.Schedule`."""
     note: str
     """Says that the run is late, and since when it was due; empty for one in time."""
 
@@ -240,16 +244,16 @@ class Scheduler:
             id, principal, lambda row: replace(row, status="cancelled", next_run=None, asked=None)
         )
 
-    async def messages(self, principal: str) -> list[tuple[str, str]]:
-        """Return title and text of the messages that wait for a session of this principal, once."""
-        found: list[tuple[str, str]] = []
+    async def messages(self, principal: str) -> list[tuple[str, str, str]]:
+        """Return title, text and mark (`Schedule.tainted`) of the messages that wait for this principal, once."""
+        found: list[tuple[str, str, str]] = []
         for row in await self._rows.take_messages(principal):
             try:
                 values = self._vault.open(row.saved, _purpose(row.id))
             except ToolFailure as failure:
                 _LOG.warning("message %s is lost: %s", row.id, failure.message)
                 continue
-            found.append((str(values["title"]), str(values["text"])))
+            found.append((str(values["title"]), str(values["text"]), str(values.get("tainted", ""))))
         return found
 
     async def fire_due(self, *, recovers: bool = True) -> None:
@@ -337,6 +341,7 @@ class Scheduler:
                 title=plan.title,
                 action=plan.action,
                 session=plan.session,
+                tainted=plan.tainted,
                 note=note,
             )
             result = await self._made(run)
@@ -361,7 +366,7 @@ class Scheduler:
     async def _keep(self, row: ScheduleRow, run: ScheduledRun, outcome: str) -> None:
         """End the run by leaving its message for the next session."""
         text = "\n".join(filter(None, (str(run.action["content"]), run.note)))
-        sealed = self._vault.seal({"title": run.title, "text": text}, _purpose(run.id))
+        sealed = self._vault.seal({"title": run.title, "text": text, "tainted": run.tainted}, _purpose(run.id))
         message = MessageRow(id=run.id, principal=row.principal, created=self.clock(), saved=sealed)
         if await self._rows.keep_message(row, message, self._ending(row, outcome)):
             self._runner.note(run)
@@ -425,6 +430,7 @@ class Scheduler:
             "action": plan.action,
             "session": asdict(plan.session),
             "builtins": plan.builtins,
+            "tainted": plan.tainted,
         }
         return self._vault.seal(values, _purpose(id))
 
@@ -437,6 +443,7 @@ class Scheduler:
             action=values["action"],
             session=session,
             builtins=values["builtins"],
+            tainted=values.get("tainted", ""),
         )
 
     def _shown(self, row: ScheduleRow) -> Schedule:
@@ -458,6 +465,7 @@ class Scheduler:
             outcome=row.outcome,
             is_running=bool(row.worker),
             created=row.created,
+            tainted=plan.tainted,
         )
 
 

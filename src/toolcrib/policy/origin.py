@@ -8,7 +8,7 @@
     process     local       of a function, object or built-in tool of this process
     quoted      local       whose text is contained in one argument of the call that is not a value of the tool's schema
     plain       local       of which the model sees nothing but values whose schema names them or gives them no room for
-                            text: numbers, booleans, enums, date-times
+                            text: numbers, booleans, a few enums, date-times
     elsewhere   untrusted   of everything else: MCP servers, HTTP APIs, kinds of source that are not known here
 
 The first class that applies is the result's. `quoted` and `plain` depend on the result, the others on the tool alone.
@@ -58,7 +58,13 @@ CLASSES: Final[Mapping[OriginClass, Origin]] = {
 _PROCESS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflow", "yaml"})
 """Kinds of source that run in this process, or whose files the operator has trusted; empty is an object of ours."""
 _WORD: Final = re.compile(r"[\w.:/+-]{0,64}", re.ASCII)
-"""Names of properties and values of enums that are no sentences."""
+"""Names of properties that are no sentences."""
+_LABEL: Final = re.compile(r"(?=[\w.:/+-]{0,32}\Z)(?:[A-Z]*[a-z0-9]*[\W_]*){0,4}", re.ASCII)
+"""Values of enums that are no sentences: four words at most, joined by punctuation or by capitals."""
+_LABELS: Final = 8
+"""Texts of enums in one result: more of them spell what their author likes, as a list does."""
+_OPTIONAL: Final = 64
+"""Properties of one object that may be left out: the choice among more of them is a language."""
 _VALUES: Final = frozenset({"const", "default", "enum", "examples"})
 """Keywords of a schema whose values a server proposes."""
 _DEPTH: Final = 16
@@ -94,7 +100,7 @@ def origin_of(tool: Tool, *, distrusted: bool = False, trusted: bool = False) ->
 
 def origin_of_result(tool: Tool, arguments: Any, result: ToolResult, origin: Origin) -> Origin:
     """Return the class of one result, given that of its tool."""
-    if origin.name != "elsewhere" or result.spooled is not None:
+    if origin.name != "elsewhere" or result.spooled is not None or result.input_required is not None:
         return origin
     text, structured, error = result.only_text, result.structured_content, result.error
     if text is None:  # more than one text: look at every part
@@ -173,7 +179,7 @@ def _values_in(schema: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(schema, Mapping):
         for key, inner in cast("Mapping[str, Any]", schema).items():
             if key in _VALUES:
-                yield from (one for one in _texts(inner) if key == "default" or not _WORD.fullmatch(one))
+                yield from (one for one in _texts(inner) if key == "default" or not _LABEL.fullmatch(one))
             if depth < _SCHEMA_DEPTH:  # a property may have the name of a keyword
                 yield from _values_in(inner, depth + 1)
     elif isinstance(schema, list) and depth < _SCHEMA_DEPTH:
@@ -185,9 +191,10 @@ def _is_plain(schema: Any, value: Any) -> bool:
     """Whether `value` is valid against `schema`, and the schema leaves it no room for text.
 
     Reads the keywords that leave none and only those; a schema that needs another one is not plain. A list of enums is
-    not plain either: it spells what its author likes.
+    not plain either: it spells what its author likes. So does an object of many enums, or one whose author chooses the
+    order of its properties.
     """
-    left = [_MOST]
+    left = [_MOST, _LABELS]
     return _fits(schema, value, left, 0)
 
 
@@ -198,8 +205,10 @@ def _fits(schema: Any, value: Any, left: list[int], depth: int, *, is_listed: bo
     known = cast("Mapping[str, Any]", schema)
     if "const" in known or isinstance(known.get("enum"), list):
         allowed: list[Any] = known["enum"] if "enum" in known else [known["const"]]
-        if isinstance(value, str) and (is_listed or not _WORD.fullmatch(value)):
-            return False
+        if isinstance(value, str):
+            left[1] -= 1
+            if is_listed or left[1] < 0 or not _LABEL.fullmatch(value):
+                return False
         return not isinstance(value, Mapping | list) and any(
             type(one) is type(value) and one == value for one in allowed
         )
@@ -231,12 +240,21 @@ def _is_of(name: Any, schema: Mapping[str, Any], value: Any, left: list[int], de
             known: Any = schema.get("properties")
             if not isinstance(value, Mapping) or not isinstance(known, Mapping):
                 return value == {}
-            inner = cast("Mapping[str, Any]", value)
-            return all(
-                key in known
+            inner, named = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", known)
+            return _is_in_order(schema, named, list(inner)) and all(
+                key in named
                 and _WORD.fullmatch(key) is not None
-                and _fits(known[key], one, left, depth + 1, is_listed=is_listed)
+                and _fits(named[key], one, left, depth + 1, is_listed=is_listed)
                 for key, one in inner.items()
             )
         case _:
             return False
+
+
+def _is_in_order(schema: Mapping[str, Any], known: Mapping[str, Any], names: list[str]) -> bool:
+    """Whether the names of an object say nothing by their choice and order: that of the schema, or the alphabet's."""
+    required: Any = schema.get("required")
+    always = cast("list[Any]", required) if isinstance(required, list) else []
+    if len(known) - len(always) > _OPTIONAL:
+        return False
+    return names == sorted(names) or names == [name for name in known if name in names]

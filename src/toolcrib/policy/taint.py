@@ -96,10 +96,17 @@ class Taint(Section):
             self.stain(tool, session)
 
     def stain(self, tool: Tool, session: SessionState) -> None:
-        """Call `session` tainted by `tool`. Answers that were to hold for the session were given without knowing."""
-        if session.taint.source:
+        """Call `session` tainted by `tool`."""
+        self.stain_by(tool.name, session)
+
+    def stain_by(self, name: str, session: SessionState) -> None:
+        """Call `session` tainted by what `name` brought. Answers that were to hold for it were given without knowing.
+
+        For content that comes into a session without a call of its own: a history, the answer of a sub-agent.
+        """
+        if session.taint.source or not name:
             return
-        session.taint.source = tool.name
+        session.taint.source = name
         for key, effect in list(session.approvals.remembered.items()):
             if effect == "allow":
                 del session.approvals.remembered[key]

@@ -105,6 +105,10 @@ class ConversationRows:
         """Note a use with one of the next commits. Never waits, never raises."""
         self._writer.later(_touch, principal, key, now)
 
+    def stain(self, principal: str, key: str, name: str, now: float) -> None:
+        """Call a conversation tainted by the tool `name`, with one of the next commits. Never waits, never raises."""
+        self._writer.later(_merge, principal, key, SavedState(tainted=name), SavedState(), now)
+
     async def forget(self, principal: str, key: str) -> None:
         """Forget a conversation."""
         await self._writer.run(_forget, principal, key)

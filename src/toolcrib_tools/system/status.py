@@ -162,7 +162,7 @@ async def session_describe(
 )
 async def get_status(ctx: Context) -> dict[str, Any]:
     """Tell how Toolcrib is doing: its version, how this session is set up, how many tools it has, sources, problems."""
-    return dict(await ctx.lent.insight(ctx.principal, ctx.session_key).status())
+    return dict(await ctx.lent.insight(ctx.principal, ctx.session_key, ctx.stored_taint).status())
 
 
 @tool(

@@ -184,7 +184,9 @@ class Provenance:
                 self._taint.note(tool, "untrusted", call.session, result.text, is_strict=self._is_strict())
             return result  # the result of another call, handed on
         trust = origin_of_result(tool, call.arguments, result, origin).trust
-        if result.input_required is None and self._taint.is_noted(tool, trust):
+        # A client answers a request for input, and the next result taints; elsewhere a model reads the request itself.
+        is_read = result.input_required is None or not call.session.audience.is_client
+        if is_read and self._taint.is_noted(tool, trust):
             text = result.text if result.spooled is None else f"{result.spooled.head}\n{result.spooled.tail}"
             self._taint.note(tool, trust, call.session, text, is_strict=self._is_strict())
         return result.with_meta(source=tool.source, trust=trust)

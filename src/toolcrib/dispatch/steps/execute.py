@@ -254,7 +254,8 @@ class Execute:
             return
         signal = Signal(time.monotonic() + _CHECK)
         silent = call.evolve(client=Client())
-        context = _context(silent, signal, self._services(call.session), self._peers)
+        taint = StoredTaint(session=call.session.taint, is_approved=False)
+        context = _context(silent, signal, self._services(call.session), self._peers, taint)
         try:
             with anyio.move_on_after(_CHECK):
                 await check(call.target, call.arguments, context)
@@ -262,6 +263,9 @@ class Execute:
             raise
         except Exception:
             _logger.exception("the check of %s failed", call.target.name)
+        finally:
+            if taint.read and call.origin not in UNREAD:  # its failure may show what it read
+                self._stain(call.target, call.session)
 
     def bind(self, subject: Subject) -> Run:
         """Return the execution for one tool and one mode; calls that take no turns need not look for theirs."""

@@ -204,7 +204,8 @@ class Resolve:
         if problem is not None and not session.includes(call.name):
             return _out_of_scope(call)
         if problem is not None:
-            return ToolFailure(problem.code, problem.message, hint=problem.hint)
+            # The findings behind the first semicolon quote the definition that is withheld: they are for a person.
+            return ToolFailure(problem.code, problem.message.partition("; ")[0], hint=problem.hint)
         if down := around.scene.down(call.name):
             return unavailable(down[0])
         close = catalog.nearest(call.name, allowed=around.scene.admitted)

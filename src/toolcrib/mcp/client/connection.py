@@ -109,7 +109,9 @@ class Connection:
         self.hint: Hint = ""
         self.phase: Phase = "connecting"
         self.reason = ""
-        """Why it is down."""
+        """Why it is down; it may quote the server."""
+        self._own_reason = ""
+        """The same in our own words alone; empty where `reason` has no others."""
         self.barred: NeedsLogin | None = None
         """What every call gets while a person has to log in."""
         self.last_words = ""
@@ -161,8 +163,8 @@ class Connection:
 
     @property
     def outage(self) -> str:
-        """Why calls fail, without the server's own output."""
-        return f"{self._name} is down: {self.reason}"
+        """Why calls fail, without the server's own words: a model reads it as ours, also before any review."""
+        return f"{self._name} is down: {self._own_reason or self.reason}"
 
     @property
     def remedy(self) -> str:
@@ -233,6 +235,7 @@ class Connection:
             self._settle(None, "needs a login")
             self._enter("down", f"{self.barred.message}. {self.barred.hint}")
             return _LOGIN_SECONDS
+        own = f"refused the connection with error {error.code}" if isinstance(error, RpcError) else ""
         if isinstance(error, TimeoutError):
             reason = f"did not get ready within {self._limits.start_timeout:g} s"
         elif isinstance(error, LinkLost):
@@ -248,7 +251,7 @@ class Connection:
         level = logging.DEBUG if reason == self.reason else logging.WARNING  # it is warned of once
         _log.log(level, "server %s %s; next try in %.1f s", self._name, reason, delay)
         self._settle(None, reason)
-        self._enter("down", reason, link.last_words)
+        self._enter("down", reason, link.last_words, own=own)
         return delay
 
     def _ended(self, session: Session, lived: float) -> float:
@@ -270,8 +273,10 @@ class Connection:
         attempt.done.set()
         self._attempt = _Attempt()
 
-    def _enter(self, phase: Phase, reason: str, last_words: str = "") -> None:
+    def _enter(self, phase: Phase, reason: str, last_words: str = "", *, own: str = "") -> None:
         self.phase, self.reason, self.last_words = phase, reason or self.reason, last_words
+        if reason:
+            self._own_reason = own
         self.on_phase()
 
 

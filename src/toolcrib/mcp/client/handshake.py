@@ -8,9 +8,10 @@ stays silent gets `initialize` too, and its first answer, of either kind, decide
 
 from __future__ import annotations
 
+import re
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import anyio
 
@@ -31,6 +32,8 @@ from ..stdio import SpooledMessage
 from .transport import Link, LinkLost, Outgoing, Reply
 
 __all__ = ["ClientInfo", "Era", "Hint", "envelope", "negotiate"]
+
+_REVISION: Final = re.compile(r"[\w.-]{1,20}", re.ASCII)
 
 Hint = Literal["", "legacy", "modern"]
 """What an earlier connection found out."""
@@ -157,7 +160,8 @@ async def _initialize(link: Link, client: ClientInfo) -> Era:
     version = result.get("protocolVersion")
     if version not in HANDSHAKE_VERSIONS:
         known = ", ".join((LATEST, *reversed(HANDSHAKE_VERSIONS)))
-        raise ToolFailure("unavailable", f"the server speaks MCP revision {str(version)[:40]!r}; known are {known}")
+        named = f"{version!r}" if isinstance(version, str) and _REVISION.fullmatch(version) else "of another form"
+        raise ToolFailure("unavailable", f"the server speaks an MCP revision {named}; known are {known}")
     era = _era(str(version), result, mapping(result.get("serverInfo")))
     link.agree(era.version)
     link.tell("notifications/initialized", {})

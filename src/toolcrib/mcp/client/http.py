@@ -10,6 +10,7 @@ A server is probed without credentials for its authentication challenge.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -125,7 +126,7 @@ def media_type(response: httpx2.Response) -> str:
     """Return the content type without its parameters; raises `ToolFailure` for an encoded body."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
-        raise ToolFailure("unavailable", f"the server compressed its answer ({encoding[:40]}) although it must not")
+        raise ToolFailure("unavailable", "the server compressed its answer although it must not")
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -216,6 +217,7 @@ _RESUMES: Final = 5
 """Times in a row that a broken answer stream is taken up again without anything coming of it."""
 
 _EVENTS: Final = "text/event-stream"
+_MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,60}", re.ASCII)
 _BOTH: Final = f"application/json, {_EVENTS}"
 """Method → the parameter that the `Mcp-Name` header repeats."""
 _SESSION: Final = "mcp-session-id"
@@ -385,9 +387,8 @@ class HttpLink:
         if kind == _EVENTS:
             return await self._read_events(response, request)
         if kind != "application/json":
-            raise ToolFailure(
-                "tool_error", f"the server answered with {kind[:80] or 'no content type'!r}, not with JSON"
-            )
+            named = repr(kind) if _MEDIA_TYPE.fullmatch(kind) else "another type" if kind else "no content type"
+            raise ToolFailure("tool_error", f"the server answered with {named}, not with JSON")
         try:
             body = await read_message(response, self._limits, self._folder)
         except ValueError as error:

@@ -2,11 +2,12 @@
 
 The program of its `command` and the files named in `args`, `cwd`, `env_file` and variables by which an interpreter
 finds code are pinned, also inside of a command for a shell, with the packages of a module and the files of the script
-of a `package.json` that is run; and the manifests and lock files of package managers beside them, which pin what they
-install. Interpreters and package runners outside of the
-project count by their names: their updates change nothing that the project says. A file that is missing when the
-project is confirmed and there later is a change, too. What a pinned file imports is not pinned, unless a lock file
-names it; nor are databases and logs, which a server changes itself, where no interpreter can take them for a program.
+of a `package.json` or a `pyproject.toml` that is run; what those load of the project (`launch_sources`); and the
+manifests and lock files of package managers beside them and above, which pin what they install. Interpreters and
+package runners outside of the project count by their names: their updates change nothing that the project says. A file
+that is missing when the project is confirmed and there later is a change, too. Installed packages are not pinned,
+unless the repository tracks their program; nor are databases and logs, which a server changes itself, where no
+interpreter can take them for a program.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ import hashlib
 import os
 import re
 import shutil
+import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 from ...core.json import read_json
+from .launch_sources import loaded_by, shadows, tracked
 from .spec import ServerSpec
 
 __all__ = ["changed_files", "launch_pins"]
 
 _RUNNERS: Final = re.compile(
     r"(?:python|pypy|perl|ruby|php|lua|java|node|bun|deno|pip|pipx|uv|uvx|npm|npx|pnpm|pnpx|yarn|bunx|poetry|hatch|pdm"
-    r"|cargo|go|dotnet|gem|bundle|composer|docker|podman|env|sh|bash|dash|zsh|fish|make|just|nix)[\d.]*"
+    r"|cargo|go|dotnet|gem|bundle|composer|docker|podman|env|sh|bash|dash|zsh|fish|make|just|nix|tsx|ts-node|mvn"
+    r"|gradle|sbt|mix|rake|task|nox|tox|pipenv|rye|pixi|devbox|conda|mamba)[\d.]*"
 )
 """Names of interpreters and package runners."""
 _BESIDE: Final = (
@@ -42,6 +47,33 @@ _BESIDE: Final = (
     " .ruby-version .nvmrc"
 ).split()
 """Manifests and lock files: the ones name what runs (scripts, entry points), the others pin what is installed."""
+_BUILT: Final = {
+    "cargo": ("src/**/*.rs",),
+    "go": ("*.go",),
+    "dotnet": ("*.csproj", "*.fsproj", "*.sln", "*.cs", "*.fs", "Properties/*"),
+    "gradle": ("*.gradle", "*.gradle.kts", "gradle.properties", "gradle/wrapper/*", "gradle/*.toml"),
+    "gradlew": ("*.gradle", "*.gradle.kts", "gradle.properties", "gradle/wrapper/*", "gradle/*.toml"),
+    "mvn": ("pom.xml", ".mvn/*", ".mvn/wrapper/*"),
+    "mvnw": ("pom.xml", ".mvn/*", ".mvn/wrapper/*"),
+    "sbt": ("build.sbt", "project/*"),
+    "mix": ("mix.exs", "mix.lock"),
+    "rake": ("Rakefile", "rakefile", "Rakefile.rb"),
+    "task": ("Taskfile.yml", "Taskfile.yaml", "taskfile.yml"),
+    "nox": ("noxfile.py",),
+    "tox": ("tox.ini",),
+    "devbox": ("devbox.json", "devbox.lock"),
+    "conda": ("environment.yml", "environment.yaml"),
+    "mamba": ("environment.yml", "environment.yaml"),
+    "php": ("php.ini",),
+    "direnv": (".envrc",),
+}
+"""Files that a runner takes without a name: what it builds, and its own manifests where few programs have them."""
+_MOST_BUILT: Final = 2_000
+_IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
+"""Folders in which package runners look first."""
+_VENV: Final = "pyvenv.cfg"
+_PROJECT: Final = ".toolcrib"
+_NAME: Final = re.compile(r"(?:@[\w.-]+/)?(\w[\w.-]*)(?:@[\w.^~*-]*)?", re.ASCII)
 _ENTRIES: Final = (
     *("__init__.py", "__main__.py", "sitecustomize.py", "usercustomize.py", "main.py"),
     *("index.js", "index.mjs", "index.cjs", "index.ts", "mod.ts", "main.go"),
@@ -69,12 +101,13 @@ _COMMANDS: Final = re.compile(r"[;&|\n()`]+")
 _MARKS: Final = re.compile(r"[\s;&|()`{}\"'<>]+")
 _QUOTES: Final = str.maketrans("", "", "\"'")
 _PIECES: Final = re.compile(r"[=,:@]+")
+_FILE: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|/*(?=\.)|//)?")
 _MODULE: Final = re.compile(r"(?:-[A-Za-z]*m)?([A-Za-z_]\w*(?:\.\w+)+)", re.ASCII)
 _HERE: Final = re.compile(r"\$(?:PWD\b|\{PWD\}|\(pwd\))")
 _MAX_MANIFEST: Final = 1024 * 1024
 """Bytes of a `package.json` that is read for the files of its scripts."""
 _DEPTH: Final = 8
-_SUFFIXES: Final = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts")
+_SUFFIXES: Final = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pm", ".lua")
 
 
 def launch_pins(spec: ServerSpec, path: str) -> dict[str, str]:
@@ -85,15 +118,86 @@ def launch_pins(spec: ServerSpec, path: str) -> dict[str, str]:
     if spec.transport != "stdio":
         return {}
     here = Path(spec.cwd or ".").absolute()
-    pins = {"command": _program(spec, here, path)}
-    files = dict.fromkeys(_named(spec, here))
-    own = Path(os.path.normpath(here / spec.command)).parent
-    ours = [own] if os.sep in spec.command and own.is_relative_to(here) else []
-    folders = dict.fromkeys([here, *ours, *(folder for file in files for folder in _up_to(file.parent, here))])
+    root = _root(here)
+    pins = {"command": _program(spec, here, root, path)}
+    places = _places(spec, here)
+    files = dict.fromkeys(_named(spec, here, places))
+    command = Path(os.path.normpath(here / spec.command))
+    ours = [command.parent] if os.sep in spec.command and command.is_relative_to(root) else []
+    folders = dict.fromkeys([*_up_to(here, root), *ours, *(one for file in files for one in _up_to(file.parent, root))])
+    scripts = dict.fromkeys([*files, *([command] if ours else ())])
+    loaded = list(loaded_by(scripts, places, root))
+    is_python = any(file.suffix == ".py" for file in (*scripts, *loaded))
+    searched = dict.fromkeys([*places, *(file.parent for file in files if file.suffix == ".py")]) if is_python else ()
+    files |= dict.fromkeys(
+        [
+            *loaded,
+            *(file for folder in searched if folder.is_relative_to(root) for file in shadows(folder)),
+            *_found_first(spec, here, root, scripts),
+            *_built(spec, places, root),
+        ]
+    )
     for file in (*files, *(folder / name for folder in folders for name in _BESIDE)):
         if digest := _digest(file):
             pins[str(file)] = digest
     return pins
+
+
+def _root(here: Path) -> Path:
+    """Return the folder of the project that `here` is in: the nearest one with a configuration of ours."""
+    return next((folder for folder in (here, *here.parents) if (folder / _PROJECT).is_dir()), here)
+
+
+def _words_of(spec: ServerSpec) -> list[str]:
+    """Return the words of a command, those inside of commands for a shell, too."""
+    return [text for word in (spec.command, *spec.args) for text in (word, *_split(word))]
+
+
+def _found_first(spec: ServerSpec, here: Path, root: Path, scripts: Iterable[Path]) -> Iterator[Path]:
+    """Yield the programs of the project that are found before those of the machine, by their names alone.
+
+    Package runners look into `node_modules` and `.venv`: of what is installed there, what the repository tracks counts.
+    """
+    texts = _words_of(spec)
+    names = dict.fromkeys(found[1] for text in texts[1:] if (found := _NAME.fullmatch(text)))
+    names |= dict.fromkeys(name for script in scripts for name in _shebang(script))
+    for entry in spec.env.get("PATH", "").split(os.pathsep):  # not the user's own: it differs from shell to client
+        folder = Path(os.path.normpath(here / entry))
+        if entry and folder.is_relative_to(root):
+            yield from (folder / name for name in names)
+    if any(_RUNNERS.fullmatch(Path(text).name) for text in texts):
+        for folder in _up_to(here, root):
+            found = (folder / inner / name for inner in _IN_PROJECT for name in names)
+            yield from (file for file in found if os.path.lexists(file) and tracked(file, root))
+    settings = Path(os.path.normpath(here / spec.command)).parent.parent / _VENV
+    if os.sep in spec.command and settings.is_file() and settings.is_relative_to(root) and tracked(settings, root):
+        yield settings
+
+
+def _shebang(file: Path) -> list[str]:
+    """Return the names that the first line of a script has for `env`."""
+    try:
+        with file.open("rb") as stream:
+            line = stream.readline(256)
+    except OSError:
+        return []
+    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
+    return [Path(word).name for word in words if not word.startswith("-")]
+
+
+def _built(spec: ServerSpec, places: Iterable[Path], root: Path) -> Iterator[Path]:
+    """Yield the files that runners take without a name."""
+    patterns = dict.fromkeys(one for text in _words_of(spec) for one in _BUILT.get(Path(text).name, ()))
+    left = _MOST_BUILT
+    for folder in places if patterns else ():
+        if not folder.is_relative_to(root):
+            continue
+        for pattern in patterns:
+            for file in sorted(folder.glob(pattern)):
+                left -= 1
+                if left < 0:
+                    return
+                yield file
 
 
 def changed_files(spec: ServerSpec, path: str) -> list[str]:
@@ -104,10 +208,12 @@ def changed_files(spec: ServerSpec, path: str) -> list[str]:
     if spec.pinned is None:
         return []
     now = launch_pins(spec, path)
+    for name in spec.pinned.keys() - now.keys():  # what a changed file does not load any more is as it was
+        now[name] = _digest(Path(name))
     return sorted(name for name in {*now, *spec.pinned} if now.get(name) != spec.pinned.get(name))
 
 
-def _program(spec: ServerSpec, here: Path, path: str) -> str:
+def _program(spec: ServerSpec, here: Path, root: Path, path: str) -> str:
     path = spec.env.get("PATH", path)
     words = [str(Path(here, entry)) for entry in path.split(os.pathsep)]
     found = (
@@ -116,23 +222,33 @@ def _program(spec: ServerSpec, here: Path, path: str) -> str:
     if found is None:
         return "missing"
     program = Path(found).resolve()
-    is_outside = not program.is_relative_to(here.resolve())
+    is_outside = not (program.is_relative_to(here.resolve()) or program.is_relative_to(root.resolve()))
     if is_outside and _RUNNERS.fullmatch(program.name):
         return f"runner {Path(spec.command).name}"
     return _digest(program) or "missing"
 
 
-def _named(spec: ServerSpec, here: Path) -> Iterator[Path]:
+def _loaded(spec: ServerSpec) -> list[str]:
+    """Return the values of variables by which interpreters find code."""
+    return [value.replace(os.pathsep, " ") for name, value in spec.env.items() if _LOADS.fullmatch(name)]
+
+
+def _places(spec: ServerSpec, here: Path) -> list[Path]:
+    """Return `here`, and the folders that arguments and variables name."""
+    return _folders((*spec.args, *_loaded(spec)), here)
+
+
+def _named(spec: ServerSpec, here: Path, places: list[Path]) -> Iterator[Path]:
     """Yield the files that arguments and variables name, each in the spellings that interpreters know."""
     yield from (here / spec.env_file,) if spec.env_file else ()
-    words = (spec.command, *spec.args)
-    loaded = [value.replace(os.pathsep, " ") for name, value in spec.env.items() if _LOADS.fullmatch(name)]
-    places = _folders((*words[1:], *loaded), here)
+    words, loaded = (spec.command, *spec.args), _loaded(spec)
     for folder in places[1:]:
         yield from (folder / name for name in (*_ENTRIES, *_BESIDE))
     yield from _files(words[1:], Path(spec.command).name, places)
     yield from _files(loaded, "env", places)
-    texts = [text for word in words for text in (word, *_split(word))]
+    texts = _words_of(spec)
+    for folder in places:
+        yield from _files_of_scripts(folder, texts, places)
     is_scripted = any(Path(text).name in _SCRIPTED for text in texts)
     starts_here = any(not text.startswith("-") and Path(os.path.normpath(here / text)) == here for text in texts)
     for folder in places if is_scripted or any(_RUNNERS.fullmatch(Path(text).name) for text in texts) else ():
@@ -206,6 +322,23 @@ def _files_of_package(folder: Path, scripts: Collection[str], *, is_named: bool)
     yield from _files(texts, "", [folder])
 
 
+def _files_of_scripts(folder: Path, names: Collection[str], places: list[Path]) -> Iterator[Path]:
+    """Yield the modules of the scripts of a `pyproject.toml` that a runner starts by their names."""
+    try:
+        with (folder / "pyproject.toml").open("rb") as stream:
+            manifest: dict[str, Any] = tomllib.loads(stream.read(_MAX_MANIFEST).decode())
+    except (OSError, ValueError, RecursionError):
+        return
+    for path in (("project", "scripts"), ("project", "gui-scripts"), ("tool", "poetry", "scripts")):
+        scripts: Any = manifest
+        for key in path:
+            scripts = cast("dict[str, Any]", scripts).get(key) if isinstance(scripts, dict) else None
+        for name, entry in cast("dict[str, Any]", scripts).items() if isinstance(scripts, dict) else ():
+            if name in names and isinstance(entry, str):
+                module = entry.partition(":")[0].strip()
+                yield from _at(module, list(dict.fromkeys([folder, *places])))
+
+
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -220,7 +353,8 @@ def _spellings(word: str) -> Iterator[str]:
         return
     texts = [word, *([word.partition("=")[2]] if "=" in word else []), *([word[2:]] if word[:1] == "-" else [])]
     texts += [text.rpartition(":")[0] for text in texts if ":" in text]
-    texts += [text.removeprefix("file://") for text in texts if text.startswith("file://")]
+    texts += [unquote(_FILE.sub("", text)) for text in texts if text.startswith("file:")]
+    texts += [text.partition("[")[0] for text in texts if text.endswith("]")]  # the extras of a package
     if found := _MODULE.fullmatch(word):
         texts.append(found[1])
     yield from (os.path.expanduser(text) for text in texts if text and not text.startswith("-"))

@@ -135,6 +135,7 @@ def _read(text: str, depth: int) -> Script:
         doubts=tuple(dict.fromkeys((*doubts, *walk.doubts))),
         effects=tuple(dict.fromkeys(walk.effects)),
         files=tuple(walk.files),
+        values=tuple(walk.values),
     )
 
 
@@ -187,6 +188,7 @@ class _Walk:
         self.doubts: list[str] = []
         self.effects: list[str] = []
         self.files: list[Word] = []
+        self.values: list[str] = []
         self._depth = depth
         waiting = [root]
         while waiting:
@@ -219,6 +221,7 @@ class _Walk:
             self.doubts += script.doubts
             self.effects += script.effects
             self.files += script.files
+            self.values += script.values
 
     def _take(self, node: Node) -> None:
         """Take one command; its words may be more than are written, or fewer."""
@@ -250,6 +253,7 @@ class _Walk:
         if guides_programs(name):
             self.doubts.append(f"the variable {name}, which decides what programs execute")
         value = "".join(text for child in node.children[2:] for text, _ in _pieces(child))
+        self.values.append(value)
         if "`" in value.replace(HOLE, "") or "$(" in value:
             self.doubts.append("a variable that holds a command")
 

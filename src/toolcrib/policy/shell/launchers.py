@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, cast
 
 from .script import HOLE, Word, literal
 
-__all__ = ["Launcher", "Started", "launchers", "started_by"]
+__all__ = ["Launcher", "Started", "is_launcher", "launchers", "started_by"]
 
 _DATA: Final = Path(__file__).with_suffix(".toml")
 _VERSION: Final = re.compile(r"[-.\d]+$")
@@ -105,6 +105,12 @@ def launchers() -> Mapping[str, Launcher]:
         is_sub_command = names.partition(" ")[0] in _WITH_SUB_COMMANDS
         found.update(dict.fromkeys([names] if is_sub_command else names.split(), launcher))
     return found
+
+
+def is_launcher(name: str) -> bool:
+    """Whether the table has this program, or a sub-command of it."""
+    table = launchers()
+    return name in table or _VERSION.sub("", name) in table or name in _WITH_SUB_COMMANDS
 
 
 def started_by(name: str, rest: Sequence[Word], stdin: str = "") -> Started:

@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from ..argument_conditions import HERE, glob
 from .command_tools import scripts_of, texts_of
-from .readonly_commands import only_reads
+from .readonly_commands import is_known, only_reads
 from .script import HOLE, Script, ShellCommand, Word
+from .wrapper_commands import describes
 
 __all__ = ["ShellPattern", "covering", "parse_shell"]
 
@@ -38,7 +39,19 @@ _READERS: Final = re.compile(
     r"(?:python|pypy|perl|ruby|node|lua|php|tclsh|sqlite3)[\d.]*|[gb]?make|m4|ed|ex|psql|mysql|mariadb|bc|crontab"
 )
 """Programs of those that run their standard input."""
-
+_HARMLESS: Final = frozenset(
+    "alias apk b2sum base32 base64 basename brew bunzip2 bzip2 cal cd chattr chgrp chmod chown cksum clear cp csplit"
+    " curl date dd df diff diff3 dirs dnf dos2unix dpkg du eject exit export fallocate false file flatpak fsck getfacl"
+    " groups gunzip gzip head help history hostname id info join kill killall less ln local locale locate logger login"
+    " lsblk lscpu lsof lspci man md5 mkdir mkfifo mknod mktemp mount mv nl nslookup pacman passwd patch pgrep ping pkg"
+    " pkill popd port pr printenv ps pushd pwd read readarray readonly rename return rmdir scoop seq set setfacl"
+    " sha1sum shift shred shuf sleep snap split sum sync tac tail tee test top touch tput tr trash tree truncate tsort"
+    " type ulimit umask umount unalias uname uniq unlink unset unxz unzip uptime useradd usermod vdir wait whatis"
+    " whereis which whoami winget xz yes yum zcat zgrep zypper :".split()
+)
+"""Programs that take names and texts and run none of them, beside those that only read and those with a table."""
+_STARTS: Final = r"(?:^|[\s;&|!$(\"'`={\[,])(?:\./|[\w.~/-]*bin/)?"
+_ENDS: Final = r"(?=$|[\s;&|)\"'`}\],])"
 
 _COPIERS: Final = frozenset("cat cp dd gcp ginstall install link ln mv rsync scp tar tee".split())
 """Programs that give a file another name, or copy it."""
@@ -73,6 +86,7 @@ class ShellPattern:
                 return True
             unclear = unclear or answer is None
         unclear = unclear or any(script.every_doubt()) or self._may_be_fed(script) or self._may_be_copied(script)
+        unclear = unclear or self._may_be_set(script)
         return None if unclear else False
 
     def permits(self, command: ShellCommand) -> bool:
@@ -98,9 +112,36 @@ class ShellPattern:
                 return True
             if HOLE in loose and self._may_become(loose):
                 answer = None
-        if answer is False and _INTERPRETERS.fullmatch(command.name) and self._stands_in(command):
+        if answer is False and (
+            (_INTERPRETERS.fullmatch(command.name) and self._stands_in(command)) or self._may_be_started_by(command)
+        ):
             answer = None
         return answer
+
+    def _may_be_started_by(self, command: ShellCommand) -> bool:
+        """Whether the command may start the matched program: any program may that nobody has described here."""
+        name = command.name
+        if not self._first or not name or name in _HARMLESS or name in _COPIERS or is_known(name) or describes(name):
+            return False
+        text = " ".join(word.text for word in command.words[1:])
+        found = re.compile(f"{_STARTS}{self._first}{_ENDS}").search(text)
+        for word in self.head.split()[1:]:  # anywhere behind it: options may stand between
+            if found is None:
+                return False
+            found = re.compile(rf"[\s\"'`=]{re.escape(word)}{_ENDS}").search(text, found.end())
+        return found is not None
+
+    def _may_be_set(self, script: Script) -> bool:
+        """Whether a variable gets the matched program as its value: `CC='rm -f x' make`."""
+        begins = re.compile(rf"\s*(?:\S*/)?{self._first}{_ENDS}")
+        named = (word.text.partition("=") for command in script.every() for word in command.words[1:])
+        values = (*script.values, *(value for name, _, value in named if name.isidentifier()))
+        return bool(self._first) and any(begins.match(value) for value in values)
+
+    @property
+    def _first(self) -> str:
+        """The matched program, as a part of a regular expression."""
+        return re.escape(self.head.partition(" ")[0])
 
     def _may_be_fed(self, script: Script) -> bool:
         """Whether the text contains both a program that runs its input and the name of a matched command."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from .command_tools import is_handle, scripts_of
 from .script import HOLE, ShellCommand, Word
 
-__all__ = ["looks_only", "only_reads"]
+__all__ = ["is_known", "looks_only", "only_reads"]
 
 _PLAIN: Final = frozenset(
     "[ [[ : arch basename cal cat cd cksum cmp column comm cut dirname du df echo egrep expand expr false fgrep fmt"
@@ -73,6 +73,11 @@ _FOLDERS: Final = frozenset({"cwd", "dir", "directory", "folder", "workdir", "wo
 """Arguments that name the working directory of a command."""
 _GIT_FIRST: Final = frozenset({"--no-pager", "--no-optional-locks", "-P"})
 _SED_PRINTS: Final = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
+
+
+def is_known(name: str) -> bool:
+    """Whether the options of this program are known here."""
+    return name in _PLAIN or name in _GUARDED or name in _CHECKED
 
 
 def looks_only(arguments: Mapping[str, Any]) -> bool:

@@ -198,6 +198,8 @@ class Script:
     """Effects of the text besides running commands: it writes a file, sets a variable, defines a function."""
     files: tuple[Word, ...] = ()
     """Files of its redirections."""
+    values: tuple[str, ...] = ()
+    """Values of the variables that it sets."""
 
     def every(self) -> Iterator[ShellCommand]:
         """Yield every command and everything that each is known to run."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...core.sandbox import guides_programs
-from .launchers import started_by
+from .launchers import is_launcher, started_by
 from .script import HOLE, Word
 
-__all__ = ["Carried", "carried_by"]
+__all__ = ["Carried", "carried_by", "describes"]
 
 _MAX_RESTS: Final = 24
 """Rests of the words of one command that are looked at."""
@@ -118,6 +118,12 @@ _GIT_PROGRAMS: Final = re.compile(
 )
 """Settings of git that name programs."""
 _CONFIG_OPTION: Final = re.compile(r"^(?:-[a-zA-Z]*c|--c(?:o(?:n(?:f(?:i(?:g(?:-env)?)?)?)?)?)?=)")
+
+
+def describes(name: str) -> bool:
+    """Whether it is known here what this program starts."""
+    groups = (_SHELLS, _SPECIAL, _WRAPPERS, _TEMPLATES, _LOOSE, _OPAQUE, _ARITHMETIC)
+    return any(name in group for group in groups) or is_launcher(name)
 
 
 def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:

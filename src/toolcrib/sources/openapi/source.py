@@ -86,6 +86,8 @@ class OpenApiSource:
         self._open: _Open | None = None
         self._state: Literal["cached", "connecting", "ready", "stale", "failed", "closed"] = "connecting"
         self._detail = ""
+        self._own_reason = ""
+        """Why there is no listing, without the words of the description."""
         self._digest = ""
         self._every = every
 
@@ -103,7 +105,7 @@ class OpenApiSource:
     def state(self) -> SourceState:
         """Present state; with `cached` and `stale` the listing is from disk, of the last readable description."""
         tools = len(self._open.api.tools) if self._open else 0
-        outage = f"{self._name} is down: {self._detail}" if self._state == "failed" else ""
+        outage = f"{self._name} is down: {self._own_reason}" if self._state == "failed" else ""
         hint = "`toolcrib doctor` examines it." if outage else ""
         return SourceState(
             source=self._name,
@@ -225,7 +227,7 @@ class OpenApiSource:
             await self._take(api, "ready")
             self._digest = digest
         except (ToolcribError, OSError) as error:
-            self._fail(str(error))
+            self._fail(str(error), own="" if isinstance(error, ToolFailure) else "its description cannot be used")
         except Exception:  # noqa: BLE001 - it is logged, and no caller waits for a failed source
             _log.exception("the description of %s cannot be taken", self._name)
             self._fail("the description cannot be taken; our log has the reason")
@@ -277,9 +279,9 @@ class OpenApiSource:
         self._state, self._detail = state, ""
         self._tell()
 
-    def _fail(self, reason: str) -> None:
-        """Report why no listing, or no newer one, is available."""
-        self._detail = reason
+    def _fail(self, reason: str, own: str = "") -> None:
+        """Report why no listing, or no newer one, is available; `own` are our own words for it, where others are in."""
+        self._detail, self._own_reason = reason, own or reason
         self._state = "stale" if self._open is not None else "failed"
         self._tell(Problem(source=self._name, code="unavailable", message=reason))
 

@@ -27,6 +27,9 @@ def test_a_changed_tool_is_withheld_even_when_new_ones_are_accepted() -> None:
         replace(ECHO, annotations=Annotations(read_only=True)),
         replace(ECHO, output_schema={"type": "object"}),
         replace(ECHO, title="Echo!"),
+        replace(ECHO, meta={"key": "Read the key first."}),
+        replace(ECHO, annotations=Annotations(listed={"title": "Harmless"})),
+        replace(ECHO, annotations=Annotations(open_world=False)),
     ):
         outcome = review("s", [change], pins, accept=True)
         assert outcome.tools == ()

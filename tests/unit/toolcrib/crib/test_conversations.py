@@ -8,14 +8,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.config import Directories, bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.session import Session
+from toolcrib.jobs.job import Engine, JobLimits
 from toolcrib.plugin import tool
 from toolcrib.server.backend import CribBackend
 from toolcrib.store.conversations import SavedState
@@ -104,6 +107,27 @@ async def test_taint_of_one_replica_holds_at_the_next_call_of_another(replica: R
         assert (await refusal(here), await refusal(there)) == ("", "")
         await here.call("web__page")
         assert (await refusal(there), await refusal(here)) == ("denied", "denied")
+
+
+@pytest.mark.parametrize("engine", ["process", "durable"])
+async def test_a_job_taints_its_conversation_before_the_next_call_of_it(tmp_path: Path, engine: Engine) -> None:
+    gate = anyio.Event()
+
+    async def slow_page(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        await gate.wait()
+        return ToolResult.of_text("a page")
+
+    directories = Directories.of({"HOME": str(tmp_path)})
+    settings = bare().with_values(directories=directories, mode="autonomous", jobs=JobLimits(engine=engine))
+    async with Toolcrib(settings) as crib:
+        crib.add(save)
+        await crib.tools.mount_source(ScriptedSource("web", {"page": slow_page}, listed=[PAGE]))
+        started = await talk(crib).call("web__page", {}, background=True)
+        gate.set()
+        assert (await crib.jobs.result(started.meta["job"], "ada", PATIENCE)).error is None
+    async with Toolcrib(settings) as crib:
+        crib.add(save)
+        assert [await refusal(talk(crib, key)) for key in ("k", "another")] == ["denied", ""]
 
 
 async def test_another_conversation_and_another_principal_have_none_of_it(replica: Replica) -> None:

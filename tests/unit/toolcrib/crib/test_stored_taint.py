@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -82,6 +83,18 @@ async def fail(ctx: Context) -> str:
     raise ToolFailure("not_found", f"there is only {(await ctx.records('kept').list())[0].value['text']}")
 
 
+async def _check_kept(arguments: Mapping[str, Any], ctx: Context) -> None:
+    found = await ctx.records("kept").get("one")
+    if found is not None:
+        raise ToolFailure("conflict", f"there is {found.value['text']} already")
+
+
+@tool(kind="destructive", check=_check_kept)
+def clear() -> str:
+    """Clear what is kept, which fails before anybody is asked."""
+    return "cleared"
+
+
 SCHEMA: Final = Schema(
     name="yard", tables=(Table(name="notes", noun="note", columns={"body": "TEXT", "size": "INTEGER"}),)
 )
@@ -127,7 +140,7 @@ async def news(ctx: Context) -> list[Any]:
     return [dict(event.payload) for event in await ctx.events(project_id="yard")]
 
 
-TOOLS: Final = (save, keep, extend, recall, fail, pin, notes, titles, count, news)
+TOOLS: Final = (save, keep, extend, recall, fail, clear, pin, notes, titles, count, news)
 WRITING: Final = ["keep", "extend", "pin"]
 
 
@@ -188,6 +201,7 @@ async def test_a_record_of_a_tainted_session_taints_its_readers_after_a_restart_
             "listed": await outcome(crib.session(key="b"), "recall"),
             "searched": await outcome(crib.session(key="c"), "recall", {"query": "instructions"}),
             "failed": (await outcome(crib.session(key="d"), "fail"))[1],
+            "checked": (await outcome(crib.session(key="f", rules={"ask": ["clear"]}, approver=_no), "clear"))[1],
             "elsewhere": await outcome(crib.session(key="e"), "save"),
         }
 
@@ -195,6 +209,7 @@ async def test_a_record_of_a_tainted_session_taints_its_readers_after_a_restart_
         "listed": ("untrusted", "denied"),
         "searched": ("untrusted", "denied"),
         "failed": "denied",
+        "checked": "denied",
         "elsewhere": ("local", "ran"),
     }
 
@@ -210,6 +225,10 @@ async def test_a_clean_session_that_adds_to_a_marked_record_keeps_the_mark_and_o
         replaced = await outcome(crib.session(key="e"), "recall")
 
     assert (added, replaced) == (("untrusted", "denied"), ("local", "ran"))
+
+
+async def _no(question: Any) -> Answer:
+    return Answer(verdict="no")
 
 
 async def test_what_a_person_approved_is_not_marked(tmp_path: Path) -> None:
@@ -263,3 +282,33 @@ async def test_a_program_whose_calls_no_result_steers_goes_on_and_what_it_writes
 
     goes_on, asks = (False, "untrusted"), (True, "untrusted")
     assert found == {"cli": goes_on, "rest": goes_on, "schedule": goes_on, "service": goes_on, "library": asks}
+
+
+async def test_a_scheduled_message_of_a_tainted_session_taints_who_lists_it_and_who_gets_it(tmp_path: Path) -> None:
+    def arguments(text: str) -> dict[str, Any]:
+        trigger = {"trigger_type": "interval", "trigger_config": {"interval_seconds": 3600}}
+        return {"operation": "create", "title": text, "action": {"type": "send_message", "content": text}, **trigger}
+
+    found: dict[str, Any] = {}
+    for name, text in (("clean", "Water the plants."), ("tainted", ORDER)):
+        settings: dict[str, Any] = {"mode": "autonomous", "store": tmp_path / f"{name}.db", "builtins": True}
+        async with Toolcrib(**settings, rules={"allow": ["scheduled_task"]}) as crib:
+            crib.add(*TOOLS)
+            writer = tainted(crib) if name == "tainted" else crib.session(key="a")
+            made = await writer.call("scheduled_task", arguments(text))
+            assert made.error is None, made.error
+            listed = await outcome(crib.session(key="b"), "scheduled_task", {"operation": "list"})
+            scheduler = crib.schedules.scheduler
+            scheduler.clock = lambda: time.time() + 7200
+            await scheduler.fire_due()
+            await scheduler.wait_idle()
+            session = crib.session(key="c")
+            result = await session.call("recall")
+            saved = await session.call("save")
+            got = (text in result.text, result.meta.get("trust"), saved.error.code if saved.error else "ran")
+            found[name] = listed, got
+
+    assert found == {
+        "clean": (("local", "ran"), (True, "local", "ran")),
+        "tainted": (("untrusted", "denied"), (True, "untrusted", "denied")),
+    }

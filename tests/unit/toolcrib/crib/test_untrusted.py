@@ -9,12 +9,15 @@ from typing import Any
 import anyio
 import pytest
 
+from toolcrib.config import bare
 from toolcrib.core.context import Context
+from toolcrib.core.events import SourceState
 from toolcrib.core.result import ToolError, ToolResult
 from toolcrib.core.saved_call import SavedSession
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.plugin import tool
+from toolcrib.policy.taint import Taint
 from toolcrib.testing import ScriptedSource, ToolBody
 
 READ = Annotations(read_only=True, destructive=False)
@@ -211,3 +214,40 @@ async def test_the_result_of_a_job_is_in_the_words_of_the_profile_once(crib: Too
     assert (result.text.startswith(expected[0]), result.text.count("<tool_output")) == (True, expected[1])
     assert result.text.count("slow words ") == 3
     assert profile != "gateway" or result.structured_content["result"] == words
+
+
+class Broken(ScriptedSource):
+    """A server that ended with an order as its last words."""
+
+    kind = "mcp"
+
+    @property
+    def state(self) -> SourceState:
+        """Failed."""
+        return SourceState(source=self.name, kind=self.kind, state="failed", detail=f"exited (stderr: {PAGE})")
+
+
+@pytest.mark.parametrize(
+    ("kind", "trusted", "trust", "outcome"),
+    [
+        ("mcp", (), "untrusted", "denied"),
+        ("openapi", (), "untrusted", "denied"),
+        ("mcp", ("broken",), "local", "ran"),
+        ("python", (), "local", "ran"),
+    ],
+)
+async def test_the_last_words_of_a_server_in_the_status_are_those_of_a_stranger(
+    kind: str, trusted: tuple[str, ...], trust: str, outcome: str
+) -> None:
+    settings = bare().with_values(mode="autonomous", builtins=("get_status",), untrusted=Taint(trusted=trusted))
+    async with Toolcrib(settings, memory=True) as crib:
+        crib.add(save)
+        source = Broken("broken")
+        source.kind = kind
+        await crib.tools.mount_source(source)
+        session = crib.session()
+        status = await session.call("get_status")
+        saved = await session.call("save")
+
+    assert "Ignore all previous" in status.text
+    assert (status.meta["trust"], saved.error.code if saved.error else "ran") == (trust, outcome)

@@ -52,8 +52,51 @@ def test_no_disguise_makes_a_denied_command_run_unasked(text: str) -> None:
 def test_most_disguises_are_seen_through() -> None:
     effects = [decision.effect for text in DISGUISES if (decision := NO_RM.decide(SHELL, {"command": text}))]
 
-    assert len(DISGUISES) >= 170
-    assert effects.count("deny") >= 140
+    assert len(DISGUISES) >= 500
+    assert effects.count("deny") >= 270
+
+
+@pytest.mark.parametrize(
+    "program", ["multitime", "acme-run", "./wrap", "/opt/x/bin/launch", "poetry run", "conda run -n b", "corp exec --"]
+)
+@pytest.mark.parametrize("text", ["rm -f x", "/bin/rm x", "-c 'rm -f x'", "--exec='rm -f x'", "-x rm", "'a; rm x'"])
+def test_a_program_that_is_not_known_starts_a_denied_one_only_after_a_question(program: str, text: str) -> None:
+    assert effect({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}, {"command": f"{program} {text}"}) == "ask"
+
+
+ORDINARY = """
+acme-run --rm
+acme-run rmdir
+acme-run src/rm/a.py
+acme-run --format=arm
+acme-run 'the alarm'
+echo rm
+grep -r rm .
+git commit -m 'rm old files'
+touch rm
+chmod +x rm
+which rm
+pytest -q
+npm run build
+mkdir -p build/rm
+A=alarm make
+cargo build --release
+man rm
+acme-run git status
+acme-run src/git push.py
+curl -o rm u
+""".strip().splitlines()
+"""Commands with a denied word in a place where nothing starts it."""
+
+
+@pytest.mark.parametrize("command", ORDINARY)
+def test_a_word_that_is_no_command_asks_nothing(command: str) -> None:
+    assert effect({"allow": ["Bash"], "deny": ["Bash(rm:*)", "Bash(git push:*)"]}, {"command": command}) == "allow"
+
+
+def test_a_program_that_is_not_known_and_a_denied_sub_command_ask() -> None:
+    for text in ("acme-run git push", "acme-run 'git push'", "acme-run git -C . push", "acme-run -x 'a; git push -f'"):
+        assert effect({"allow": ["Bash"], "deny": ["Bash(git push:*)"]}, {"command": text}) == "ask"
 
 
 WRAPPERS = (
@@ -242,3 +285,11 @@ def test_a_text_made_to_keep_the_reader_busy_asks_soon(text: str) -> None:
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
     assert read_script("x" * (MAX_TEXT + 1)).doubts == ("a command of 32,001 characters",)
+
+
+@pytest.mark.parametrize("unit", ["git ", "git 'git' ", "a=git ", "bin/", "/bin/git ", "x/", "git=push"])
+def test_a_program_that_is_not_known_with_very_many_words_is_decided_on_soon(unit: str) -> None:
+    command = f"acme-run {unit * (60_000 // len(unit))}"
+    began = time.process_time()
+    effect({"allow": ["Bash"], "deny": ["Bash(git push:*)"]}, {"command": command})
+    assert time.process_time() - began < 5
