@@ -112,10 +112,10 @@ def find_sandbox(
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is neither bubblewrap nor the container that was named.
 
-    Runs a command: call it in a thread. `landlock`, `seatbelt`: commands run under these where bubblewrap does not work;
-    `unsandboxed`: the operator accepts commands without a sandbox, where none is found; `container`: the image in which
-    commands run instead. `network`, `outlet`: the model's destinations, and the server of named hosts. `comparison`: who
-    else writes files than commands. A trial of bubblewrap or Landlock counts for the whole process.
+    Runs a command: call it in a thread. `landlock`, `seatbelt`: commands run under these where bubblewrap does not
+    work; `unsandboxed`: the operator accepts commands without a sandbox, where none is found; `container`: the image in
+    which commands run instead. `network`, `outlet`: the model's destinations, and the server of named hosts.
+    `comparison`: who else writes files than commands. A trial of bubblewrap or Landlock counts for the whole process.
     """
     bounds, comparison = bounds or Bounds(), comparison or Comparison()
     if container:
