@@ -1,4 +1,6 @@
-"""Memory of a process that serves: what is freed is there for the next result."""
+"""Memory of a process that serves, with glibc: what is freed is there for the next result."""
+
+from __future__ import annotations
 
 import subprocess
 import sys
@@ -20,7 +22,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, resource.getp
 
 
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
 def test_buffers_of_a_megabyte_are_used_again_without_new_pages_of_the_system() -> None:
     done = subprocess.run([sys.executable, "-c", _WORK], check=True, capture_output=True, text=True, timeout=60)
 
