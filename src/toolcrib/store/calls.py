@@ -168,6 +168,8 @@ class Calls:
         self._reader = reader
         self._lease = lease
         self._redact = redact
+        self._begun_elsewhere: set[str] = set()
+        """Ids of calls that were refused here because another process has begun them: their rows are its own."""
 
     def note(self, call: Call, result: ToolResult) -> None:
         """Record a finished call some time within 250 ms. Costs an append."""
@@ -183,13 +185,22 @@ class Calls:
         the change at the latest, because commits reach it in their order. After a loss of power it has both or neither.
         """
         durable = call.tool is None or "store_writer" not in call.tool.traits
-        await self._writer.run(self._intend, call, time.time(), time.monotonic(), durable=durable)
+        try:
+            await self._writer.run(self._intend, call, time.time(), time.monotonic(), durable=durable)
+        except ToolFailure as failure:
+            if failure.code == "conflict":
+                self._begun_elsewhere.add(call.id)
+            raise
 
     async def finish(self, call: Call, result: ToolResult) -> None:
         """Put the outcome of an intended call on the disk.
 
-        Raises `ToolFailure("storage")` when that is impossible now; the row is kept and written when it is possible.
+        Raises `ToolFailure("storage")` when that is impossible now; the row is kept and written when it is possible. A
+        call whose intent was refused because it was begun before leaves no row: it is in the record already.
         """
+        if call.id in self._begun_elsewhere:
+            self._begun_elsewhere.discard(call.id)
+            return
         await self._writer.run(self._record, call, result, time.time(), time.monotonic(), durable=True, keep=True)
 
     async def list(

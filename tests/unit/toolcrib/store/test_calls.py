@@ -22,6 +22,7 @@ from toolcrib.core.permission import Decision
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
+from toolcrib.errors import ToolFailure
 from toolcrib.policy.grant import mint
 from toolcrib.store.store import Store
 from toolcrib.store.threads import Work, Writer
@@ -85,6 +86,19 @@ async def test_only_an_intent_of_a_tool_that_writes_into_the_store_does_not_wait
         monkeypatch.undo()
 
     assert commits == [True, False, True]
+
+
+async def test_a_call_that_another_process_has_begun_stays_that_processs_own_in_the_record(tmp_path: Path) -> None:
+    refused = ToolResult.failed("conflict", "it was begun before")
+    async with Store.open(tmp_path / "store.db") as first, Store.open(tmp_path / "store.db") as second:
+        await first.calls.intend(make_call(1))
+        with pytest.raises(ToolFailure) as caught:
+            await second.calls.intend(make_call(1))
+        await second.calls.finish(make_call(1), refused)
+        await first.calls.finish(make_call(1), DONE)
+        rows = [(row.id, row.outcome) for row in await second.calls.list()]
+
+    assert (caught.value.code, rows) == ("conflict", [("call-1", "ok")])
 
 
 @pytest.mark.long
