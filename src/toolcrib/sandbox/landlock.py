@@ -32,7 +32,7 @@ from .comparison import OWN, Brought, check, compare, compared, own_folder, tidy
 from .egress import python
 from .process import Group, Held, Process, Watched, start
 from .protected_paths import Guarded, Repositories, guarded_in
-from .seccomp import Shared, is_known, modes_of, opened_filter
+from .seccomp import Shared, asked_of, is_known, opened_filter
 
 __all__ = ["Landlock", "find_landlock"]
 
@@ -107,7 +107,7 @@ class Landlock:
             **command.environment,
         }
         words = [f"{name}={wire}" for name, wire in zip(("status", "alive", "filter"), wires, strict=True)]
-        words += [f"modes={number}:{kind}" for number, kind in modes_of().items()]
+        words += [f"asked={number}:{name}" for number, name in asked_of().items()]
         words += [f"network={'yes' if command.network else 'no'}", f"cwd={command.cwd}"]
         words += [f"read={path}" for path in (*_system(), *chains, *command.readable, *guarded.shown)]
         rights = "read" if command.read_only else "write"
