@@ -60,8 +60,9 @@ class _SharedCalls:
     """Further numbers, for a command that shares the namespaces of the machine."""
 
     denied: Sequence[int]
-    """Setting and removing extended attributes, file_setattr; unshare, setns; shared memory, semaphores and queues;
-    fanotify_init."""
+    """unshare, setns; shared memory, semaphores and queues; fanotify_init."""
+    attributes: Sequence[int]
+    """Setting and removing extended attributes, file_setattr: programs do without where a file system has none."""
     asked: Mapping[int, str]
     """Calls that name a file without opening it, which the supervisor makes (`inside/answer.py`), by number."""
     own: Sequence[int]
@@ -95,10 +96,8 @@ _X86_64: Final = _Calls(
     socket=41,
     denied=(248, 249, 250, 321, 298, 304, 246, 323),
     shared=_SharedCalls(
-        denied=(
-            *(188, 189, 190, 197, 198, 199, 463, 466, 469, 272, 308),
-            *(29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241, 300),
-        ),
+        denied=(272, 308, 29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241, 300),
+        attributes=(188, 189, 190, 197, 198, 199, 463, 466, 469),
         asked={
             90: "chmod",
             91: "fchmod",
@@ -128,10 +127,8 @@ _AARCH64: Final = _Calls(
     socket=198,
     denied=(217, 218, 219, 280, 241, 265, 104, 282),
     shared=_SharedCalls(
-        denied=(
-            *(5, 6, 7, 14, 15, 16, 463, 466, 469, 97, 268),
-            *(194, 196, 195, 190, 193, 191, 192, 186, 189, 188, 187, 180, 181, 262),
-        ),
+        denied=(97, 268, 194, 196, 195, 190, 193, 191, 192, 186, 189, 188, 187, 180, 181, 262),
+        attributes=(5, 6, 7, 14, 15, 16, 463, 466, 469),
         asked={
             52: "fchmod",
             53: "fchmodat",
@@ -219,6 +216,8 @@ def _body(calls: _Calls, shared: Shared | None) -> list[bytes]:
 def _limits(calls: _SharedCalls) -> Iterator[bytes]:
     """Yield the steps for calls whose arguments count; those for one call end by returning."""
     refused, allowed = _step(_RETURN, _ERROR | errno.EPERM), _step(_RETURN, _ALLOW)
+    for number in calls.attributes:
+        yield from (_step(_EQUAL, number, no=1), _step(_RETURN, _ERROR | errno.EOPNOTSUPP))
     for number in calls.asked:
         yield from (_step(_EQUAL, number, no=1), _step(_RETURN, _ASK))
     yield from _of(calls.clone, _step(_LOAD, _FIRST), _step(_HAS_BITS, _NEW_USER, no=1), refused, allowed)

@@ -18,6 +18,8 @@ __all__ = ["Answers"]
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 """SECCOMP_IOCTL_NOTIF_RECV, _SEND and _ID_VALID."""
+_SET_FLAGS, _IN_TURN = 0x40082104, 1
+"""SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: caller and supervisor take turns on one core."""
 _HERE, _EMPTY, _UNFOLLOWED, _IN_UNFOLLOWED = -100, 0x1000, 0x100, 0x02000000
 """AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, IN_DONT_FOLLOW."""
 _GET_DESCRIPTOR, _OF_THREAD = 438, os.O_EXCL
@@ -49,6 +51,8 @@ class Answers:
         """`calls` are the names by number."""
         self._listener = listener
         self._calls = calls
+        if listener >= 0:
+            fcntl.ioctl(listener, _SET_FLAGS, _IN_TURN)
         self._folders = [(folder, f"{folder.rstrip('/')}/") for folder in folders]
 
     def answer(self) -> None:

@@ -21,16 +21,11 @@ import select
 import struct
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .answer import Answers
-else:
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    from answer import Answers
-
 __all__ = ["Options", "main"]
 
 _signal = __import__("_signal")  # the C module: importing its Python wrapper takes some 5 ms
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+_answer = __import__("answer")  # beside this file, which is no part of a package where it runs
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LEFT = _signal.SIGRTMAX
 """Tells the supervisor that the first process has gone."""
@@ -172,7 +167,7 @@ def _wake(number: int, frame: object) -> None:
 
 def _serve(listener: int, woken: int, command: int, options: Options) -> int:
     """Answer the calls of the command until it ends, or those who want it go; return its status."""
-    answers = Answers(listener, options.asked, options.write)
+    answers = _answer.Answers(listener, options.asked, options.write)
     poll = select.poll()
     poll.register(woken, select.POLLIN)
     poll.register(options.alive, 0)  # an error there: nobody reads it any more
