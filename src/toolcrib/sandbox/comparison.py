@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +14,13 @@ from ..core.sandbox import Command
 from ..errors import ToolFailure
 from .leftovers import is_harmless
 from .process import Process
-from .protected_paths import Guarded, Repositories, left_in, put_aside, put_back
+from .protected_paths import Guarded, Repositories, left_in, open_again, put_aside, put_back
 
-__all__ = ["OWN", "Brought", "Comparing", "check", "compare", "compared", "own_folder", "tidy"]
+__all__ = ["Brought", "Comparing", "check", "compare", "compared", "tidy"]
 
 Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
 """Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
 
-OWN: Final = "toolcrib-command-"
-"""Begins the names of folders that commands have for themselves."""
 _LONGEST: Final = 128 * 1024
 """Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
 _TIDY: Final = 2.0
@@ -52,6 +49,7 @@ class Comparing(Protocol):
 async def compare(sandbox: Comparing, guarded: Guarded, began: int, moved: list[str], running: Process | None) -> None:
     """Put aside what the command left behind, and tell `running` of it and of the programs that it changed."""
     repositories = sandbox.repositories
+    await to_thread.run_sync(open_again, guarded)
     moved += await to_thread.run_sync(put_aside, guarded)
     left = await to_thread.run_sync(left_in, guarded, repositories)
     files = [path for path in left.files if not is_harmless(path) and not sandbox.is_written(path)]
@@ -84,11 +82,6 @@ async def tidy(guarded: Guarded, moved: list[str]) -> None:
     while made.absent:
         await anyio.sleep(_TIDY)
         moved += await to_thread.run_sync(put_aside, made)
-
-
-def own_folder() -> Path:
-    """Make the folder of a command for its home and temporary files, where the sandbox has none of its own."""
-    return Path(tempfile.mkdtemp(prefix=OWN)).resolve()
 
 
 def check(command: Command) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 import time
@@ -28,8 +27,9 @@ from anyio import to_thread
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import ETC, LINKS, SYSTEM, Bounds, Line, clean, programs_in, toolchains, within_bounds
-from .comparison import OWN, Brought, check, compare, compared, own_folder, tidy
+from .comparison import Brought, check, compare, compared, tidy
 from .egress import python
+from .own_folder import OWN, made_folder, remove_folder
 from .process import Group, Held, Process, Watched, start
 from .protected_paths import Guarded, Repositories, guarded_in
 from .seccomp import Shared, asked_of, is_known, opened_filter
@@ -74,7 +74,7 @@ class Landlock:
         guarded = await to_thread.run_sync(
             partial(guarded_in, command.folders, self.repositories, trusted=command.trusted, mounts=False)
         )
-        own = await to_thread.run_sync(own_folder)
+        own = await to_thread.run_sync(made_folder)
         group = Group(self.bounds.processes)
         status_end, status = os.pipe()
         alive_end, alive = os.pipe()
@@ -94,7 +94,7 @@ class Landlock:
                 await _end_of(alive_end)
                 await group.close()
                 await compare(self, guarded, began, moved, running)
-                await to_thread.run_sync(partial(shutil.rmtree, own, ignore_errors=True))
+                await to_thread.run_sync(remove_folder, own)
 
     def line(self, command: Command, guarded: Guarded, own: Path, wires: tuple[int, int, int], group: str) -> Line:
         """Return the line for a command. `own` is its home; `wires` are the descriptors that the launcher closes."""

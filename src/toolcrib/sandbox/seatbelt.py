@@ -9,7 +9,6 @@ showed that the profile lets a program run and keeps it from a file outside.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,8 @@ from anyio import to_thread
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import Bounds, Line, clean, programs_in, toolchains, within_bounds
-from .comparison import Brought, check, compare, compared, own_folder, tidy
+from .comparison import Brought, check, compare, compared, tidy
+from .own_folder import made_folder, remove_folder
 from .process import Held, Process, start
 from .protected_paths import Guarded, Repositories, guarded_in
 
@@ -98,7 +98,7 @@ class Seatbelt:
         guarded = await to_thread.run_sync(
             partial(guarded_in, command.folders, self.repositories, trusted=command.trusted)
         )
-        own = await to_thread.run_sync(own_folder)
+        own = await to_thread.run_sync(made_folder)
         moved: list[str] = []
         running: Process | None = None
         try:
@@ -110,7 +110,7 @@ class Seatbelt:
         finally:
             with anyio.CancelScope(shield=True):
                 await compare(self, guarded, began, moved, running)
-                await to_thread.run_sync(partial(shutil.rmtree, own, ignore_errors=True))
+                await to_thread.run_sync(remove_folder, own)
 
     def line(self, command: Command, guarded: Guarded, own: Path) -> Line:
         """Return the line for a command. `own` is its home."""
