@@ -42,6 +42,17 @@ _REMOVAL_SECONDS: Final = 5.0
 """For the supervisor to kill what a command started."""
 _ABOUT_MACHINE: Final = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
 """Parts of `/proc` that tell of the machine and of no process."""
+_ABOUT_SYSTEM: Final = (
+    "alpine-release", "debian_version", "fedora-release", "host.conf", "lsb-release", "os-release", "redhat-release",
+    "system-release",
+)  # fmt: skip
+"""Parts of `/etc` that programs do without where they are missing, and not where they may not read them: pip ends."""
+_FOUND_BY: Final = {
+    ".asdf": "ASDF_DATA_DIR", ".goenv": "GOENV_ROOT", ".jenv": "JENV_ROOT", ".local/share/mise": "MISE_DATA_DIR",
+    ".nodenv": "NODENV_ROOT", ".nvm": "NVM_DIR", ".pyenv": "PYENV_ROOT", ".rbenv": "RBENV_ROOT",
+    ".rustup": "RUSTUP_HOME", ".sdkman": "SDKMAN_DIR", ".volta": "VOLTA_HOME",
+}  # fmt: skip
+"""Folders of programs below a home, with the variables by which these find them from another home."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +109,12 @@ class Landlock:
 
     def line(self, command: Command, guarded: Guarded, own: Path, wires: tuple[int, int, int], group: str) -> Line:
         """Return the line for a command. `own` is its home; `wires` are the descriptors that the launcher closes."""
-        chains = toolchains(Path(self.environ.get("HOME") or "/nonexistent"))
+        home = Path(self.environ.get("HOME") or "/nonexistent")
+        chains = toolchains(home)
         programs = programs_in(self.environ, (*chains, *command.folders))
         environment = {
             **clean(self.environ, own, programs),
+            **{variable: str(home / name) for name, variable in _FOUND_BY.items() if home / name in chains},
             "TMPDIR": str(own),
             "GIT_CONFIG_NOSYSTEM": "1",  # git complains of a file that it may not read
             **command.environment,
@@ -130,7 +143,7 @@ def _system() -> Iterator[str]:
     """Yield what every command reads: the programs of the machine and what they need."""
     for place in (*SYSTEM, *LINKS):
         yield os.path.realpath(place)
-    for name in ETC:
+    for name in (*ETC, *_ABOUT_SYSTEM):
         yield os.path.realpath(f"/etc/{name}")
     for name in _ABOUT_MACHINE:
         yield f"/proc/{name}"
