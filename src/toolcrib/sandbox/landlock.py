@@ -2,9 +2,10 @@
 
 A command shares the namespaces of the machine. It opens the programs of the machine, its folders and a folder of its
 own for home and temporary files, and nothing else; it has no sockets (with the network: none to services of this
-machine's own kind), signals and traces no other process, and changes modes and owners of no file elsewhere. Weaker
-than bubblewrap: it sees names and sizes of files everywhere and may set their times; guarded files in its folders are
-writable, and put back when it has ended; `.env` files in them are readable; `/tmp` is not writable.
+machine's own kind), signals, traces and slows down no other process, and changes modes, owners, times and attributes of
+no file elsewhere. Weaker than bubblewrap: it sees whether files elsewhere exist, and their sizes; guarded files in its
+folders are writable, and put back when it has ended; `.env` files in them are readable; `/tmp`, `/dev/shm` and what
+`/proc` has of processes are closed.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Landlock:
         status_end, status = os.pipe()
         alive_end, alive = os.pipe()
         wires = (status, alive, opened_filter(Shared(network=bool(command.network))))
-        watched = Watched(status_end, self.bounds, command.cwd, group)
+        watched = Watched(status_end, self.bounds, (command.cwd, own), group)
         moved: list[str] = []
         held = Held(descriptors=wires, watched=watched, tidy=partial(tidy, guarded, moved))
         running: Process | None = None
