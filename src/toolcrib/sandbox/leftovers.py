@@ -187,7 +187,9 @@ def _digest(path: Path) -> bytes:
 
 
 def move_aside(path: Path) -> str:
-    """Rename a file or folder; return its new name, empty when it is gone meanwhile."""
+    """Rename a file or folder; return its new name, empty when it is gone meanwhile or behind a link."""
+    if not _is_in_place(path):
+        return ""
     reopen(path.parent)
     target = next(place for place in _names(path) if not os.path.lexists(place))
     try:
@@ -197,12 +199,30 @@ def move_aside(path: Path) -> str:
     return str(target)
 
 
+def _is_in_place(path: Path) -> bool:
+    """Whether no folder around a path is a link: what is behind one may be outside of the workspace."""
+    return os.path.realpath(path.parent) == str(path.parent)
+
+
 def reopen(folder: Path | str) -> None:
-    """Give us access to a folder of our own: a command may have taken it away, so that nothing in it is put back."""
+    """Give us access to a folder of our own: a command may have taken it away, so that nothing in it is put back.
+
+    A folder behind a link stays as it is, for it may be outside of the workspace.
+    """
     with contextlib.suppress(OSError):
         mode = os.lstat(folder).st_mode
-        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
+        if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
+            return
+        if sys.platform != "linux":
+            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU, follow_symlinks=False)
+            return
+        place = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY)
+        try:
+            link = f"/proc/self/fd/{place}"
+            if os.readlink(link) == str(folder):
+                os.chmod(link, stat.S_IMODE(os.fstat(place).st_mode) | stat.S_IRWXU)
+        finally:
+            os.close(place)
 
 
 def reopen_repository(repository: Path) -> None:
@@ -289,6 +309,8 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
 
     A configuration stays where what starts programs in it was there before; yield the new names.
     """
+    if not _is_in_place(repository):
+        return
     known = {_part_of(place) for place in before}
     fresh = [one for one in _parts_of(repository) if one != repository and one not in known]
     for folder in fresh:
@@ -317,7 +339,7 @@ def rebases_of(repository: Path) -> Mapping[Path, bytes]:
 
 def restore_rebases(repository: Path, before: Mapping[Path, bytes]) -> Iterator[str]:
     """Take away the steps of a stopped rebase that would run a program and were not there before; yield new names."""
-    for folder in _parts_of(repository):
+    for folder in _parts_of(repository) if _is_in_place(repository) else ():
         for place in (folder / name for name in _OF_REBASE):
             yield from _clean_rebase(place, before.get(place, b""))
 
@@ -373,6 +395,8 @@ def clean_repository(
     Its configuration keeps the keys that start none, so that it works as before. A `.git` file may name a folder
     outside of `roots`, one of the repositories in `own`, of their `worktrees` or submodules: those stay as they are.
     """
+    if not _is_in_place(repository):
+        return
     if repository.is_symlink():
         yield from _moved(repository)
     elif repository.is_file():

@@ -31,8 +31,8 @@ def remove_folder(folder: Path) -> None:
     while waiting:
         place = waiting.pop()
         reopen(place)
-        with suppress(OSError):
-            for entry in list(os.scandir(place)):
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in list(entries):
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):
                         reopen(entry.path)

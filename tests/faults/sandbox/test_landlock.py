@@ -376,6 +376,22 @@ async def test_what_starts_programs_is_put_back_in_folders_that_it_closed(run: R
     assert [(folder / place).stat().st_mode & 0o700 for place in places] == [0o700] * 3
 
 
+async def test_nothing_behind_a_link_is_put_aside_written_or_opened(run: Run, folder: Path, tmp_path: Path) -> None:
+    git(folder, "init", "--quiet", "sub/x")
+    (folder / "sub/x/.git/hooks/pre-push").write_text("check")
+    other = tmp_path / "elsewhere" / "x"
+    git(tmp_path, "init", "--quiet", "elsewhere/x")
+    (other / ".git" / "hooks" / "pre-commit").write_text("own")
+    (other / ".git").chmod(0o500)
+    before = sorted(str(path) for path in (tmp_path / "elsewhere").rglob("*"))
+
+    outcome = await run(f"mv sub moved && ln -s {tmp_path}/elsewhere sub")
+
+    assert outcome.finished.status == 0
+    assert sorted(str(path) for path in (tmp_path / "elsewhere").rglob("*")) == before
+    assert (other / ".git").stat().st_mode & 0o777 == 0o500
+
+
 async def test_what_is_put_back_in_a_folder_may_be_far_below_it(run: Run, folder: Path) -> None:
     outcome = await run("git init -q a/b/c; git -C a/b/c config core.fsmonitor evil; chmod 000 a/b/c a/b a")
 
