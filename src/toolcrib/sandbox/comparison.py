@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,15 +16,13 @@ from ..core.sandbox import Command
 from ..errors import ToolFailure
 from .leftovers import is_harmless
 from .process import Process
-from .protected_paths import Guarded, Repositories, guarded_in, left_in, put_aside, put_back
+from .protected_paths import Guarded, Repositories, guarded_in, left_in, open_again, put_aside, put_back
 
-__all__ = ["OWN", "Brought", "Compared", "Comparison", "check", "own_folder"]
+__all__ = ["Brought", "Compared", "Comparison", "check"]
 
 Brought = Callable[[Path, Mapping[Path, Sequence[str]], int], Awaitable[bool]]
 """Answers for a file, the workspace's own repositories with their commits, and the time at which the command began."""
 
-OWN: Final = "toolcrib-command-"
-"""Begins the names of folders that commands have for themselves."""
 _LONGEST: Final = 128 * 1024
 """Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
 _TIDY: Final = 2.0
@@ -100,6 +97,7 @@ class Compared:
     async def _compare(self, moved: list[str]) -> None:
         guarded, comparison = self.guarded, self.comparison
         repositories = comparison.repositories
+        await to_thread.run_sync(open_again, guarded)
         moved += await to_thread.run_sync(put_aside, guarded)
         left = await to_thread.run_sync(left_in, guarded, repositories)
         files = [path for path in left.files if not is_harmless(path) and not comparison.is_written(path)]
@@ -115,11 +113,6 @@ class Compared:
         if self._running is not None:
             self._running.aside, self._running.programs = tuple(sorted(moved)), left.programs
             self._running.unseen = left.unseen
-
-
-def own_folder() -> Path:
-    """Make the folder of a command for its home and temporary files, where the sandbox has none of its own."""
-    return Path(tempfile.mkdtemp(prefix=OWN)).resolve()
 
 
 def check(command: Command) -> None:

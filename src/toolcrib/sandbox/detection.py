@@ -51,7 +51,7 @@ class Bubblewrap:
             handing = Handing(self.outlet, command.network)
         status_end, status = os.pipe()
         group = Group(self.maker.bounds.processes)
-        watched = Watched(status_end, self.maker.bounds, command.cwd, group)
+        watched = Watched(status_end, self.maker.bounds, (command.cwd,), group)
         wires = Wires(status=status, filter=opened_filter(), control=handing.control if handing else -1)
         built = line(self.maker, command, compared.guarded, wires, group.entrance)
         held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=compared.tidy)

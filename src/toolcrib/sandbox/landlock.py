@@ -2,22 +2,21 @@
 
 A command shares the namespaces of the machine. It opens the programs of the machine, its folders and a folder of its
 own for home and temporary files, and nothing else; it has no sockets (with the network: none to services of this
-machine's own kind), signals and traces no other process, and changes modes and owners of no file elsewhere. Weaker
-than bubblewrap: it sees names and sizes of files everywhere and may set their times; guarded files in its folders are
-writable, and put back when it has ended; `.env` files in them are readable; `/tmp` is not writable.
+machine's own kind), signals, traces and slows down no other process, and changes modes, owners, times and attributes of
+no file elsewhere. Weaker than bubblewrap: it sees whether files elsewhere exist, and their sizes; guarded files in its
+folders are writable, and put back when it has ended; `.env` files in them are readable; `/tmp`, `/dev/shm` and what
+`/proc` has of processes are closed.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -27,11 +26,12 @@ from anyio import to_thread
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import ETC, LINKS, SYSTEM, Bounds, Line, clean, programs_in, toolchains, within_bounds
-from .comparison import OWN, Comparison, check, own_folder
+from .comparison import Comparison, check
 from .egress import python
+from .own_folder import OWN, made_folder, remove_folder
 from .process import Group, Held, Watched, start
 from .protected_paths import Guarded
-from .seccomp import Shared, is_known, modes_of, opened_filter
+from .seccomp import Shared, asked_of, is_known, opened_filter
 
 __all__ = ["Landlock", "find_landlock"]
 
@@ -41,6 +41,17 @@ _REMOVAL_SECONDS: Final = 5.0
 """For the supervisor to kill what a command started."""
 _ABOUT_MACHINE: Final = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
 """Parts of `/proc` that tell of the machine and of no process."""
+_ABOUT_SYSTEM: Final = (
+    "alpine-release", "debian_version", "fedora-release", "host.conf", "lsb-release", "os-release", "redhat-release",
+    "system-release",
+)  # fmt: skip
+"""Parts of `/etc` that programs do without where they are missing, and not where they may not read them: pip ends."""
+_FOUND_BY: Final = {
+    ".asdf": "ASDF_DATA_DIR", ".goenv": "GOENV_ROOT", ".jenv": "JENV_ROOT", ".local/share/mise": "MISE_DATA_DIR",
+    ".nodenv": "NODENV_ROOT", ".nvm": "NVM_DIR", ".pyenv": "PYENV_ROOT", ".rbenv": "RBENV_ROOT",
+    ".rustup": "RUSTUP_HOME", ".sdkman": "SDKMAN_DIR", ".volta": "VOLTA_HOME",
+}  # fmt: skip
+"""Folders of programs below a home, with the variables by which these find them from another home."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +77,12 @@ class Landlock:
             message = "a command under Landlock reaches the whole network or none, no named hosts"
             raise ToolFailure("unavailable", message, hint="install bubblewrap")
         compared = await self.comparison.begin(command, mounts=False)
-        own = await to_thread.run_sync(own_folder)
+        own = await to_thread.run_sync(made_folder)
         group = Group(self.bounds.processes)
         status_end, status = os.pipe()
         alive_end, alive = os.pipe()
         wires = (status, alive, opened_filter(Shared(network=bool(command.network))))
-        watched = Watched(status_end, self.bounds, command.cwd, group)
+        watched = Watched(status_end, self.bounds, (command.cwd, own), group)
         held = Held(descriptors=wires, watched=watched, tidy=compared.tidy)
         try:
             line = self.line(command, compared.guarded, own, wires, group.entrance)
@@ -84,20 +95,22 @@ class Landlock:
                 await _end_of(alive_end)
                 await group.close()
                 await compared.finish()
-                await to_thread.run_sync(partial(shutil.rmtree, own, ignore_errors=True))
+                await to_thread.run_sync(remove_folder, own)
 
     def line(self, command: Command, guarded: Guarded, own: Path, wires: tuple[int, int, int], group: str) -> Line:
         """Return the line for a command. `own` is its home; `wires` are the descriptors that the launcher closes."""
-        chains = toolchains(Path(self.environ.get("HOME") or "/nonexistent"))
+        home = Path(self.environ.get("HOME") or "/nonexistent")
+        chains = toolchains(home)
         programs = programs_in(self.environ, (*chains, *command.folders))
         environment = {
             **clean(self.environ, own, programs),
+            **{variable: str(home / name) for name, variable in _FOUND_BY.items() if home / name in chains},
             "TMPDIR": str(own),
             "GIT_CONFIG_NOSYSTEM": "1",  # git complains of a file that it may not read
             **command.environment,
         }
         words = [f"{name}={wire}" for name, wire in zip(("status", "alive", "filter"), wires, strict=True)]
-        words += [f"modes={number}:{kind}" for number, kind in modes_of().items()]
+        words += [f"asked={number}:{name}" for number, name in asked_of().items()]
         words += [f"network={'yes' if command.network else 'no'}", f"cwd={command.cwd}"]
         words += [f"read={path}" for path in (*_system(), *chains, *command.readable, *guarded.shown)]
         rights = "read" if command.read_only else "write"
@@ -120,7 +133,7 @@ def _system() -> Iterator[str]:
     """Yield what every command reads: the programs of the machine and what they need."""
     for place in (*SYSTEM, *LINKS):
         yield os.path.realpath(place)
-    for name in ETC:
+    for name in (*ETC, *_ABOUT_SYSTEM):
         yield os.path.realpath(f"/etc/{name}")
     for name in _ABOUT_MACHINE:
         yield f"/proc/{name}"

@@ -34,6 +34,8 @@ __all__ = [
     "is_taken_up",
     "move_aside",
     "rebases_of",
+    "reopen",
+    "reopen_repository",
     "restore_rebases",
     "restore_repository",
     "stamp_of",
@@ -185,7 +187,10 @@ def _digest(path: Path) -> bytes:
 
 
 def move_aside(path: Path) -> str:
-    """Rename a file or folder; return its new name, empty when it is gone meanwhile."""
+    """Rename a file or folder; return its new name, empty when it is gone meanwhile or behind a link."""
+    if not _is_in_place(path):
+        return ""
+    reopen(path.parent)
     target = next(place for place in _names(path) if not os.path.lexists(place))
     try:
         path.rename(target)
@@ -194,11 +199,48 @@ def move_aside(path: Path) -> str:
     return str(target)
 
 
+def _is_in_place(path: Path) -> bool:
+    """Whether no folder around a path is a link: what is behind one may be outside of the workspace."""
+    return os.path.realpath(path.parent) == str(path.parent)
+
+
+def reopen(folder: Path | str) -> None:
+    """Give us access to a folder of our own: a command may have taken it away, so that nothing in it is put back.
+
+    A folder behind a link stays as it is, for it may be outside of the workspace.
+    """
+    with contextlib.suppress(OSError):
+        mode = os.lstat(folder).st_mode
+        if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
+            return
+        if sys.platform != "linux":
+            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU, follow_symlinks=False)
+            return
+        place = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY)
+        try:
+            link = f"/proc/self/fd/{place}"
+            if os.readlink(link) == str(folder):
+                os.chmod(link, stat.S_IMODE(os.fstat(place).st_mode) | stat.S_IRWXU)
+        finally:
+            os.close(place)
+
+
+def reopen_repository(repository: Path) -> None:
+    """Give us access to the folders of a repository, except those with what it stores."""
+    waiting = [str(repository)]
+    while waiting:
+        place = waiting.pop()
+        reopen(place)
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            waiting += [one.path for one in entries if one.is_dir(follow_symlinks=False) and one.name not in _STORED]
+
+
 def _names(path: Path) -> Iterator[Path]:
     yield path.with_name(f"{path.name}.aside")
     yield from (path.with_name(f"{path.name}.aside{number}") for number in itertools.count(2))
 
 
+_STORED: Final = frozenset({"objects", "refs", "logs"})
 _OF_REPOSITORY: Final = ("config", "config.worktree", "commondir", "hooks", "info/attributes")
 _OF_REBASE: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/strategy")
 """Files of a rebase that stopped: `git rebase --continue` runs the `exec` lines of the first, and the program
@@ -257,6 +299,7 @@ def contents_of(repository: Path) -> Contents:
             if place.is_symlink():
                 found[place] = os.fsencode(os.readlink(place)), 0
             elif place.is_file():
+                found[place] = b"", place.stat().st_mode  # a hook that cannot be read runs, too
                 found[place] = read_strange(place, _MAX_KEPT), place.stat().st_mode
     return found
 
@@ -266,6 +309,8 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
 
     A configuration stays where what starts programs in it was there before; yield the new names.
     """
+    if not _is_in_place(repository):
+        return
     known = {_part_of(place) for place in before}
     fresh = [one for one in _parts_of(repository) if one != repository and one not in known]
     for folder in fresh:
@@ -278,11 +323,12 @@ def restore_repository(repository: Path, before: Contents) -> Iterator[str]:
         if earlier == (content, mode) or (is_config and earlier and _runs_no_more(earlier[0], content)):
             continue
         yield from _moved(place)
-        if earlier is not None and earlier[1]:
+    for place, (content, mode) in before.items():
+        if mode and _part_of(place).is_dir() and not os.path.lexists(place):  # put aside, or removed
             with contextlib.suppress(OSError):
                 place.parent.mkdir(exist_ok=True)  # it was a link that is put aside now
-                place.write_bytes(earlier[0])
-                place.chmod(stat.S_IMODE(earlier[1]))
+                place.write_bytes(content)
+                place.chmod(stat.S_IMODE(mode))
 
 
 def rebases_of(repository: Path) -> Mapping[Path, bytes]:
@@ -293,7 +339,7 @@ def rebases_of(repository: Path) -> Mapping[Path, bytes]:
 
 def restore_rebases(repository: Path, before: Mapping[Path, bytes]) -> Iterator[str]:
     """Take away the steps of a stopped rebase that would run a program and were not there before; yield new names."""
-    for folder in _parts_of(repository):
+    for folder in _parts_of(repository) if _is_in_place(repository) else ():
         for place in (folder / name for name in _OF_REBASE):
             yield from _clean_rebase(place, before.get(place, b""))
 
@@ -349,6 +395,8 @@ def clean_repository(
     Its configuration keeps the keys that start none, so that it works as before. A `.git` file may name a folder
     outside of `roots`, one of the repositories in `own`, of their `worktrees` or submodules: those stay as they are.
     """
+    if not _is_in_place(repository):
+        return
     if repository.is_symlink():
         yield from _moved(repository)
     elif repository.is_file():

@@ -15,6 +15,7 @@ import pty
 import secrets
 import signal
 import struct
+import sys
 import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -101,11 +102,11 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 class Watched:
     """Monitor of the processes of one command, started from bubblewrap's status line. Lives as long as the command."""
 
-    def __init__(self, status: int, bounds: Bounds, disk: Path, group: Group) -> None:
-        """`status` is our end of the status pipe, which is closed with this; `disk` is where the command writes."""
+    def __init__(self, status: int, bounds: Bounds, disks: Sequence[Path], group: Group) -> None:
+        """`status` is our end of the status pipe, which is closed with this; `disks` is where the command writes."""
         self._status = status
         self._bounds = bounds
-        self._disk = disk
+        self._disks = disks
         self._group = group
         self._first = 0
         self.stopped = ""
@@ -153,7 +154,7 @@ class Watched:
             return f"more than {self._bounds.processes} processes at a time"
         if memory > self._bounds.memory:
             return f"more than {self._bounds.memory >> 20} MiB of memory"
-        if self._bounds.free and _free(self._disk) < self._bounds.free:
+        if self._bounds.free and min(map(_free, self._disks)) < self._bounds.free:
             return f"less than {self._bounds.free >> 20} MiB are left on the disk"
         return ""
 
@@ -195,7 +196,10 @@ def _stat(pid: int) -> list[str]:
 
 
 def _free(folder: Path) -> int:
-    found = os.statvfs(folder)
+    try:
+        found = os.statvfs(folder)
+    except OSError:  # the command has removed it
+        return sys.maxsize
     return found.f_bavail * found.f_frsize
 
 

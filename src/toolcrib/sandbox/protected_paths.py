@@ -24,13 +24,15 @@ from .leftovers import (
     is_taken_up,
     move_aside,
     rebases_of,
+    reopen,
+    reopen_repository,
     restore_rebases,
     restore_repository,
     stamp_of,
     stamps_of,
 )
 
-__all__ = ["Found", "Guarded", "Left", "Repositories", "guarded_in", "left_in", "put_aside", "put_back"]
+__all__ = ["Found", "Guarded", "Left", "Repositories", "guarded_in", "left_in", "open_again", "put_aside", "put_back"]
 
 _SKIPPED: Final = frozenset({"node_modules", ".venv", "venv"})
 """Folders of package managers, with more entries than all others; repositories in them are not the user's. One of
@@ -134,6 +136,8 @@ class Repositories:
             if known is not None and known.changed == changed:
                 return known
             settled = changed if time.time_ns() - changed > _SETTLED else 0
+            if not os.access(place, os.R_OK | os.X_OK):
+                reopen(place)
             with os.scandir(place) as entries:
                 names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
@@ -256,6 +260,15 @@ def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = 
     )
 
 
+def open_again(guarded: Guarded) -> None:
+    """Give us access to the repositories and to the folders around them: a command may have taken it away."""
+    around = {place for folder in (*guarded.mounted, *guarded.placed) for place in folder.parents}
+    for place in sorted(place for place in around if any(place.is_relative_to(root) for root in guarded.roots)):
+        reopen(place)
+    for folder in guarded.mounted:
+        reopen_repository(folder)
+
+
 def put_aside(guarded: Guarded) -> tuple[str, ...]:
     """Rename forbidden files that were created; return the new names."""
     replaced = [path for path, number in guarded.placed.items() if _number(path) not in (0, number)]
@@ -295,6 +308,7 @@ def left_in(guarded: Guarded, known: Repositories) -> Left:
         for folder in (*repositories, *found.repositories):
             if folder in guarded.mounted or _number(folder) in moved:
                 continue
+            reopen_repository(folder)
             if guarded.loose.get(folder) != stamps_of(folder):
                 aside += clean_repository(folder, guarded.roots, guarded.mounted, guarded.worktrees)
         files += [Path(path) for path, stamp in found.taken_up.items() if guarded.taken_up.get(path) != stamp]

@@ -9,14 +9,12 @@ showed that the profile lets a program run and keeps it from a file outside.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -26,7 +24,8 @@ from anyio import to_thread
 from ..core.sandbox import Command, Reach, Running
 from ..errors import ToolFailure
 from .bubblewrap import Bounds, Line, clean, programs_in, toolchains, within_bounds
-from .comparison import Comparison, check, own_folder
+from .comparison import Comparison, check
+from .own_folder import made_folder, remove_folder
 from .process import Held, start
 from .protected_paths import Guarded
 
@@ -90,7 +89,7 @@ class Seatbelt:
         if isinstance(command.network, Reach) and command.network and not command.trusted:
             raise ToolFailure("unavailable", "a command under Seatbelt reaches the whole network or none")
         compared = await self.comparison.begin(command)
-        own = await to_thread.run_sync(own_folder)
+        own = await to_thread.run_sync(made_folder)
         try:
             held = Held(tidy=compared.tidy)
             line = self.line(command, compared.guarded, own)
@@ -100,7 +99,7 @@ class Seatbelt:
         finally:
             await compared.finish()
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(partial(shutil.rmtree, own, ignore_errors=True))
+                await to_thread.run_sync(remove_folder, own)
 
     def line(self, command: Command, guarded: Guarded, own: Path) -> Line:
         """Return the line for a command. `own` is its home."""

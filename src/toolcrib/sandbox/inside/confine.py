@@ -3,19 +3,19 @@
     confine.py NAME=VALUE … -- PROGRAM [ARGUMENT …]      the names: those of `Options`
 
 Three processes: the first is the one that others know, and is killed to end the command; the second, the supervisor,
-adopts every process that loses its parent, changes modes of files on the command's behalf, and kills all that is left;
-the third becomes the command. The supervisor is in a group of its own, so that it outlives the first.
+adopts every process that loses its parent, makes some calls in its place (`answer.py`), and kills all that is left; the
+third becomes the command. The supervisor is in a group of its own, so that it outlives the first; the first kills what
+is left where the supervisor was killed.
 
-Landlock restricts what a process opens, not the modes of files that it names. The filter (`sandbox/seccomp.py`) hands
-these calls to the supervisor, which makes them itself on the file that it found, inside the writable folders alone:
-what the command changes meanwhile has no effect. It imports little, for it is in the way of every command.
+Both kill everything that their signals reach, in one step that no process forks out of: each is under a restriction of
+its own, by which they reach what they started and nothing else. It imports little, for it is in the way of every
+command.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import select
 import struct
@@ -24,6 +24,8 @@ import sys
 __all__ = ["Options", "main"]
 
 _signal = __import__("_signal")  # the C module: importing its Python wrapper takes some 5 ms
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+_answer = __import__("answer")  # beside this file, which is no part of a package where it runs
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LEFT = _signal.SIGRTMAX
 """Tells the supervisor that the first process has gone."""
@@ -44,16 +46,18 @@ _WRITE = _READ | 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 12 
 _OF_FILE = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _DEVICE = 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _TCP = 3
+_SIGNALS = 2
 _SCOPES = 3
 """Abstract sockets, signals: of processes under the same restriction alone."""
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
-_RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
-"""SECCOMP_IOCTL_NOTIF_RECV, _SEND and _ID_VALID."""
-_HERE, _EMPTY, _UNFOLLOWED = -100, 0x1000, 0x100
-"""AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW."""
-_PATH = 4096
-_PAGE = 4096
+_CLOSE, _EVERY = 436, 0xFFFFFFFF
+"""close_range, which Python replaces by a loop where it was built for an older system."""
+_EVEN_CLONED = 0x40000000
+"""__WALL: children that report their end with another signal, too."""
+_LIKELY_TO_GO = b"1000"
+_FILTER_FLAGS = 1 << 3 | 1 << 5
+"""A listener; once the supervisor has a call, signals other than SIGKILL wait for its answer."""
 _NOT_STARTED = 125
 _KILLED = 128 + 9
 
@@ -73,8 +77,8 @@ class Options:
         """Descriptor that is open as long as anything of the command lives; where nobody reads it, the command ends."""
         self.filter = int(values["filter"][0])
         """Descriptor with the filter of its calls."""
-        self.modes = {int(number): kind for number, _, kind in (one.partition(":") for one in values["modes"])}
-        """Calls that change modes, by number, with the kind of their arguments."""
+        self.asked = {int(number): name for number, _, name in (one.partition(":") for one in values["asked"])}
+        """Names of the calls that the supervisor makes, by number."""
         self.network = values["network"][0] == "yes"
         self.cwd = values["cwd"][0]
         self.read = values.get("read", [])
@@ -86,6 +90,8 @@ def main(options: Options, program: list[str]) -> None:
     first = os.getpid()
     os.write(options.status, f'{{"child-pid": {first}}}\n'.encode())
     os.close(options.status)
+    _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
+    _reach_nothing_but(os.getppid())
     supervisor = os.fork()
     if not supervisor:
         status = _NOT_STARTED
@@ -97,7 +103,23 @@ def main(options: Options, program: list[str]) -> None:
     os.close(options.alive)
     os.closerange(0, 3)  # the command's output ends with the command
     _, status = os.waitpid(supervisor, 0)
-    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    _end_all()
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else _KILLED)
+
+
+def _reach_nothing_but(outside: int) -> None:
+    """Restrict our signals to what we start. `outside` is a process that they reach before, and must not any more."""
+    rights = struct.pack("=QQQ", 0, 0, _SIGNALS)
+    rules = _checked(_LIBC.syscall(_CREATE, rights, len(rights), 0))
+    _checked(_LIBC.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _checked(_LIBC.syscall(_RESTRICT, rules, 0))
+    os.close(rules)
+    try:
+        os.kill(outside, 0)
+    except PermissionError:
+        return
+    os._exit(_NOT_STARTED)  # it has gone, or there is no restriction
 
 
 def _supervise(options: Options, program: list[str], first: int) -> int:
@@ -105,6 +127,7 @@ def _supervise(options: Options, program: list[str], first: int) -> int:
     os.setpgid(0, 0)
     _LIBC.prctl(_DEATH_SIGNAL, _LEFT, 0, 0, 0)
     _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
+    _reach_nothing_but(first)
     told, tell = os.pipe()
     heard, hear = os.pipe()
     command = os.fork()
@@ -114,8 +137,8 @@ def _supervise(options: Options, program: list[str], first: int) -> int:
         _become(options, program, tell, heard)
     os.close(tell)
     os.close(heard)
-    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2):
-        _signal.signal(number, _signal.SIG_IGN)  # they are for the command
+    for number in set(_signal.valid_signals()) - {_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGCHLD, _LEFT}:
+        _signal.signal(number, _signal.SIG_IGN)  # they are for the command; those of a terminal would stop us
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
@@ -129,7 +152,7 @@ def _supervise(options: Options, program: list[str], first: int) -> int:
         handle = os.pidfd_open(command)
         listener = _LIBC.syscall(_GET_DESCRIPTOR, handle, int.from_bytes(number, sys.byteorder), 0)
         os.close(handle)
-        os.write(hear, b"x")
+        os.write(hear, b"x" if listener >= 0 else b"")
     for descriptor in (*range(3), told, hear):
         os.close(descriptor)
     status = _KILLED if is_left else _serve(listener, woken, command, options)
@@ -144,6 +167,7 @@ def _wake(number: int, frame: object) -> None:
 
 def _serve(listener: int, woken: int, command: int, options: Options) -> int:
     """Answer the calls of the command until it ends, or those who want it go; return its status."""
+    answers = _answer.Answers(listener, options.asked, options.write)
     poll = select.poll()
     poll.register(woken, select.POLLIN)
     poll.register(options.alive, 0)  # an error there: nobody reads it any more
@@ -152,7 +176,7 @@ def _serve(listener: int, woken: int, command: int, options: Options) -> int:
     while True:
         for descriptor, event in poll.poll():
             if descriptor == listener and event & select.POLLIN:
-                _answer(listener, options)
+                answers.answer()
             elif descriptor == listener:
                 poll.unregister(listener)
             elif descriptor == options.alive or _LEFT in os.read(woken, 64):
@@ -179,91 +203,13 @@ def _reaped(command: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Kill everything that the command started: whatever loses its parent comes to this process."""
-    ours = os.getpid()
+    """Kill everything that our signals reach: what we started, and whatever it started."""
     while True:
-        for process in _children_of(ours):
-            try:
-                os.kill(process, _signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        _LIBC.kill(-1, _signal.SIGKILL)
         try:
-            os.waitpid(-1, 0)
+            os.waitpid(-1, _EVEN_CLONED)
         except ChildProcessError:
             return
-
-
-def _children_of(parent: int) -> list[int]:
-    found: list[int] = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    if int(file.read().rpartition(b")")[2].split()[1]) == parent:
-                        found.append(int(name))
-            except (OSError, ValueError, IndexError):
-                continue
-    return found
-
-
-def _answer(listener: int, options: Options) -> None:
-    """Make one call that changes a mode, and answer it."""
-    asked = bytearray(80)
-    try:
-        fcntl.ioctl(listener, _RECEIVE, asked)
-    except OSError:  # its process has ended
-        return
-    key, process, _, number, _, _, *words = struct.unpack("=QIIiIQ6Q", asked)
-    try:
-        error = _change_mode(listener, key, process, options.modes[number], words, options.write)
-    except OSError as failure:
-        error = failure.errno or errno.EPERM
-    try:
-        fcntl.ioctl(listener, _SEND, struct.pack("=QqiI", key, 0, -error, 0))
-    except OSError:
-        return
-
-
-def _change_mode(listener: int, key: int, process: int, kind: str, words: list[int], folders: list[str]) -> int:
-    """Change the mode of a file in the writable folders; return the error, 0 without one."""
-    place, path, mode, flags = {
-        "path": (_HERE, words[0], words[1], 0),
-        "descriptor": (words[0], 0, words[1], _EMPTY),
-        "at": (words[0], words[1], words[2], 0),
-        "at_flags": (words[0], words[1], words[2], words[3]),
-    }[kind]
-    name = _text(process, path) if path else b""
-    place = ctypes.c_int32(place & 0xFFFFFFFF).value
-    start = f"/proc/{process}/cwd" if place == _HERE else f"/proc/{process}/fd/{place}"
-    base = os.open(start, os.O_PATH | os.O_CLOEXEC)
-    try:
-        fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", key))  # else these may be of another process by now
-        if not name and not flags & _EMPTY:
-            return errno.ENOENT
-        follow = os.O_NOFOLLOW if flags & _UNFOLLOWED else 0
-        file = os.open(name, os.O_PATH | os.O_CLOEXEC | follow, dir_fd=base) if name else os.dup(base)
-    finally:
-        os.close(base)
-    try:
-        real = os.readlink(f"/proc/self/fd/{file}")
-        if not any(real == folder or real.startswith(f"{folder.rstrip('/')}/") for folder in folders):
-            return errno.EPERM
-        os.chmod(f"/proc/self/fd/{file}", mode & 0o7777)
-        return 0
-    finally:
-        os.close(file)
-
-
-def _text(process: int, address: int) -> bytes:
-    """Return a text in the memory of a process, up to its end."""
-    text = b""
-    with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
-        memory.seek(address)
-        while b"\0" not in text:
-            if len(text) > _PATH:
-                raise OSError(errno.ENAMETOOLONG, "the path is too long")
-            text += memory.read(_PAGE - (address + len(text)) % _PAGE)
-    return text.partition(b"\0")[0]
 
 
 def _become(options: Options, program: list[str], tell: int, heard: int) -> None:
@@ -275,12 +221,15 @@ def _become(options: Options, program: list[str], tell: int, heard: int) -> None
             os.tcsetpgrp(0, os.getpid())
             _signal.signal(_signal.SIGTTOU, _signal.SIG_DFL)
         os.chdir(options.cwd)
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(_LIKELY_TO_GO)  # where memory runs out: before the supervisor, and before anything else
         _restrict(options)
         with open(options.filter, "rb") as file:
             listener = _filter(file.read())
         os.write(tell, listener.to_bytes(4, sys.byteorder))
-        os.read(heard, 1)
-        os.closerange(3, 256)
+        if not os.read(heard, 1):
+            raise OSError(errno.EPERM, "nothing answers its calls")
+        _checked(_LIBC.syscall(_CLOSE, 3, _EVERY, 0))
         for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores them, and the program would, too
             _signal.signal(number, _signal.SIG_DFL)
         os.execvp(program[0], program)
@@ -325,7 +274,7 @@ def _filter(program: bytes) -> int:
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
     given = Program(len(program) // 8, program)
-    return _checked(_LIBC.syscall(_SECCOMP[os.uname().machine], 1, 8, ctypes.byref(given)))
+    return _checked(_LIBC.syscall(_SECCOMP[os.uname().machine], 1, _FILTER_FLAGS, ctypes.byref(given)))
 
 
 def _checked(result: int) -> int:

@@ -1,0 +1,47 @@
+"""The folder of a command for its home and temporary files, where the sandbox has none of its own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from .leftovers import reopen
+
+__all__ = ["OWN", "made_folder", "remove_folder"]
+
+OWN: Final = "toolcrib-command-"
+"""Begins the names of these folders."""
+
+
+def made_folder() -> Path:
+    """Make the folder of a command."""
+    return Path(tempfile.mkdtemp(prefix=OWN)).resolve()
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of a command, with folders in it that nobody may enter, or that are thousands deep.
+
+    Each folder is moved up first, so that no path grows long.
+    """
+    waiting = [str(folder)]
+    while waiting:
+        place = waiting.pop()
+        reopen(place)
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in list(entries):
+                with suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        reopen(entry.path)
+                        moved = f"{folder}/{secrets.token_hex()}"
+                        os.rename(entry.path, moved)
+                        waiting.append(moved)
+                    else:
+                        os.unlink(entry.path)
+            if place != str(folder):
+                os.rmdir(place)
+    with suppress(OSError):
+        os.rmdir(folder)
