@@ -1,4 +1,4 @@
-"""What is the same around every command, whatever holds it: its words before it, what it left behind after it."""
+"""What is the same around every command in any sandbox: its words before it, what it left behind after it."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Options:
         self.status = int(values["status"][0])
         """Descriptor on which the first process is reported."""
         self.alive = int(values["alive"][0])
-        """Descriptor that is open as long as anything of the command lives; where nobody reads it, the command ends."""
+        """Descriptor that is open as long as anything of the command lives; without a reader the command ends."""
         self.filter = int(values["filter"][0])
         """Descriptor with the filter of its calls."""
         self.asked = {int(number): name for number, _, name in (one.partition(":") for one in values["asked"])}
@@ -123,16 +123,16 @@ def _reach_nothing_but(outside: int) -> None:
 
 
 def _supervise(options: Options, program: list[str], first: int) -> int:
-    """Start the command, and return its status once it has ended or nobody wants it any more."""
+    """Start the command, and return its status once it has ended or its owner has gone."""
     os.setpgid(0, 0)
     _LIBC.prctl(_DEATH_SIGNAL, _LEFT, 0, 0, 0)
     _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
     _reach_nothing_but(first)
-    told, tell = os.pipe()
+    started, tell = os.pipe()
     heard, hear = os.pipe()
     command = os.fork()
     if not command:
-        os.close(told)
+        os.close(started)
         os.close(hear)
         _become(options, program, tell, heard)
     os.close(tell)
@@ -146,14 +146,14 @@ def _supervise(options: Options, program: list[str], first: int) -> int:
         _signal.signal(number, _wake)
     _signal.set_wakeup_fd(wake)
     is_left = os.getppid() != first
-    number = os.read(told, 4)
+    number = os.read(started, 4)
     listener = -1
     if number:
         handle = os.pidfd_open(command)
         listener = _LIBC.syscall(_GET_DESCRIPTOR, handle, int.from_bytes(number, sys.byteorder), 0)
         os.close(handle)
         os.write(hear, b"x" if listener >= 0 else b"")
-    for descriptor in (*range(3), told, hear):
+    for descriptor in (*range(3), started, hear):
         os.close(descriptor)
     status = _KILLED if is_left else _serve(listener, woken, command, options)
     if listener >= 0:
@@ -170,7 +170,7 @@ def _serve(listener: int, woken: int, command: int, options: Options) -> int:
     answers = _answer.Answers(listener, options.asked, options.write)
     poll = select.poll()
     poll.register(woken, select.POLLIN)
-    poll.register(options.alive, 0)  # an error there: nobody reads it any more
+    poll.register(options.alive, 0)  # an error there: it has no reader any more
     if listener >= 0:
         poll.register(listener, select.POLLIN)
     while True:
@@ -203,7 +203,7 @@ def _reaped(command: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Kill everything that our signals reach: what we started, and whatever it started."""
+    """Kill everything that our signals reach: what we started, and its descendants."""
     while True:
         _LIBC.kill(-1, _signal.SIGKILL)
         try:
