@@ -92,7 +92,7 @@ class CallerStream(io.TextIOBase):
 
 @contextmanager
 def printing_to_callers() -> Generator[None]:
-    """Let commands print to their callers, whatever way they print in."""
+    """Let commands print to their callers, in any way that they print."""
     assert sys.__stdout__ is not None and sys.__stderr__ is not None
     with redirect_stdout(CallerStream(sys.__stdout__)), redirect_stderr(CallerStream(sys.__stderr__)):
         yield
@@ -124,11 +124,10 @@ def _run(words: list[str], columns: int) -> int | None:
 if __name__ == "__main__":
     gc.disable()  # a client waits, and nothing of what is loaded here is garbage
     from ..daemon import daemon
-    from ..system.memory import keep_freed_memory
+    from ..system.memory import collect_seldom, keep_freed_memory
 
     keep_freed_memory()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)  # calls leave hardly any cycles
+    collect_seldom(is_clean=True)
     gc.enable()
     with printing_to_callers():
         daemon.main(run_command)

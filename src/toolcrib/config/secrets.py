@@ -232,7 +232,7 @@ def expand(
 ) -> str:
     """Return `text` with its variables replaced; the values are not expanded again.
 
-    `inputs` describes the values that a person is asked for, by id. `has_default`: whoever wrote the text can write a
+    `inputs` describes the values that a person is asked for, by id. `has_default`: the author of the text can write a
     default into it, so that the error of an unset variable proposes one. Raises `ConfigError` with `file` and `key` for
     a variable that has no value, and for a form that is not known here.
     """

@@ -118,9 +118,8 @@ class LocalServer:
         """`serves` returns a short summary for a greeting, or raises `UsageError` to refuse a client.
 
         `works` returns whether work continues for clients that have left. `control` answers a request for the status or
-        the end, with the id of the process that asks, `run_command` one for a whole command,
-        which may list the servers that are `running`
-        and goes on for `command_seconds` once the server is to stop.
+        the end, with the id of the process that asks, `run_command` one for a whole command, which may list the servers
+        that are `running` and goes on for `command_seconds` once the server is to stop.
 
         What clients are served with is `opened` while they come, and closed in the `rest_seconds` that follow
         `idle_seconds` without one; the next client opens it again. Every `look_seconds` of such a rest `is_current`, in

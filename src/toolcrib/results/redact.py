@@ -180,7 +180,7 @@ class Redactor:
         self._harmless: dict[tuple[bytes, bytes], None] = {}
         """Telling keys, and their values with quotes, that `_tells_nothing` found to be no secrets.
 
-        Set last: whoever reads it judges by the patterns above, and notes nothing for those of a later secret.
+        Set last: its reader judges by the patterns above, and notes nothing for those of a later secret.
         """
 
     def text(self, text: str) -> str:

@@ -29,7 +29,7 @@ _TIDY: Final = 2.0
 """Seconds between sweeps for names that a command may not create."""
 
 
-def _nobody(path: Path) -> bool:
+def _by_none(path: Path) -> bool:
     """Answer that no file tool wrote a file."""
     return False
 
@@ -40,7 +40,7 @@ class Comparison:
 
     repositories: Repositories = field(default_factory=Repositories)
     """Repositories below the folders of commands."""
-    is_written: Callable[[Path], bool] = _nobody
+    is_written: Callable[[Path], bool] = _by_none
     """Whether a file tool wrote a file meanwhile."""
     brought: Brought | None = None
     """Whether git brought a file from a commit; without it every new file is the command's own."""

@@ -23,7 +23,7 @@ def made_folder() -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove the folder of a command, with folders in it that nobody may enter, or that are thousands deep.
+    """Remove the folder of a command, with folders in it without access, or that are thousands deep.
 
     Each folder is moved up first, so that no path grows long.
     """

@@ -133,7 +133,7 @@ class Connection:
 
     @property
     def starting_words(self) -> str:
-        """What a server that is being started has said so far, as in `last_words`."""
+        """What a server that is being started has written so far, as in `last_words`."""
         return self._starting.last_words if self._starting is not None else ""
 
     @property

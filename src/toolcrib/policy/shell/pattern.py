@@ -119,7 +119,7 @@ class ShellPattern:
         return answer
 
     def _may_be_started_by(self, command: ShellCommand) -> bool:
-        """Whether the command may start the matched program: any program may that nobody has described here."""
+        """Whether the command may start the matched program: any program may that has no description here."""
         name = command.name
         if not self._first or not name or name in _HARMLESS or name in _COPIERS or is_known(name) or describes(name):
             return False

@@ -68,7 +68,7 @@ class Answers:
             value = self._made(self._calls[number], key, process, words)
         except OSError as failure:
             error = failure.errno or errno.EPERM
-        except Exception:  # noqa: BLE001 - whatever the command passes, the supervisor lives on
+        except Exception:  # noqa: BLE001 - the supervisor goes on with any arguments of the command
             error = errno.EINVAL
         try:
             fcntl.ioctl(self._listener, _SEND, struct.pack("=QqiI", key, value, -error, 0))

@@ -139,7 +139,7 @@ class McpSource:
 
     @property
     def state(self) -> SourceState:
-        """Present state; while it connects with what the server has said so far, for the operator."""
+        """Present state; while it connects with what the server has written so far, for the operator."""
         words = self._connection.starting_words if self._state.state == "connecting" else ""
         return replace(self._state, detail=words) if words else self._state
 
