@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec import Struct
 
 __all__ = [
     "CODES",
@@ -32,8 +33,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeInfo:
+class CodeInfo(Struct, frozen=True, kw_only=True):
     """What one error code means at the edges."""
 
     http: int

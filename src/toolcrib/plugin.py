@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Final
+
+from msgspec import Struct
 
 from .core.context import Context, Signal
 from .core.contributions import (
@@ -136,8 +137,7 @@ _LOG: Final = logging.getLogger(__name__)
 GROUP: Final = "toolcrib.tools"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guest:
+class Guest(Struct, frozen=True, kw_only=True):
     """Something to add, and who brought it."""
 
     origin: str

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
@@ -19,8 +19,7 @@ from .tools import ASK, DELEGATE, NEEDS, SHARE, SPAWN
 __all__ = ["AgentContext", "add_agent_tools", "prompt_of"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentContext:
+class AgentContext(Struct, frozen=True, kw_only=True):
     """Model, session and settings of one agent."""
 
     model: Model

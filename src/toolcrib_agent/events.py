@@ -6,9 +6,11 @@ Nothing here loads Pydantic AI, so that a screen can be drawn before it is there
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from toolcrib.core.context import Output, Progress
 from toolcrib.core.elicitation import Clarification
@@ -54,8 +56,7 @@ rounds. blank: the model gave several empty answers. cut: its output limit ended
 the answer. failed: the model could not be reached, or its API refused. cancelled: the run was stopped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """Result of a run."""
 
     text: str
@@ -75,8 +76,7 @@ class Outcome:
         return self.stopped == "answered"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selected:
+class Selected(Struct, frozen=True, kw_only=True):
     """Tools were selected for the task before the first request."""
 
     tools: tuple[str, ...]
@@ -90,8 +90,7 @@ class Selected:
     """Why a model's analysis was not used: the task counts as of medium complexity, and nothing is narrowed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requesting:
+class Requesting(Struct, frozen=True, kw_only=True):
     """A request goes to the model."""
 
     number: int
@@ -104,22 +103,19 @@ class Requesting:
     """Tokens that the model takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True, kw_only=True):
     """A piece of what the model says."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThinkingDelta:
+class ThinkingDelta(Struct, frozen=True, kw_only=True):
     """A piece of what the model thinks, where its API shows that."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retrying:
+class Retrying(Struct, frozen=True, kw_only=True):
     """The request failed and is repeated after a while."""
 
     attempt: int
@@ -131,8 +127,7 @@ class Retrying:
     """True if pieces of this request were already streamed: discard them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class Used(Struct, frozen=True, kw_only=True):
     """A request ended, and what it used."""
 
     request: Usage
@@ -140,8 +135,7 @@ class Used:
     """Usage of the run so far, sub-agents included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallBegun:
+class CallBegun(Struct, frozen=True, kw_only=True):
     """A tool call begins. What decided on it is in its `CallEnded`, and in the `Asked` between them.
 
     A call that is interrupted has no `CallEnded`.
@@ -157,8 +151,7 @@ class CallBegun:
     """Number of calls that the model made at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallProgress:
+class CallProgress(Struct, frozen=True, kw_only=True):
     """Progress or output of a running call."""
 
     id: str
@@ -166,38 +159,33 @@ class CallProgress:
     update: Progress | Output
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """The session's approver is asked whether a call may run; the rule that asks is `question.decision.rule`."""
 
     question: Question
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(Struct, frozen=True, kw_only=True):
     """The approver has answered; None if it gave no answer itself (it broke, or leaves that to others)."""
 
     question: Question
     answer: Answer | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clarifying:
+class Clarifying(Struct, frozen=True, kw_only=True):
     """A tool has a question for the user."""
 
     clarification: Clarification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clarified:
+class Clarified(Struct, frozen=True, kw_only=True):
     """The user has answered; None when the question was dismissed."""
 
     clarification: Clarification
     answer: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallEnded:
+class CallEnded(Struct, frozen=True, kw_only=True):
     """A tool call has ended, with any result."""
 
     id: str
@@ -212,8 +200,7 @@ class CallEnded:
         return str(self.result.meta.get("rule", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class Compacted(Struct, frozen=True, kw_only=True):
     """Older messages were replaced by a summary."""
 
     before: int
@@ -223,15 +210,13 @@ class Compacted:
     """outline: made without a model, which failed or had no budget left for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concluding:
+class Concluding(Struct, frozen=True, kw_only=True):
     """The model is asked for a last answer, without tools."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfAgent:
+class OfAgent(Struct, frozen=True, kw_only=True):
     """Something that a sub-agent tells."""
 
     id: str
@@ -244,11 +229,11 @@ class OfAgent:
     event: AgentEvent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """The run is over."""
 
-    outcome: Outcome = field(repr=False)
+    outcome: Outcome = dataclasses.field(repr=False)
 
 
 AgentEvent = (

@@ -13,9 +13,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, cast
 
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -236,8 +237,7 @@ _KEPT_PART: Final = 600
 """Characters that stay of a result where even the newest messages are too much."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Cut(Struct, frozen=True, kw_only=True):
     """A conversation in two: what is summarised, and what stays."""
 
     older: tuple[ModelMessage, ...]

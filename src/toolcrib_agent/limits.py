@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from typing import Final
+
+from msgspec import Struct
 
 from toolcrib.errors import UsageError
 
@@ -23,8 +24,7 @@ _OF_PROFILE: Final[Mapping[str, str]] = {
 """Key of a profile's `agents` → limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentLimits:
+class AgentLimits(Struct, frozen=True, kw_only=True):
     """Limits of one run: one request of the user, until its answer. None means unlimited.
 
     At a limit nothing is lost: one last request, in which no tool can be called, asks for an answer with what there is.
@@ -72,10 +72,10 @@ class AgentLimits:
 
     def __post_init__(self) -> None:
         """Refuse what no limit can be."""
-        for entry in fields(self):
-            value = getattr(self, entry.name)
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             if value is not None and (value != value or value < 0):
-                raise UsageError(f"limits.{entry.name}: takes no negative number, not {value!r}")
+                raise UsageError(f"limits.{name}: takes no negative number, not {value!r}")
         for name in ("requests", "context", "spawned_requests", "spawned_turns", "delegated_requests"):
             if getattr(self, name) == 0:
                 raise UsageError(f"limits.{name}: nothing can be done with 0; None means unlimited")
@@ -90,8 +90,7 @@ def limits_for(agents: Mapping[str, int]) -> AgentLimits:
     return AgentLimits(**{_OF_PROFILE[key]: value for key, value in agents.items()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """Usage of models and tools; a sum is the sum over requests."""
 
     requests: int = 0
@@ -116,7 +115,7 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Return the sum."""
-        summed = {entry.name: getattr(self, entry.name) + getattr(other, entry.name) for entry in fields(self)}
+        summed = {name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
         return Usage(**{**summed, "is_estimated": self.is_estimated or other.is_estimated})
 
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import math
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic_ai.exceptions import (
     ContentFilterError,
     ModelAPIError,
@@ -313,8 +315,7 @@ _SHOWN: Final = 200
 """Characters of each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Setup(Struct, frozen=True, kw_only=True):
     """Parts of a run that are the same for all runs of an agent."""
 
     model: Model
@@ -327,8 +328,7 @@ class Setup:
     """Removes and returns what has come in for the agent; it reads that before each request to the model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
+class _End(Struct, frozen=True, kw_only=True):
     """Why a run is over. Without text, the model is asked for a last one."""
 
     stopped: Stopped
@@ -520,7 +520,7 @@ class Run:
                     continue
                 if text := text_of(response):
                     kept = [part for part in response.parts if not isinstance(part, ToolCallPart)]
-                    self._conversation.replace_last_answer(replace(response, parts=kept))
+                    self._conversation.replace_last_answer(dataclasses.replace(response, parts=kept))
                     return replace(end, text=text)
                 self._conversation.drop_last_answer()
         text = self._what_is_known(end)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from toolcrib.core.permission import Effect
 from toolcrib.core.sanitize import escape
@@ -53,8 +54,7 @@ _NO_NAME: Final = re.compile(r"[^\w ./-]")
 """Characters in a folder's name that would end the fence's opening."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(Struct, frozen=True, kw_only=True):
     """Project instructions, as they were when the prompt was made."""
 
     path: str
@@ -63,8 +63,7 @@ class Project:
     """False: only its first `PROJECT_BYTES` are here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """Facts for the prompt that a session does not know itself. A missing fact is left out."""
 
     instructions: str = ""
@@ -76,8 +75,7 @@ class Facts:
     """The user's date. It stands last, so that a prompt cache holds until midnight."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One part of a prompt: `role`, `tools`, `mode`, `files`, `project`, `skills`, `data` or `date`."""
 
     name: str

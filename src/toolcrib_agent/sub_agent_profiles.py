@@ -13,11 +13,11 @@ files, as `AGENTS.md` does: they choose no model, and their instructions are mar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from anyio import to_thread
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from toolcrib.catalog.names import nearest
@@ -67,8 +67,7 @@ class SubAgentProfile(BaseModel):
     """Another profile; what this one leaves out is that one's, and its tools are those in both lists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedProfile:
+class LoadedProfile(Struct, frozen=True, kw_only=True):
     """A profile with what it extends."""
 
     name: str
@@ -80,8 +79,7 @@ class LoadedProfile:
     """True if it, or one that it extends, is the project's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileReport:
+class ProfileReport(Struct, frozen=True, kw_only=True):
     """What is wrong with a profile's file."""
 
     path: str
@@ -90,8 +88,7 @@ class ProfileReport:
     profile: SubAgentProfile | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _File(Struct, frozen=True, kw_only=True):
     path: str
     text: str
     of_project: bool

@@ -6,10 +6,11 @@ A role takes away from what the parent has, and never gives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic_ai.models import Model
 
 from toolcrib.errors import ToolFailure, UsageError
@@ -31,8 +32,7 @@ _BACKGROUND: Final = (
 _OF_PROFILE: Final = "The instructions of the sub-agent profile {name} came with the project: {path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
+class Role(Struct, frozen=True, kw_only=True):
     """What a background sub-agent is, beside its task."""
 
     facts: Facts

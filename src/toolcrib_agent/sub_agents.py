@@ -14,11 +14,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
 import anyio
+from msgspec import Struct, field
 
 from toolcrib.catalog.names import nearest
 from toolcrib.core.host import Records
@@ -61,8 +61,7 @@ class Turn(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class SubAgent:
+class SubAgent(Struct, kw_only=True, eq=False):
     """One sub-agent. Lives until it is closed; changed on the event loop alone."""
 
     id: str

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior
 from pydantic_ai.messages import InstructionPart, ModelMessage, ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -52,8 +53,7 @@ _OUTPUT: Final = ToolDefinition(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis:
+class Analysis(Struct, frozen=True, kw_only=True):
     """What a task needs, and where that is from."""
 
     intent: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
 
 from toolcrib.plugin import Context, Row, ToolFailure
 from toolcrib_tools.git.commits import merge
@@ -94,8 +96,7 @@ async def restore_refs(repository: Repository, branch: str, before: Mapping[str,
     return sorted(restored)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(Struct, frozen=True, kw_only=True):
     """Branch of a task, checked out for a run."""
 
     branch: str

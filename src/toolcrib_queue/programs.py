@@ -12,15 +12,17 @@ service of its model only. Where tools of ours are served to it, its own file an
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
 
 from toolcrib.plugin import Reach, ServedTools, ToolFailure
 
@@ -37,8 +39,7 @@ _OURS: Final = f"mcp__{_SERVER}"
 """How `allowed_tools` of a profile name our server, and the beginning of the names of its tools."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """End of a run, as the program reports it."""
 
     text: str
@@ -56,8 +57,7 @@ class Outcome:
         return {"tokens_used": self.tokens, **({} if self.cost is None else {"cost_usd": self.cost})}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Setup(Struct, frozen=True, kw_only=True):
     """What a task and its agent profile say about a run."""
 
     prompt: str
@@ -70,8 +70,7 @@ class Setup:
     """Tools of ours that take the place of its own file and shell tools; None for a program that keeps those."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AgentType:
+class _AgentType(Struct, frozen=True, kw_only=True):
     """What is known of one agent type."""
 
     program: str
@@ -96,19 +95,19 @@ class _AgentType:
     """What it needs beside its own package."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AgentProgram:
     """An agent type with its program on this machine and its configuration."""
 
     agent_type: str
     argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str] = dataclasses.field(repr=False)
     readable: tuple[Path, ...]
     network: Reach
     seconds: float
     keeps_own: bool
     """Whether the operator lets it keep its own tools (`own_tools: true`)."""
-    client: _AgentType = field(repr=False)
+    client: _AgentType = dataclasses.field(repr=False)
 
     def takes_ours(self, setup: Setup) -> bool:
         """Whether tools of ours can take the place of its own file and shell tools, which its profile does not name."""

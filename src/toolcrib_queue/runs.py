@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolcrib.plugin import Context, Row, Rows, ToolFailure, fenced_text
 from toolcrib_tools._workspace.place import workspace_of
@@ -170,8 +172,7 @@ def _keep_baseline(task_id: str, generation: int, baseline: Mapping[str, Any], c
         note(rows, task, "conflict", conflict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ways:
+class _Ways(Struct, frozen=True):
     """Where a run left its result, and how that leaves it."""
 
     repository: Repository | None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolcrib.plugin import Row, Rows
 
@@ -25,8 +27,7 @@ _HELD: Final = (
 """What holds task `t` back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyTask:
+class ReadyTask(Struct, frozen=True, kw_only=True):
     """A task that can be assigned."""
 
     id: str
@@ -34,8 +35,7 @@ class ReadyTask:
     preferred_workspace_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectState:
+class ProjectState(Struct, frozen=True, kw_only=True):
     """A project as the scheduler sees it."""
 
     id: str
@@ -56,8 +56,7 @@ class ProjectState:
     has_workspaces: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """The queue at one moment."""
 
     agents: tuple[str, ...]
@@ -66,8 +65,7 @@ class Snapshot:
     is_paused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(Struct, frozen=True, kw_only=True):
     """A task for an agent."""
 
     task_id: str
@@ -76,8 +74,7 @@ class Assignment:
     workspace_id: str | None
 
 
-@dataclass(slots=True)
-class _Room:
+class _Room(Struct):
     """What is left of a project while assignments are made."""
 
     project: ProjectState

@@ -18,14 +18,16 @@ the id. A header that is not signed could be changed to have a recorded request 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import hmac
 import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from toolcrib.plugin import Host, SignedCall, SignedRequest, ToolFailure
 
@@ -39,18 +41,17 @@ _SHORTEST: Final = 16
 """Characters of a secret: one signed request is enough to guess a shorter one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Sender:
     """One entry of `tools.queue.webhooks`."""
 
     scheme: str
-    secret: str = field(repr=False)
+    secret: str = dataclasses.field(repr=False)
     principal: str = ""
     """The principal that its deliveries are received as; empty for the first caller of the server."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
+class _Checked(Struct, frozen=True, kw_only=True):
     """A request whose signature is right."""
 
     delivery: str

@@ -10,8 +10,9 @@ import base64
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure
 
@@ -42,8 +43,7 @@ _ICON: Final = b"\0\0\1\0"
 _KNOWN: Final = ((b"%PDF-", "a PDF"), (b"PK\x03\x04", "a ZIP archive or an office document"), (b"\x1f\x8b", "gzipped"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Picture(Struct, frozen=True, kw_only=True):
     """An image as it is sent to a model, and a description of it."""
 
     data: bytes

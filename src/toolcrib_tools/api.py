@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
@@ -20,6 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, Page, ToolFailure, tool
@@ -61,8 +61,7 @@ class PollConfig(TypedDict):
     seconds: NotRequired[Annotated[float, Field(gt=0, le=_MOST_POLLING, description="How long to wait; 60.")]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Api:
+class _Api(Struct, frozen=True, kw_only=True):
     """A configured API."""
 
     base: str

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Annotated, Final
 
 from anyio import to_thread
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
@@ -30,8 +30,7 @@ _OPENING: Final = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*\{?\.?(\w+)[^`]*")
 _NAMED: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Diagram:
+class _Diagram(Struct, frozen=True, kw_only=True):
     """One diagram of a file."""
 
     language: str

@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
@@ -68,8 +68,7 @@ _OTHERS: Final = ("contents", "embedding", "version")
 """Further names of the fields, from other programs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """One document, or where it is to be had."""
 
     id: str
@@ -85,8 +84,7 @@ class Reference:
     fetch_hint: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class References:
+class References(Struct, frozen=True, kw_only=True):
     """All that a session has."""
 
     all: Mapping[str, Reference]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from anyio import to_thread
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, tool
@@ -255,8 +255,7 @@ def _go_on(signal: Signal) -> None:
         raise ToolFailure("timeout", "the search took too long", hint="search fewer files, or for a simpler pattern")
 
 
-@dataclass(slots=True, kw_only=True)
-class _Search:
+class _Search(Struct, kw_only=True):
     """One search under way: what was found so far, and how much room is left for it."""
 
     needle: _Needle

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
+
+from msgspec import Struct, field
 
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
@@ -70,8 +71,7 @@ class Searcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class About(Struct, frozen=True, kw_only=True):
     """A source's description of itself: untrusted text, for ranking and for the model once its tools are in use."""
 
     title: str = ""

@@ -6,10 +6,10 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import yaml
+from msgspec import Struct, field
 
 from ..core.events import Problem
 from ..core.json import canonical, loads, read_json
@@ -35,8 +35,7 @@ _TOLD: Final = 3
 """Findings of one definition that a report lists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
+class Review(Struct, frozen=True, kw_only=True):
     """Result of comparing one listing with its pins."""
 
     tools: tuple[Tool, ...]
@@ -147,8 +146,7 @@ def _problem(source: str, tool: Tool, flagged: Sequence[str], *, code: str, chan
 _VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedSource:
+class LockedSource(Struct, frozen=True, kw_only=True):
     """One source as it was reviewed."""
 
     tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -162,8 +160,7 @@ class LockedSource:
         return {name: hashlib.sha256(canonical(tool)).digest() for name, tool in self.tools.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class Lock(Struct, frozen=True, kw_only=True):
     """All sources, by name."""
 
     sources: Mapping[str, LockedSource] = field(default_factory=dict[str, LockedSource])

@@ -18,9 +18,10 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct, field
 
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
@@ -45,8 +46,7 @@ _SILENT: Final = About()
 """Description of a source that has none."""
 
 
-@dataclass(slots=True)
-class _Layer:
+class _Layer(Struct):
     """Listing of one source."""
 
     order: int

@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote
+
+from msgspec import Struct, field
 
 from ..core.events import Problem
 from ..core.server_features import NO_FEATURES, ServerFeatures
@@ -35,16 +36,14 @@ _UI_LINKS: Final = ("ui/resourceUri", "openai/outputTemplate")
 _EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeaturePlace:
+class FeaturePlace(Struct, frozen=True, kw_only=True):
     """Owner of a resource or prompt, and its name there."""
 
     source: str
     name: str
 
 
-@dataclass(slots=True)
-class _Layer:
+class _Layer(Struct):
     prefix: bool
     features: ServerFeatures = NO_FEATURES
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -15,8 +15,9 @@ Those of `_always` belong to every task.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from . import names as naming
 
@@ -28,8 +29,7 @@ ALWAYS: Final = "_always"
 _KEYS: Final = ("description", "skills", "tools", "capabilities")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillGroup:
+class SkillGroup(Struct, frozen=True, kw_only=True):
     """One group."""
 
     name: str
@@ -41,8 +41,7 @@ class SkillGroup:
     """Tags that tools of any kind may have too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expansion:
+class Expansion(Struct, frozen=True, kw_only=True):
     """Union of some groups without duplicates, in the order of the groups."""
 
     skills: tuple[str, ...] = ()
@@ -52,8 +51,7 @@ class Expansion:
     """Names that are not groups."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillGroups:
+class SkillGroups(Struct, frozen=True, kw_only=True):
     """All groups of a configuration, in its order. Immutable."""
 
     groups: tuple[SkillGroup, ...] = ()

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 __all__ = ["BOUND", "DOUBT", "EVERYBODY", "EXPECTED", "HALF_LIFE", "MEMORY", "Learning", "Scope"]
 
@@ -39,8 +40,7 @@ _FAULTS: Final = frozenset({"tool_error", "timeout", "unavailable", "internal", 
 """Outcomes that count against a tool. Wrong arguments, refusals and cancellations do not."""
 
 
-@dataclass(slots=True)
-class _Weights:
+class _Weights(Struct):
     good: float = 0.0
     bad: float = 0.0
     at: float = 0.0

@@ -11,10 +11,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from ..catalog.catalog import Catalog, digest_sum, version_of
 from ..catalog.registry import Overlay, Registry
@@ -52,8 +53,7 @@ _UNANSWERED: Final = ("unanswered", "no_approver", "broken")
 """Reasons of a refusal without a person's answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaudeUse:
+class ClaudeUse(Struct, frozen=True, kw_only=True):
     """A tool that Claude Code is about to use."""
 
     tool: str
@@ -68,8 +68,7 @@ class ClaudeUse:
     principal: str = LOCAL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class Ruling(Struct, frozen=True, kw_only=True):
     """Whether Claude Code may run it."""
 
     behavior: Literal["allow", "deny"]
@@ -279,8 +278,7 @@ class _ClaudeTools:
         return ToolResult.of_text("Claude Code may run it")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Word:
+class _Word(Struct, frozen=True, kw_only=True):
     """Facts about one of Claude Code's tools."""
 
     kind: Literal["read", "write", "destructive"] = "destructive"

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self, cast
+
+from msgspec import Struct
+
+from ..core.json import fields_of
 
 __all__ = ["EVENTS", "HookRequest", "Unanswered", "hook_answer"]
 
@@ -19,8 +22,7 @@ Unanswered = Literal["deny", "ask"]
 """Meaning of a missing answer: a refusal, or Claude Code's own dialog."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookRequest:
+class HookRequest(Struct, frozen=True, kw_only=True):
     """Request of a hook process to the gate."""
 
     event: Mapping[str, Any]
@@ -32,7 +34,7 @@ class HookRequest:
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
+        return json.dumps(fields_of(self), separators=(",", ":")).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> Self:

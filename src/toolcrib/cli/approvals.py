@@ -7,14 +7,13 @@ import pwd
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import typer
 
 from ..config import Settings
-from ..core.json import loads, read_json
+from ..core.json import fields_of, loads, read_json
 from ..core.permission import HELD, RESUMED, Answer, Approval, Verdict
 from ..crib.approvals import ApprovalService
 from ..crib.storage import open_store
@@ -71,7 +70,7 @@ def list_approvals(
     """List the calls that wait for an approval."""
     found = run(lambda: _list(settings_of(config), everything))
     if as_json:
-        emit_json([asdict(approval) for approval in found])
+        emit_json([fields_of(approval) for approval in found])
     elif found:
         table(_COLUMNS, (_cells(approval) for approval in found))
     else:
@@ -153,7 +152,7 @@ async def _watch(settings: Settings, *, as_json: bool) -> None:
     async with _desk(settings) as desk:
         async for approval in desk.watch():
             if as_json:
-                emit_json(asdict(approval))
+                emit_json(fields_of(approval))
             elif approval.state != "pending":
                 note(f"{approval.id} {approval.state}{f' by {approval.by}' if approval.by else ''}")
             else:
@@ -199,7 +198,7 @@ def _cells(approval: Approval) -> tuple[str, ...]:
 def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
     """All of it: nothing is cut, so that nothing hides behind the cut."""
     if as_json:
-        emit_json(asdict(approval) | ({"result": result} if result is not None else {}))
+        emit_json(fields_of(approval) | ({"result": result} if result is not None else {}))
         return
     out(escape(f"{approval.id} is {approval.state}{f' by {approval.by}' if approval.by else ''}"))
     out(escape(f"{approval.tool} ({approval.kind}) of {approval.source}, for {approval.principal}"))

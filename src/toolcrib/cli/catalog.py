@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES
 from ..core.tool import Tool
@@ -30,8 +31,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Struct, frozen=True, kw_only=True):
     """One tool as the lists show it."""
 
     name: str

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..config import Settings, load
 from ..config import files as disk
@@ -77,8 +79,7 @@ def command_line(
     return program, ["serve", "--profile", profile, *options]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """How a client is to be connected."""
 
     replace: bool
@@ -100,8 +101,7 @@ class Way:
         return replace(self, profile=profile, guard="--guard" not in words, desk="--desk" in words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientChange:
+class ClientChange(Struct, frozen=True, kw_only=True):
     """What `connect` did to one client."""
 
     client: Client
@@ -359,8 +359,7 @@ def _found_servers(client: Client, file: Path, places: Places, way: Way) -> list
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CarriedOver:
+class _CarriedOver(Struct, frozen=True, kw_only=True):
     """The equivalent here of what a client's settings say of the servers that are moved."""
 
     mode: Mapping[str, Any]
@@ -419,8 +418,7 @@ def _carry_over(
     return _CarriedOver(mode=mode, extras=extras, notes=tuple(notes), wholly=wholly)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verbs:
+class _Verbs(Struct, frozen=True, kw_only=True):
     """Our meta-tools that the client's settings allow from now on, and those that they allow no longer."""
 
     allow: Sequence[str] = ()

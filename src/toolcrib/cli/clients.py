@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..config.clients import CLIENTS, Client, FoundServer, Places, is_ours
 from ..config.connections import NAME, entries
@@ -52,8 +53,7 @@ _USUAL_TYPES: Final[Mapping[str, frozenset[str]]] = {
 """What `type` means where it is missing, by the key that an entry has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """One server that may be taken over, under the name that it will have here."""
 
     name: str

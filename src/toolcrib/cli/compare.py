@@ -9,13 +9,14 @@ import sqlite3
 import tempfile
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, cast
 from xml.sax.saxutils import escape
 
 import typer
+from msgspec import Struct
 
 from ..config import Settings
 from ..config.loader import here
@@ -53,16 +54,14 @@ _OWN: Final = 40
 """Queries made of the catalog's own descriptions, when none are given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Struct, frozen=True, kw_only=True):
     """Something to do, and the tool that does it."""
 
     text: str
     tool: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True):
     """One row: what one profile costs. Tokens; means over the queries."""
 
     profile: str
@@ -126,8 +125,7 @@ class _Meter:
         return total
 
 
-@dataclass(slots=True, kw_only=True)
-class _Walk:
+class _Walk(Struct, kw_only=True):
     """One reader on its way to one tool."""
 
     session: Session
@@ -265,8 +263,7 @@ _STYLE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Struct, frozen=True, kw_only=True):
     """One row: a label, and a value for each series."""
 
     label: str

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..claude_code.approve_tool import WithApprove
 from ..claude_code.hook_messages import Unanswered
@@ -147,16 +148,14 @@ def _entries(changes: Sequence[ClientChange], program: Program) -> Iterable[Sequ
         yield [command, *arguments]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Listed:
+class _Listed(Struct, frozen=True, kw_only=True):
     """What one server lists, by its own names."""
 
     tools: tuple[Tool, ...]
     instructions: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cost:
+class _Cost(Struct, frozen=True, kw_only=True):
     """Tokens of the definitions in a client's first request."""
 
     before: int

@@ -7,13 +7,12 @@ import io
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from ..config.directories import answering_for, here
 from ..config.loader import load_gateway
-from ..core.json import loads
+from ..core.json import fields_of, loads
 from ..daemon.caller import Caller, LeftToCaller, calling, current_caller
 from ..daemon.rendezvous import Found, Meeting
 from ..errors import ToolcribError
@@ -55,7 +54,7 @@ def _find_place(files: list[str], overrides: dict[str, Any]) -> dict[str, Any] |
     """Return the fields of `Found` for a configuration; None for one whose mistake the asking process shows itself."""
     try:
         settings = load_gateway(files, overrides)
-        return asdict(Found.of(settings, Meeting.of(settings)))
+        return fields_of(Found.of(settings, Meeting.of(settings)))
     except ToolcribError:
         return None
 

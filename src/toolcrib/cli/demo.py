@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -15,10 +15,12 @@ from typing import Annotated, Any, Final, cast
 import anyio
 import httpx2
 import typer
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..config import Settings, load
 from ..config.files import write
-from ..core.json import dumps, read_json
+from ..core.json import dumps, fields_of, read_json
 from ..crib import Toolcrib
 from ..errors import CODES, ToolFailure, UsageError
 from ..results.redact import Redactor
@@ -142,8 +144,7 @@ def demo(
         raise typer.Exit(CODES["internal"].exit if show.has_failed else _INTERRUPTED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Proof:
+class _Proof(Struct, frozen=True, kw_only=True):
     """What a client of the demonstration was shown, found and called."""
 
     listed: list[str]
@@ -155,8 +156,7 @@ class _Proof:
     result: str
 
 
-@dataclass(kw_only=True)
-class _Show:
+class _Show(Struct, kw_only=True):
     """One run of the demonstration."""
 
     here: Path
@@ -196,7 +196,7 @@ class _Show:
             self.has_failed = True
             note(f"the proof failed: {failure.message} {failure.hint}")
         if self.proof is not None and self.as_json:
-            emit_json({"folder": str(self.here), "url": url, **asdict(self.proof)})
+            emit_json({"folder": str(self.here), "url": url, **fields_of(self.proof)})
         elif self.proof is not None:
             _show_proof(self.proof)
         if self.once or self.proof is None:
@@ -249,8 +249,10 @@ def _settings(here: Path, kept: Path) -> Settings:
     small = {"adaptive": {"budget_tokens": _BUDGET}}
     options = {"profile": "adaptive", "profiles": small, "mode": "cautious", "accept": True, "builtins": False}
     settings = load([config], options, cwd=here)
-    directories = replace(settings.directories, data=kept / "data", cache=kept / "cache", state=kept / "state")
-    return replace(settings, directories=directories)
+    directories = dataclasses.replace(
+        settings.directories, data=kept / "data", cache=kept / "cache", state=kept / "state"
+    )
+    return dataclasses.replace(settings, directories=directories)
 
 
 def _servers(here: Path) -> dict[str, dict[str, Any]]:

@@ -7,16 +7,17 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
+from msgspec import Struct
 
 from ..config import Settings, load
 from ..config.directories import config_files
 from ..config.loader import here
+from ..core.json import fields_of
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import find
 from ..disclosure.profiles import load as load_profile
@@ -44,8 +45,7 @@ _EARLIEST: Final = 1_767_225_600
 """2026-01-01: a clock before that is wrong, and certificates would not be valid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """One thing that was looked at."""
 
     check: str
@@ -70,7 +70,7 @@ def doctor(
         settings = settings_of(config)
         checks += [*_tools(settings, wait), _store(settings), _sandbox(settings), *_daemons(settings)]
     if as_json:
-        emit_json([{key: value for key, value in asdict(check).items() if key != "status"} for check in checks])
+        emit_json([{key: value for key, value in fields_of(check).items() if key != "status"} for check in checks])
     else:
         table(_COLUMNS, ((check.check, check.state, check.detail) for check in checks))
     failed = next((check.status for check in checks if check.status), 0)

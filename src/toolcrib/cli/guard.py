@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from ..config import Settings, load
 from ..config import files as disk
@@ -15,6 +16,7 @@ from ..config.connections import NAME, entries
 from ..config.guard_switch import GuardSwitch
 from ..config.loader import here, load_gateway
 from ..core.call import Call, Options, Route
+from ..core.json import fields_of
 from ..core.permission import Effect
 from ..core.session import Audience, SessionState
 from ..core.taint import Taint
@@ -42,8 +44,7 @@ _DROP: Final = Tool(name="server__drop", source="server", local_name="drop", ori
 _SHELL: Final = Tool(name="shell", local_name="shell", source="shell", category="shell", origin="python")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True):
     """One call whose outcome is shown."""
 
     what: str
@@ -120,7 +121,7 @@ def show_guard(as_json: AsJson = False) -> None:
     sources = dict(_sources(switch, connected, by_hand))
     policies = [_entry_policy(entry) for entry in gateway_entries()]
     rows: list[dict[str, Any]] = [
-        {"call": one.what, "connected": asdict(first), "by_hand": asdict(second)}
+        {"call": one.what, "connected": fields_of(first), "by_hand": fields_of(second)}
         for one, first, second in zip(SAMPLES, _outcomes(connected), _outcomes(by_hand), strict=True)
     ]
     if as_json:
@@ -141,7 +142,7 @@ def show_guard(as_json: AsJson = False) -> None:
     for one in policies:
         for row, outcome in zip(rows, one.outcomes, strict=False):
             if outcome.outcome != row["connected"]["outcome"]:
-                out(f"{one.entry.client.title}: {row['call']}: {shown(asdict(outcome))}")
+                out(f"{one.entry.client.title}: {row['call']}: {shown(fields_of(outcome))}")
     for rule, mark in marks.items():
         out(escape(f"{mark} {rule}"))
 
@@ -156,8 +157,7 @@ def _show_entries(policies: Sequence[_EntryPolicy]) -> None:
         note("no client is connected; `toolcrib connect` does that")
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     outcome: str
     """runs, asks, denied or quarantined."""
     rule: str
@@ -203,8 +203,7 @@ def _sources(switch: GuardSwitch, connected: Settings, by_hand: Settings) -> Ite
     yield "untrusted content", f"{effects[0]} in entries of connect, {effects[1]} by hand"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayEntry:
+class GatewayEntry(Struct, frozen=True, kw_only=True):
     """One entry of a client that starts us, as it is now."""
 
     client: Client
@@ -238,8 +237,7 @@ def gateway_entries() -> Iterator[GatewayEntry]:
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _EntryPolicy:
+class _EntryPolicy(Struct, frozen=True, kw_only=True):
     """What an entry makes of calls."""
 
     entry: GatewayEntry
@@ -258,7 +256,7 @@ class _EntryPolicy:
             "mode": entry.mode,
             "profile": entry.profile,
             "rules": self.rules,
-            "outcomes": [asdict(one) for one in self.outcomes],
+            "outcomes": [fields_of(one) for one in self.outcomes],
             "problem": self.problem,
         }
 

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import copy_context
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, TypedDict, TypeVar
@@ -21,7 +20,7 @@ import typer
 from ..config import Settings
 from ..config.directories import here
 from ..core.host import SESSIONS
-from ..core.json import dumps
+from ..core.json import dumps, fields_of
 from ..core.settings import seconds_of
 from ..crib.storage import has_store, open_store
 from ..errors import CODES, ToolFailure, UsageError
@@ -142,7 +141,7 @@ async def _print_new(settings: Settings, wanted: Wanted, limit: int, *, as_json:
         await wait()
     async with open_store(settings) as store:
         async for row in new_calls(store.calls, wanted, limit, wait):
-            out(dumps(asdict(row)).decode() if as_json else one_line(row), verbatim=as_json)
+            out(dumps(fields_of(row)).decode() if as_json else one_line(row), verbatim=as_json)
             sys.stdout.flush()
 
 
@@ -178,7 +177,7 @@ def print_head(config: ConfigFiles = None, as_json: AsJson = False) -> None:
     """Print what stands for all records: keep it elsewhere, and give it to `log verify --head`."""
     head = _with_store(settings_of(config), lambda store: store.calls.head()) or Head()
     if as_json:
-        emit_json(asdict(head))
+        emit_json(fields_of(head))
     else:
         out(_text(head))
 
@@ -207,7 +206,9 @@ async def _about(store: Store, listed: Awaitable[list[CallRow]]) -> list[_Row]:
 
 def _show(rows: list[_Row] | None, *, as_json: bool) -> None:
     if as_json:
-        emit_json([{**asdict(row), **({"session_description": about} if about else {})} for row, about in rows or ()])
+        emit_json(
+            [{**fields_of(row), **({"session_description": about} if about else {})} for row, about in rows or ()]
+        )
     elif rows and any(about for _, about in rows):
         table((*_COLUMNS[:-1], ("ABOUT", "<"), _COLUMNS[-1]), (_cells(row, about) for row, about in rows))
     elif rows:
@@ -229,7 +230,7 @@ def _checked(settings: Settings, file: Path | None, known: Head | None) -> Verif
 def _tell(checked: Verification, *, as_json: bool) -> None:
     """Say what a check found. Raises `ToolFailure("storage")`, with its exit status, when the chain is broken."""
     if as_json:
-        emit_json(asdict(checked))
+        emit_json(fields_of(checked))
     if checked.problem:
         raise ToolFailure("storage", f"the record is broken at row {checked.seq}: {checked.problem}")
     if not as_json:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..catalog.preflight import findings
 from ..config import load
@@ -43,8 +45,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOTICE: Final = "notice"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Server:
+class _Server(Struct, frozen=True, kw_only=True):
     """One server with what is known of it without asking it."""
 
     name: str

@@ -23,11 +23,12 @@ import sys
 import tempfile
 import venv
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from ..config.directories import Places
 from ..core.json import loads
@@ -77,8 +78,7 @@ main()
 """A script for sh and Python: a first line that names Python by its path may be neither long nor hold a blank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryProgram:
+class EntryProgram(Struct, frozen=True, kw_only=True):
     """What an entry is to start."""
 
     path: str
@@ -166,8 +166,7 @@ def _kind_of_environment() -> Literal["installed", "clone", "temporary"]:
     return "clone" if source and (source.is_editable or prefix.is_relative_to(source.folder)) else "installed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
+class _Source(Struct, frozen=True, kw_only=True):
     """The folder that a distribution was installed from (PEP 610)."""
 
     folder: Path

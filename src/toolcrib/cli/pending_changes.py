@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -13,6 +12,7 @@ import typer
 
 from ..config import Settings
 from ..config.directories import here
+from ..core.json import fields_of
 from ..core.session import LOCAL
 from ..crib.storage import has_store, open_store
 from ..crib.workspaces import FileChanges, PendingFile, Shadows, guard_of
@@ -69,7 +69,7 @@ def list_changes(
 
     files = run(main) if has_store(given.settings) else ()
     if as_json:
-        emit_json([asdict(one) for one in files])
+        emit_json([fields_of(one) for one in files])
     elif files:
         table(_COLUMNS, map(_cells, files))
     else:

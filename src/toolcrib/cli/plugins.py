@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from string import Template
 from typing import Annotated, Final
@@ -12,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from ..config.directories import here
+from ..core.json import fields_of
 from ..crib.plugins import PluginState
 from ..errors import UsageError
 from .actions import action_group
@@ -184,7 +184,7 @@ def plugins(config: ConfigFiles = None, as_json: AsJson = False) -> None:
 
     listed = run(found)
     if as_json:
-        emit_json([asdict(plugin) for plugin in listed])
+        emit_json([fields_of(plugin) for plugin in listed])
     elif listed:
         table(_COLUMNS, ((p.name, p.state, str(p.tools), p.origin, p.error) for p in listed))
     else:

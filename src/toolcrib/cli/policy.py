@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,6 +12,7 @@ from ..config import Settings
 from ..config.claude_files import FoundRule, add_rules, claude_files, read_claude_rules
 from ..config.directories import config_files
 from ..config.loader import here
+from ..core.json import fields_of
 from ..core.permission import Answer, Decision, Effect, NoApprover, Question
 from ..core.tool import Tool
 from ..crib import Toolcrib
@@ -205,7 +205,7 @@ def _import(paths: Sequence[str], *, write: bool, trust: bool, as_json: bool) ->
     if any(rule.taken for rule in found):
         add_rules(target, found, write=write)
     if as_json:
-        emit_json([asdict(rule) for rule in found])
+        emit_json([fields_of(rule) for rule in found])
         return
     table(_FOUND, [(rule.effect, rule.text, rule.file, _state(rule)) for rule in found])
     count = sum(rule.taken for rule in found)
@@ -277,7 +277,7 @@ def why(
 
     answer = run(main)
     if as_json:
-        emit_json(asdict(answer))
+        emit_json(fields_of(answer))
     else:
         _print(answer)
     if answer.code:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 import yaml
+from msgspec import Struct
 
 from ..config.directories import here
 from ..config.profiles import read_profile
-from ..core.json import dumps, loads
+from ..core.json import dumps, fields_of, loads
 from ..crib import Toolcrib
 from ..crib.views import held
 from ..disclosure.base import GROUPS, Profile
@@ -36,8 +36,7 @@ _COLUMNS: Final[tuple[Column, ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Struct, frozen=True, kw_only=True):
     """One profile as the list shows it, for the tools that there are."""
 
     name: str
@@ -120,7 +119,7 @@ def _given(target: str) -> GivenProfile | None:
 
 def _list(listed: list[Listed], *, as_json: bool) -> None:
     if as_json:
-        emit_json([asdict(one) | {"tokenizer": tokenizer().name} for one in listed])
+        emit_json([fields_of(one) | {"tokenizer": tokenizer().name} for one in listed])
         return
     counter = tokenizer()
     table(
@@ -169,7 +168,7 @@ def _check(known: Profile, missing: Gaps, *, as_json: bool) -> None:
 
 def _said(value: Profile | Gaps) -> dict[str, Any]:
     """Return the fields that say something, as JSON."""
-    document: dict[str, Any] = loads(dumps(asdict(value)))
+    document: dict[str, Any] = loads(dumps(fields_of(value)))
     if isinstance(value, Profile):
         for group in GROUPS:  # their keys stand beside the others
             document |= document.pop(group)

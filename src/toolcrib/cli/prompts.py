@@ -13,13 +13,12 @@ import sys
 import termios
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict
 from typing import Any, Final, Protocol, TextIO, cast
 
 import anyio
 import anyio.to_thread
 
-from ..core.json import read_json
+from ..core.json import fields_of, read_json
 from ..core.permission import Answer, Question, Verdict
 from ..daemon.caller import Caller, current_caller
 from ..policy.modes import kind_of
@@ -266,7 +265,7 @@ async def _approval_for(link: socket.socket, word: str) -> dict[str, Any] | None
         asking.start_soon(withdraw)
         answer = await ask_person(word)
         asking.cancel_scope.cancel()
-    return asdict(answer) if answer else None
+    return fields_of(answer) if answer else None
 
 
 async def _edited() -> Answer:

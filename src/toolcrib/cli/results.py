@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final
 
 import typer
 
 from ..config import Settings
+from ..core.json import fields_of
 from ..core.session import LOCAL
 from ..results.artifacts import URI_PREFIX, Artifact, Artifacts
 from .actions import action_group
@@ -70,7 +70,7 @@ def show_result(
     """Print one page of a result."""
     page = run(lambda: _open(settings_of(config)).read(_name(id), principal, offset, limit))
     if as_json:
-        emit_json(asdict(page))
+        emit_json(fields_of(page))
         return
     out(page.text if raw else escape(page.text, lines=True), verbatim=True)
     if page.next_offset is not None:
@@ -89,7 +89,7 @@ def search_result(
     """Print the lines of a result that contain a text, with their offsets."""
     found = run(lambda: _open(settings_of(config)).search(_name(id), principal, text, limit))
     if as_json:
-        emit_json(asdict(found))
+        emit_json(fields_of(found))
         return
     for hit in found.hits:
         out(f"{hit.line} @{hit.offset}: {escape(hit.text)}", verbatim=True)
@@ -116,7 +116,7 @@ def _name(id: str) -> str:
 
 
 def _as_json(one: Artifact, keep: float) -> dict[str, Any]:
-    fields = {name: value for name, value in asdict(one).items() if name != "owner"}
+    fields = {name: value for name, value in fields_of(one).items() if name != "owner"}
     return fields | {"kept_until": _kept_until(one, keep)}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -13,7 +12,7 @@ import typer
 from ..config import Settings
 from ..config.directories import here
 from ..core.host import Schedule
-from ..core.json import dumps, read_json
+from ..core.json import dumps, fields_of, read_json
 from ..core.settings import seconds_of
 from ..crib.schedules import new_plan, scheduler_at, session_for_cli, unfired
 from ..crib.storage import has_store, open_store
@@ -240,7 +239,7 @@ def _print(one: Schedule, *, as_json: bool) -> None:
 
 
 def _shown(one: Schedule) -> dict[str, Any]:
-    shown = {key: value for key, value in asdict(one).items() if key not in ("next_run", "created")}
+    shown = {key: value for key, value in fields_of(one).items() if key not in ("next_run", "created")}
     return shown | {"created": local_time(one.created)}
 
 

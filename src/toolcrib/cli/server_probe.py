@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ..catalog.preflight import findings
 from ..config import Settings
@@ -19,8 +20,7 @@ from .options import run
 __all__ = ["Probe", "probe", "probe_source"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(Struct, frozen=True, kw_only=True):
     """Result of the probe of one server."""
 
     server: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import typer
+from msgspec import Struct
 
 from ..config import load
 from ..config.directories import PROJECT_FOLDER
@@ -18,6 +18,7 @@ from ..config.own_file import add_api, add_servers, read_apis, read_servers, rem
 from ..config.servers import ConfiguredEntry, server_spec
 from ..config.sources import api_spec
 from ..config.validation import did_you_mean
+from ..core.json import fields_of
 from ..errors import CODES, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Picks, convert
@@ -35,8 +36,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOTHING: Final = Picks(exclude=("*",))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewApi:
+class NewApi(Struct, frozen=True, kw_only=True):
     """What the command line says of an API."""
 
     spec: str
@@ -249,7 +249,7 @@ def _tell(probed: Probe, target: Path, *, as_json: bool) -> None:
     counter = tokenizer()
     failed = probed.state not in ("ready", "not checked") and not probed.state.startswith("needs_login")
     if as_json:
-        emit_json({**asdict(probed), "file": str(target), "tokenizer": counter.name})
+        emit_json({**fields_of(probed), "file": str(target), "tokenizer": counter.name})
     else:
         out(escape(f"added {probed.server} to {target}: {probed.state}"))
         _tell_tools(probed, counter)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from subprocess import CalledProcessError
 
 import anyio
+from msgspec import Struct
 
 from ..core.json import dumps, loads
 from ..telemetry.tokens import estimate, tokenizer
@@ -15,8 +15,7 @@ from ..telemetry.tokens import estimate, tokenizer
 __all__ = ["Counts", "count", "main"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(Struct, frozen=True, kw_only=True):
     """Tokens of some texts, in their order, and what they were counted with."""
 
     tokenizer: str

@@ -11,17 +11,18 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec import Struct
 
 from ..config.clients import CLIENTS, Client
 from ..config.connections import NAME, connections
 from ..config.connections import disconnect as undo
 from ..config.directories import Directories, Places, here
 from ..config.secrets import remove_secret, secret_names
+from ..core.json import fields_of
 from ..crib.storage import FOLDER as LOGINS_FOLDER
 from ..crib.storage import logins_in
 from ..errors import UsageError
@@ -92,8 +93,7 @@ def _carry_out(plan: _Plan, places: Places) -> None:
         raise UsageError(f"not everything could be removed: {len(failed)} files or folders are left")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _Plan(Struct, frozen=True, kw_only=True):
     """What is to be removed."""
 
     connected: tuple[tuple[str, Path], ...]
@@ -117,7 +117,7 @@ class _Plan:
         return {
             "disconnect": connected,
             "daemons": [str(path) for path in self.daemons],
-            "folders": [{"path": str(folder), **asdict(_size(folder))} for folder in self.folders],
+            "folders": [{"path": str(folder), **fields_of(_size(folder))} for folder in self.folders],
             "kept": [str(folder) for folder in self.kept],
         }
 
@@ -240,8 +240,7 @@ def _remove(folder: Path) -> Sequence[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
+class _Size(Struct, frozen=True):
     files: int
     bytes: int
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.document_tree import Node
 from ..core.permission import EFFECTS, Effect
@@ -44,8 +46,7 @@ _FOREIGN: Final = frozenset(
 """Tools of Claude Code's own that no word of ours stands for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRule:
+class FoundRule(Struct, frozen=True, kw_only=True):
     """One rule of a settings file."""
 
     effect: Effect

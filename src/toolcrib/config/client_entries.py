@@ -17,9 +17,10 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
 
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
@@ -162,8 +163,7 @@ _MILLISECONDS: Final = frozenset({"claude-code", "claude-desktop", "gemini", "op
 """Clients by the unit of their `timeout`. In a file of any other client 1000 and more are milliseconds."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Translated:
+class Translated(Struct, kw_only=True):
     """One entry in our words."""
 
     value: dict[str, Any] = field(default_factory=dict[str, Any])

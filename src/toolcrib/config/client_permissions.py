@@ -18,9 +18,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast, get_args
+
+from msgspec import Struct
 
 from ..catalog.names import MAX_NAME, declared, portable, qualify
 from ..core.document_tree import Node
@@ -85,8 +86,7 @@ Names = Mapping[str, str]
 """Our name of each server that was moved, by the client's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(Struct, frozen=True):
     """What a client's settings say of one tool, or of all tools of a server (`*`)."""
 
     effect: Effect

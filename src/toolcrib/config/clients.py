@@ -5,11 +5,13 @@ Reading connects to no server.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
+
+from msgspec import Struct, field
 
 from ..core.document_tree import Path as Steps
 from ..core.events import Problem
@@ -77,7 +79,7 @@ def _goose(command: str, args: list[str]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """One program. Of several user files the first that exists counts; the first of all is the one that is made."""
 
@@ -94,7 +96,7 @@ class Client:
     names: str = "mcp__{server}__{tool}"
     """How it declares a server's tools to its model: captured for Claude Code, Codex, OpenCode and Goose, and the
     form of Claude Code for the others."""
-    entry: Callable[[str, list[str]], dict[str, Any]] = field(default=_stdio, repr=False)
+    entry: Callable[[str, list[str]], dict[str, Any]] = dataclasses.field(default=_stdio, repr=False)
     """Makes the entry that starts a command with arguments."""
     permissions: tuple[str, ...] = ()
     """Settings whose permissions `connect --replace` carries over, beside the keys of an entry."""
@@ -383,8 +385,7 @@ _RELATIVE: Final = re.compile(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?")
 _WORKING_FOLDER: Final = re.compile(r"\$PWD\b|\$\{PWD\}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundServer:
+class FoundServer(Struct, frozen=True, kw_only=True):
     """One server in one client's configuration."""
 
     name: str
@@ -425,8 +426,7 @@ class FoundServer:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
+class Discovery(Struct, frozen=True, kw_only=True):
     """Servers that were found, and files that could not be read."""
 
     servers: tuple[FoundServer, ...]

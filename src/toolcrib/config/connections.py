@@ -13,13 +13,14 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import orjson
+from msgspec import Struct, field
 
 from ..core.document_tree import Path as Steps
+from ..core.json import fields_of
 from ..errors import ConfigError
 from . import files
 from .clients import CLIENTS, Client, Format, Places
@@ -62,8 +63,7 @@ Outcome = Literal["restored", "deleted", "removed"]
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(Struct, frozen=True, kw_only=True):
     """One entry of a server that was taken out of a client's file, because it is reached through Toolcrib now."""
 
     path: tuple[str, ...]
@@ -72,8 +72,7 @@ class Taken:
     value: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConnection:
+class ClientConnection(Struct, frozen=True, kw_only=True):
     """What was done to one file."""
 
     client: str
@@ -193,7 +192,7 @@ def rewrite(
         added=tuple(dict.fromkeys((*(first.added if first else ()), *added))),
         folders=first.folders if first else tuple(str(folder) for folder in file.parents if not folder.exists()),
     )
-    files.write(_record(state, file), orjson.dumps(asdict(done), option=orjson.OPT_INDENT_2))
+    files.write(_record(state, file), orjson.dumps(fields_of(done), option=orjson.OPT_INDENT_2))
     files.write(file, after)
     return done
 

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 import orjson
+from msgspec import Struct
 
 __all__ = [
     "OF_PROJECT",
@@ -38,8 +38,7 @@ OF_PROJECT: Final = ("config.yaml", "local.yaml")
 """The files of that folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directories:
+class Directories(Struct, frozen=True, kw_only=True):
     """The places of one user. Nothing is created here; who writes there makes the folder, mode 0700."""
 
     home: Path
@@ -141,8 +140,7 @@ def _content_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(Struct, frozen=True, kw_only=True):
     """Where to look: one user, in one project."""
 
     directories: Directories

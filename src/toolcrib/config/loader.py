@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
@@ -66,8 +68,7 @@ _WRITTEN: Final = ("args", "command", "cwd", "env", "environment", "envs", "head
 """What is taken as it is written: a version 1.10 stays one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _Part(Struct, frozen=True, kw_only=True):
     """The content of one file."""
 
     values: Mapping[str, Any]
@@ -81,8 +82,7 @@ class _Part:
     """Values of `${keyring:…}` and `${input:…}` in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Surroundings:
+class _Surroundings(Struct, frozen=True, kw_only=True):
     """Where the values come from."""
 
     directories: Directories

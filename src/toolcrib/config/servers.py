@@ -9,11 +9,12 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast
 from urllib.parse import urldefrag, urlsplit
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from ..core.document_tree import Member, Node
@@ -231,8 +232,7 @@ ENTRY_KEYS: Final[Mapping[str, str]] = {**{name: name for name in ServerEntry.mo
 """Every key that an entry may have, as the clients spell it, and our word for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfiguredEntry:
+class ConfiguredEntry(Struct, frozen=True, kw_only=True):
     """One server or API as a file has it: nothing expanded, nothing checked."""
 
     name: str

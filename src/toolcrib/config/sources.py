@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
+from msgspec import Struct
 from pydantic import AfterValidator, BeforeValidator
 
 from ..core.document_tree import Member, Node
@@ -159,8 +159,7 @@ _MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
 _GROUPS: Final = "groups.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedSkills:
+class PlacedSkills(Struct, frozen=True, kw_only=True):
     """The key `skills` of one file, with absolute paths."""
 
     settings: SkillSettings

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any, Final
+
+from msgspec import Struct
 
 from .settings import Count, Section, setting
 
@@ -44,8 +45,7 @@ class Budgets(Section):
 NO_BUDGETS: Final = Budgets.model_construct()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loops:
+class Loops(Struct, frozen=True, kw_only=True):
     """Limits on repeated turns of a model (seed 002).
 
     A turn is one `call_many`; the same call twice in one turn counts once.
@@ -66,7 +66,7 @@ class Loops:
 
         Raises `ValueError` with key and reason.
         """
-        known = [entry.name for entry in fields(cls)]
+        known = cls.__struct_fields__
         for key, value in given.items():
             if key not in known:
                 raise ValueError(f"{key}: unknown key (known: {', '.join(known)})")

@@ -19,10 +19,12 @@ The argument names of a profile become the tool's own before, in the step `resol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .context import Listener, Peer
 from .kept_secrets import SIGN, placeholders_in
@@ -147,8 +149,7 @@ def context_values(tool: Tool, defaults: Mapping[str, Any]) -> Mapping[str, Any]
     return values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """Reference to an artifact inside the arguments of a call."""
 
     path: tuple[str | int, ...]
@@ -159,8 +160,7 @@ class Reference:
     """Trust of the content."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Client:
+class Client(Struct, frozen=True, kw_only=True):
     """Client of a call: the receiver of its messages, and the metadata of its request."""
 
     peer: Peer | None = None
@@ -173,8 +173,7 @@ class Client:
     """Name and version of the client's program, as it declares them: `claude-code/2.1`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """Conditions of one call that its caller sets."""
 
     timeout: float | None = None
@@ -204,8 +203,7 @@ class Options:
         return self.raw or bool(self.version) or self.only is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Route:
+class Route(Struct, frozen=True, kw_only=True):
     """Path from the requested name to the tool, in the profile's words."""
 
     requested: str = ""
@@ -222,8 +220,7 @@ class Route:
     """Of a call by a name of the profile's: the tool as the model sees it, and the arguments in its words."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes:
+class Changes(Struct, frozen=True, kw_only=True):
     """Differences between the arguments that were sent and those that run, for the caller and the record."""
 
     repairs: tuple[str, ...] = ()
@@ -236,8 +233,7 @@ class Changes:
     """The older version that the arguments were migrated from."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """The place of a call among those of one turn of a model."""
 
     together: int = 1
@@ -256,8 +252,7 @@ UNCHANGED: Final = Changes()
 _TURN: Final = Turn()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """One request to run a tool. Lives from the way in to the record."""
 
     id: str
@@ -320,44 +315,33 @@ class Call:
     def evolve(self, **changes: Any) -> Self:
         """Return a copy with `changes`: fields of the call, or of one of its groups (`timeout`, `listener` …).
 
-        Twenty times as fast as `dataclasses.replace`, which the hot path feels. Raises `TypeError` for other names.
+        Raises `TypeError` for other names.
         """
-        values = self.__dict__ | changes
-        if len(values) > _FIELD_COUNT:  # a field of one of the groups, or an unknown name
-            values = self.__dict__ | self._grouped(changes)
-        new = _new(type(self))
-        _set_fields(new, values)
-        return new
+        try:
+            return replace(self, **changes)
+        except TypeError:  # a field of one of the groups, or an unknown name
+            return replace(self, **self._grouped(changes))
 
     def _grouped(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return `changes` with the fields of groups put into copies of their groups, one copy a group."""
         own: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for name, value in changes.items():
-            if name in _FIELDS:
+            if name in self.__struct_fields__:
                 own[name] = value
             elif (group := _GROUP_OF.get(name)) is not None:
                 parts.setdefault(group, {})[name] = value
             else:
                 raise TypeError(f"a call has no field {name!r}")
         for group, values in parts.items():
-            before = own.get(group) or self.__dict__[group]
-            fields = before.__dict__
-            for name, value in values.items():
-                if fields[name] is not value:
-                    own[group] = copied = object.__new__(before.__class__)
-                    object.__setattr__(copied, "__dict__", fields | values)
-                    break
+            before = own.get(group) or getattr(self, group)
+            if any(getattr(before, name) is not value for name, value in values.items()):
+                own[group] = replace(before, **values)
         return own
 
 
-_new: Final = object.__new__
-_set_fields: Final[Callable[[Call, dict[str, Any]], None]] = Call.__dict__["__dict__"].__set__
-"""Sets all fields of a new call at once, without the look-ups of `object.__setattr__`."""
-_FIELDS: Final = frozenset(field.name for field in fields(Call))
-_FIELD_COUNT: Final = len(_FIELDS)
 _GROUP_OF: Final = {
-    field.name: group
+    name: group
     for group, one in (
         ("client", _CLIENT),
         ("options", USUAL),
@@ -365,7 +349,7 @@ _GROUP_OF: Final = {
         ("turn", _TURN),
         ("changes", UNCHANGED),
     )
-    for field in fields(one)
+    for name in one.__struct_fields__
 }
 
 

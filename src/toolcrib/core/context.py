@@ -12,11 +12,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..errors import ToolFailure
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
@@ -129,8 +130,7 @@ class Peer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """Progress of a call."""
 
     call_id: str
@@ -139,8 +139,7 @@ class Progress:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Struct, frozen=True, kw_only=True):
     """A piece of output before the end of the call: text, or a value of a stream."""
 
     call_id: str
@@ -175,8 +174,7 @@ class Cleaner(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(Struct):
     """The progress last sent to the client: it must grow from one notification to the next."""
 
     progress: float = 0
@@ -205,8 +203,7 @@ class CallHost(Host, Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """The surroundings of one call."""
 
     call_id: str
@@ -251,15 +248,7 @@ class Context:
     """Marks what the call stores and what it reads as untrusted; None in a context that was built by hand."""
     cleaner: Cleaner | None = None
     """Masks secrets in all output; None sends output unchanged."""
-    _sent: _Sent = field(default_factory=_Sent, repr=False)
-
-    @classmethod
-    def of(cls, fields: dict[str, Any]) -> Self:
-        """Return a context of all its public fields. Six times as fast as the constructor, which each call feels."""
-        new = object.__new__(cls)
-        fields["_sent"] = _Sent()
-        object.__setattr__(new, "__dict__", fields)
-        return new
+    _sent: _Sent = field(default_factory=_Sent)
 
     @property
     def client(self) -> Peer | None:

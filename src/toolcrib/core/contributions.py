@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
+
+from msgspec import Struct
 
 from .host import Host
 
@@ -84,8 +85,7 @@ class CommandHost(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedRequest:
+class SignedRequest(Struct, frozen=True, kw_only=True):
     """A request to a signed route, before its check."""
 
     place: Mapping[str, str]
@@ -96,8 +96,7 @@ class SignedRequest:
     """As it came; at most 4 MiB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedCall:
+class SignedCall(Struct, frozen=True, kw_only=True):
     """The call of the route's tool that a signed request is."""
 
     principal: str
@@ -109,8 +108,7 @@ SignatureCheck = Callable[[Host, SignedRequest], SignedCall]
 """Raises `ToolFailure("denied")` for a wrong signature, compared in constant time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestRoute:
+class RestRoute(Struct, frozen=True, kw_only=True):
     """One method of one path: a call of a tool."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -124,8 +122,7 @@ class RestRoute:
     """For senders without a token of the server: decides by the signature. The path has no `{argument}` of the tool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestResource:
+class RestResource(Struct, frozen=True, kw_only=True):
     """Paths below `/v1/NAME`, where NAME is that of the entry point."""
 
     routes: tuple[RestRoute, ...]

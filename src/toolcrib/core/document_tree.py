@@ -7,8 +7,9 @@ entry without touching a byte of the rest. Offsets count characters of the text 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast
+
+from msgspec import Struct
 
 from ..errors import ConfigError
 
@@ -27,8 +28,7 @@ Path = tuple[str | int, ...]
 """The way from the root: keys of mappings and places in sequences."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """One value: a scalar, a mapping with its members or a sequence with its items."""
 
     kind: Literal["scalar", "mapping", "sequence"]
@@ -108,8 +108,7 @@ class Node:
         return line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(Struct, frozen=True, kw_only=True):
     """One `key: value` of a mapping."""
 
     key: str

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 __all__ = ["DISMISSED", "Blank", "Clarification", "Elicitor", "Form"]
 
@@ -21,8 +23,7 @@ _TRIES: Final = 3
 """Attempts at a question for a number or choices before it counts as dismissed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clarification:
+class Clarification(Struct, frozen=True, kw_only=True):
     """One question to the user."""
 
     call_id: str
@@ -63,8 +64,7 @@ Elicitor = Callable[[Clarification], Awaitable[str | None]]
 """Asks the user, and returns the answer; None when the question was dismissed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blank:
+class Blank(Struct, frozen=True, kw_only=True):
     """One thing to fill in."""
 
     key: str
@@ -112,8 +112,7 @@ class Blank:
         return chosen if chosen and all(item in self.options for item in chosen) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(Struct, frozen=True, kw_only=True):
     """Several questions that belong together."""
 
     call_id: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 __all__ = ["CallFinished", "CatalogChanged", "Event", "Listeners", "Problem", "SourceState"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """Something that could not be loaded, with its reason; everything else continues to work."""
 
     source: str
@@ -24,8 +24,7 @@ class Problem:
     """Why the whole source does not exist, as a model may read it; empty for other problems."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceState:
+class SourceState(Struct, frozen=True, kw_only=True):
     """State of one source."""
 
     source: str
@@ -44,8 +43,7 @@ class SourceState:
     """The remedy for the outage, with its command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogChanged:
+class CatalogChanged(Struct, frozen=True, kw_only=True):
     """The catalog has another version."""
 
     version: str
@@ -54,8 +52,7 @@ class CatalogChanged:
     changed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFinished:
+class CallFinished(Struct, frozen=True, kw_only=True):
     """End of one call, with any outcome. `entity` and `action` are those of the tool's op."""
 
     call_id: str

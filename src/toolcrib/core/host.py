@@ -8,10 +8,12 @@ other parameters of a call (address, credentials) come with every call and are k
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
+
+from msgspec import Struct, field
 
 from .result import ToolResult
 from .sandbox import Sandbox
@@ -42,8 +44,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path of an API."""
 
     name: str
@@ -57,8 +58,7 @@ class Endpoint:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class Described(Struct, frozen=True, kw_only=True):
     """Content of an API description."""
 
     title: str = ""
@@ -73,19 +73,18 @@ class Described:
     """Unusable parts, with the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApiPlace:
     """An API that was described, and how it is reached."""
 
     owner: str
     name: str
     base_url: str
-    auth: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    auth: Sequence[Mapping[str, Any]] = dataclasses.field(default=(), repr=False)
     """Credentials in the words of `sources.openapi`: `{type: bearer, token: …}`, `basic`, `api_key`, `oauth2`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiRequest:
+class ApiRequest(Struct, frozen=True, kw_only=True):
     """A request to an endpoint, with values by the description's parameter names."""
 
     method: str
@@ -150,8 +149,7 @@ SESSIONS: Final = "sessions"
 """The collection in which a principal's sessions are described: `{"description": …}` under the key of each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """One thing that is remembered: plain JSON under an id."""
 
     id: str
@@ -230,8 +228,7 @@ class Records(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
+class Embedded(Struct, frozen=True, kw_only=True):
     """Meaning of texts, as vectors of length 1: the greater the product of two, the nearer are their texts."""
 
     model: str
@@ -239,8 +236,7 @@ class Embedded:
     vectors: tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nearest:
+class Nearest(Struct, frozen=True, kw_only=True):
     """Search by meaning among many texts."""
 
     found: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -249,8 +245,7 @@ class Nearest:
     """Texts that were skipped because they have no vector yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """Response of a web server, with any status."""
 
     status: int
@@ -287,8 +282,7 @@ class Web(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """One key of the configuration."""
 
     key: str
@@ -350,8 +344,7 @@ class Insight(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(Struct, frozen=True, kw_only=True):
     """A call that is made later, once or again and again. Times are seconds since 1970."""
 
     id: str
@@ -423,8 +416,7 @@ class Schedules(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramRequest:
+class ProgramRequest(Struct, frozen=True, kw_only=True):
     """Session that a program in the sandbox is to have; see `core.context.CallHost.serve`."""
 
     folder: Path
@@ -433,8 +425,7 @@ class ProgramRequest:
     mode: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedTools:
+class ServedTools(Struct, frozen=True, kw_only=True):
     """Tools that a program in the sandbox reaches over MCP."""
 
     session: str

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 import orjson
+from msgspec import Struct, structs, to_builtins
 
 __all__ = [
     "MAX_DEPTH",
@@ -35,6 +36,7 @@ __all__ = [
     "dumps",
     "dumps_or_none",
     "encodable",
+    "fields_of",
     "is_writable",
     "loads",
     "read_json",
@@ -97,6 +99,8 @@ _around: Final = _Around()
 
 
 def _default(value: object) -> Any:
+    if isinstance(value, Struct):
+        return structs.asdict(value)
     if isinstance(value, MappingProxyType | Mapping):
         return dict(cast("Mapping[str, Any]", value))
     if isinstance(value, set | frozenset):
@@ -112,6 +116,11 @@ def dumps(value: Any) -> bytes:
 def canonical(value: Any) -> bytes:
     """Return the canonical form of `value`."""
     return orjson.dumps(value, default=_default, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a struct as JSON values, those of the structs in it too. Raises `TypeError` as `dumps`."""
+    return to_builtins(value, enc_hook=_default)
 
 
 def loads(text: bytes | str) -> Any:

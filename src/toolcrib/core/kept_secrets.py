@@ -12,9 +12,10 @@ import secrets
 import string
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 __all__ = ["SIGN", "KeptSecret", "KeptSecrets", "fill", "placeholders_in"]
 
@@ -33,8 +34,7 @@ _DEPTH: Final = 16
 """Levels of arguments at which placeholders are found."""
 
 
-@dataclass(slots=True)
-class KeptSecret:
+class KeptSecret(Struct):
     """A value that may be a secret, and the sources that gave it to this conversation."""
 
     value: str

@@ -15,8 +15,9 @@ the tool, with these arguments, by this principal.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import Struct
 
 from .tool import Tool
 
@@ -45,19 +46,17 @@ EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 """Effects in the order in which rules are applied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """Decision of the rules and the mode on one call with exactly these arguments."""
 
     effect: Effect
     rule: str
     """The deciding rule or mode, for display: `deny git__push (config)`, `mode cautious: a write asks`."""
-    named: bool = field(default=False, compare=False)
+    named: bool = False
     """Whether an allow names this very tool, and no pattern or kind: it holds where untrusted content was read, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """Question for an approver: the real tool and the validated arguments that will run."""
 
     call_id: str
@@ -83,8 +82,7 @@ interaction. idle: every call until the session rests. all: every call of this s
 the model. never: the tool is denied in this session. edit: this call, with other arguments."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The approver's answer. No blanket approval covers a tool that always asks or a command that cannot be undone."""
 
     verdict: Verdict
@@ -135,8 +133,7 @@ RESUMED: Final = "resumed"
 """Marker in place of a job's id: the call is made while its caller waits for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
+class Approval(Struct, frozen=True, kw_only=True):
     """One approval as it is shown to possible approvers. Times are seconds since 1970, hashes hexadecimal."""
 
     id: str
@@ -174,8 +171,7 @@ class Approval:
     """Outcome of the call: `ok` or an error code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(Struct, frozen=True, kw_only=True):
     """An answer to a pending approval."""
 
     state: ApprovalState

@@ -6,10 +6,12 @@ edge without being rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..errors import ToolFailure
 from .json import encodable
@@ -23,8 +25,7 @@ Trust = Literal["local", "reviewed", "untrusted"]
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolError:
+class ToolError(Struct, frozen=True, kw_only=True):
     """Error of a call, for the model: a key of `errors.CODES`, a sentence, the next step."""
 
     code: str
@@ -42,8 +43,7 @@ class ToolError:
         return shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpooledResult:
+class SpooledResult(Struct, frozen=True, kw_only=True):
     """An output too large for memory, on disk and still raw. The `limit` step turns it into an artifact and deletes it.
 
     `path` holds the text itself (UTF-8) or, when `mime_type` is application/json, the raw `result` object as the
@@ -57,8 +57,7 @@ class SpooledResult:
     tail: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True, kw_only=True):
     """The outcome of one call: success, the tool's own failure, or a refusal. Frozen; steps return a new one."""
 
     content: tuple[Mapping[str, Any], ...] = ()
@@ -74,10 +73,7 @@ class ToolResult:
     @classmethod
     def of_text(cls, text: str, *, structured: Any = None) -> ToolResult:
         """A success that is one piece of text."""
-        new = _new(cls)
-        content = ({"type": "text", "text": encodable(text)},)
-        _set_fields(new, {**_EMPTY, "content": content, "structured_content": structured, "meta": {}})
-        return new
+        return cls(content=({"type": "text", "text": encodable(text)},), structured_content=structured)
 
     @classmethod
     def failed(cls, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> ToolResult:
@@ -93,7 +89,7 @@ class ToolResult:
         if hint:
             text = f"{text}\n{hint}"
         error = ToolError(code=failure.code, message=message, hint=hint, details=details)
-        return _NOTHING.evolve(content=({"type": "text", "text": text},), error=error, meta={})
+        return cls(content=({"type": "text", "text": text},), error=error)
 
     @property
     def is_error(self) -> bool:
@@ -123,27 +119,9 @@ class ToolResult:
         return text if isinstance(text, str) else None
 
     def evolve(self, **changes: Any) -> ToolResult:
-        """Return a copy with `changes`, fields of the result. Made as `Call.evolve` does it, for the same reason.
-
-        Raises `TypeError` for other names.
-        """
-        values = self.__dict__ | changes
-        if len(values) > len(_EMPTY):
-            raise TypeError(f"a result has no field {', '.join(sorted(values.keys() - _EMPTY))}")
-        new = _new(ToolResult)
-        _set_fields(new, values)
-        return new
+        """Return a copy with `changes`, fields of the result. Raises `TypeError` for other names."""
+        return replace(self, **changes)
 
     def with_meta(self, **entries: Any) -> ToolResult:
         """Return the same result with more metadata."""
-        new, meta = _new(ToolResult), self.meta
-        _set_fields(new, {**self.__dict__, "meta": {**meta, **entries} if meta else entries})
-        return new
-
-
-_new: Final = object.__new__
-_set_fields: Final[Callable[[ToolResult, dict[str, Any]], None]] = ToolResult.__dict__["__dict__"].__set__
-"""Sets all fields of a new result at once; each call makes three."""
-_NOTHING: Final = ToolResult()
-_EMPTY: Final = _NOTHING.__dict__
-"""Fields of an empty result, to be copied: each call makes one."""
+        return replace(self, meta={**self.meta, **entries})

@@ -10,17 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from anyio.abc import SocketListener
+from msgspec import Struct, field
 
 __all__ = ["KEEPS_SHELL", "Command", "Finished", "Outlet", "Reach", "Running", "Sandbox", "guides_programs"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(Struct, frozen=True, kw_only=True):
     """Hosts that a command reaches, only through a proxy of ours."""
 
     hosts: tuple[str, ...] = ()
@@ -33,8 +32,7 @@ class Reach:
         return bool(self.hosts or self.private)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A command to run."""
 
     argv: tuple[str, ...]
@@ -57,8 +55,7 @@ class Command:
     """Rows and columns of a terminal of its own (a pty); None gives it pipes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """End of a process."""
 
     status: int

@@ -7,18 +7,19 @@ from the top; its grant is represented by the id of an approval, which must be r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
+from msgspec import Struct, field
+
 from .call import Call
+from .json import fields_of
 from .permission import Effect
 from .session import SessionState
 
 __all__ = ["SavedCall", "SavedSession"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedSession:
+class SavedSession(Struct, frozen=True, kw_only=True):
     """The session properties that affect its calls; JSON throughout. `allowed` None is every tool."""
 
     key: str
@@ -74,7 +75,7 @@ class SavedSession:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the session from the form of `dataclasses.asdict`, or JSON of that."""
-        given: dict[str, Any] = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        given: dict[str, Any] = {name: values[name] for name in cls.__struct_fields__ if name in values}
         for name in ("allowed", "exact", "contexts", "disabled", "roots"):
             if given.get(name) is not None:
                 given[name] = tuple(given[name])
@@ -82,8 +83,7 @@ class SavedSession:
         return cls(**given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedCall:
+class SavedCall(Struct, frozen=True, kw_only=True):
     """One call that is to be made again under its own id."""
 
     id: str
@@ -143,11 +143,11 @@ class SavedCall:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; `from_json` makes the same value of it."""
-        return asdict(self)
+        return fields_of(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the call from the form of `to_json`; keys of a newer Toolcrib are left out."""
-        given: dict[str, Any] = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        given: dict[str, Any] = {name: values[name] for name in cls.__struct_fields__ if name in values}
         given["session"] = SavedSession.from_json(values["session"])
         return cls(**given)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from .context import Context
 from .result import ToolResult
@@ -12,8 +13,7 @@ from .result import ToolResult
 __all__ = ["EMPTY_ROLE", "NO_FEATURES", "ROLE", "FeatureReader", "ServerFeatures", "WithFeatures", "WithSkills"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFeatures:
+class ServerFeatures(Struct, frozen=True, kw_only=True):
     """Resources and prompts of one source, or of all sources. Frozen; a change makes a new one."""
 
     resources: tuple[Mapping[str, Any], ...] = ()

@@ -15,10 +15,11 @@ import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from .budget import Bucket
 from .context import Context
@@ -120,8 +121,7 @@ NO_LIMITS: Final = Limits.model_construct()
 """Those of a session that sets none."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Scope:
+class Scope(Struct, kw_only=True):
     """Tools that a session can reach: their names, conditions, switches and versions."""
 
     allowed: frozenset[str] | None = None
@@ -148,8 +148,7 @@ class Scope:
     """Pinned versions by tool name; every other tool has its newest."""
 
 
-@dataclass(slots=True, kw_only=True)
-class History:
+class History(Struct, kw_only=True):
     """Tools that a session came to use, and how their calls ended."""
 
     interactions: int = 0
@@ -176,8 +175,7 @@ class History:
         return tuple(sorted(name for name, count in self.failures.items() if count >= IN_A_ROW))
 
 
-@dataclass(slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, kw_only=True):
     """Consumption of a session, as budgets count it."""
 
     calls: Counter[str] = field(default_factory=Counter[str])
@@ -188,8 +186,7 @@ class Usage:
     """Remaining allowance of the session's own rates."""
 
 
-@dataclass(slots=True, kw_only=True)
-class SessionApprovals:
+class SessionApprovals(Struct, kw_only=True):
     """The approver of a session, and the answers that hold for later calls."""
 
     approver: Approver | None = None
@@ -199,8 +196,7 @@ class SessionApprovals:
     """Answers for every call (`all`, `turn`, `idle`), and the time of the last call (`time.monotonic`)."""
 
 
-@dataclass(slots=True, kw_only=True)
-class SessionFiles:
+class SessionFiles(Struct, kw_only=True):
     """Folders that the tools of a session work in."""
 
     cwd: Path = Path()
@@ -211,8 +207,7 @@ class SessionFiles:
     """Owner of pending file changes and of a shadow; it outlives the session."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Audience:
+class Audience(Struct, kw_only=True):
     """Reader of the tool list and of the results."""
 
     grows: bool = True
@@ -235,8 +230,7 @@ class StrategyState(Protocol):
 _State = TypeVar("_State", bound=StrategyState)
 
 
-@dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
-class SessionState:
+class SessionState(Struct, kw_only=True, eq=False, weakref=True):
     """The state of one conversation. `key` is unique for a principal."""
 
     key: str

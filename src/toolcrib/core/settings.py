@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
@@ -115,8 +116,7 @@ class Section(BaseModel):
         return earlier.model_copy(update=later)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyInfo:
+class KeyInfo(Struct, frozen=True, kw_only=True):
     """Facts about one key beside its type and default."""
 
     changed_by: ChangedBy = "user"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from ..errors import UsageError
 
@@ -54,8 +55,7 @@ ROW_COLUMNS: Final[Mapping[str, str]] = {
 _PLAIN: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """A table of a guest, without `ROW_COLUMNS`, which every table has."""
 
     name: str
@@ -72,8 +72,7 @@ class Table:
     """Other searched columns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
+class Schema(Struct, frozen=True, kw_only=True):
     """The tables of one guest. A new store gets them as described; an older one runs the migrations that it lacks."""
 
     name: str
@@ -103,16 +102,14 @@ class Schema:
         raise UsageError(f"storage {self.name} has no table {name!r}, only {', '.join(t.name for t in self.tables)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(Struct, frozen=True, kw_only=True):
     """Membership of a principal in a project."""
 
     principal: str
     role: Role
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextHit:
+class TextHit(Struct, frozen=True, kw_only=True):
     """A row that a search found; greater scores are better."""
 
     table: str
@@ -121,8 +118,7 @@ class TextHit:
     score: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """A change or an operation that was recorded."""
 
     id: int

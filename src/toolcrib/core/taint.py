@@ -8,13 +8,13 @@ is not marked: the question showed it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 __all__ = ["StoredTaint", "Taint"]
 
 
-@dataclass(slots=True, kw_only=True)
-class Taint:
+class Taint(Struct, kw_only=True):
     """Content of strangers and private data that a session has read."""
 
     source: str = ""
@@ -32,8 +32,7 @@ class Taint:
         return self.source or ("not known, as the store cannot be read" if self.is_unread else "")
 
 
-@dataclass(slots=True, kw_only=True)
-class StoredTaint:
+class StoredTaint(Struct, kw_only=True):
     """Untrusted content between one call and the store. Lives as long as the call."""
 
     session: Taint

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from .tool import Tool
 
@@ -20,8 +22,7 @@ _PARTS: Final = re.compile(r"\d+|[a-z]+")
 _KEYS: Final = ("rename", "set", "drop")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
+class Migration(Struct, frozen=True, kw_only=True):
     """Translation of an older version's arguments into the present ones. Lives as long as its tool."""
 
     rename: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from ..errors import ToolFailure
 
@@ -30,8 +31,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True, kw_only=True):
     """One file or folder. `path` is relative to the workspace's root if it is below it, else absolute."""
 
     path: str
@@ -44,8 +44,7 @@ class FileEntry:
     """Its content, or its being there, waits for review."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Struct, frozen=True, kw_only=True):
     """Result of a change."""
 
     path: str
@@ -161,8 +160,7 @@ MAX_PENDING = 64 << 20
 """Maximum bytes of the changes of one session or task, replaced content included (seed 002: 64 MB)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingKey:
+class PendingKey(Struct, frozen=True, kw_only=True):
     """Owner of changes: one set for each session or task in each workspace."""
 
     principal: str
@@ -172,8 +170,7 @@ class PendingKey:
     """`session <key>` or `task <id>`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingChange:
+class PendingChange(Struct, frozen=True, kw_only=True):
     """Target state of one path. It hides the disk at and below it."""
 
     path: str
@@ -196,8 +193,7 @@ class PendingChange:
     """Seconds since 1970."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingSet:
+class PendingSet(Struct, frozen=True, kw_only=True):
     """All changes of one key, as they were at one moment."""
 
     key: PendingKey

@@ -7,10 +7,10 @@ Scalars follow the core schema of YAML 1.2: null, true/false, numbers; everythin
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
+from msgspec import Struct, field
 
 from ..errors import ConfigError
 from .document_tree import MAX_DEPTH, MAX_NODES, Member, Node, unique
@@ -47,8 +47,7 @@ def parse_yaml(text: str, file: str = "", *, max_nodes: int = MAX_NODES, first_l
     return builder.root or Node(kind="mapping", start=len(text), end=len(text), line=first_line, flow=False)
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A collection that has not ended yet."""
 
     event: yaml.CollectionStartEvent

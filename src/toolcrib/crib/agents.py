@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
+
+from msgspec import Struct
 
 from ..core.entry_points import AGENT_TOOLS, installed
 from ..core.events import Problem
@@ -17,8 +18,7 @@ __all__ = ["AgentToolset", "mount_agent_tools", "toolsets"]
 _LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentToolset:
+class AgentToolset(Struct, frozen=True, kw_only=True):
     """Tools of a package that runs agents: the target of an entry point in the group `toolcrib.agent_tools`."""
 
     categories: Mapping[str, str]

@@ -11,13 +11,13 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 
 from ..core.context import Context
 from ..core.host import ApiPlace, ApiRequest, Described, Endpoint
@@ -42,8 +42,7 @@ _OPEN: Final = 4
 """Open APIs beyond which idle ones are closed: a large description takes 100 MB while it is."""
 
 
-@dataclass(slots=True)
-class _Opened:
+class _Opened(Struct):
     """An open API, and who is using it."""
 
     source: Any

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..core.call import complete_arguments
 from ..core.permission import OPEN, Answer, Approval, ApprovalPending, ApprovalState, Question
@@ -146,8 +147,7 @@ def _offer(put: Callable[[Approval], None], approval: Approval) -> None:
         return
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingApproval:
+class PendingApproval(Struct, frozen=True, kw_only=True):
     """A question that stands: what the user is to be shown, and the id that his answer goes to."""
 
     approval: str
@@ -162,7 +162,7 @@ class PendingApproval:
 
     def to_json(self) -> dict[str, str]:
         """Return the fields, for frameworks that keep a run as JSON until it goes on."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
 
 async def defer_approval(question: Question) -> Answer:
@@ -175,7 +175,7 @@ def pending_approval(result: ToolResult) -> PendingApproval | None:
     details: Mapping[str, Any] = result.error.details if result.error is not None else {}
     if details.get("reason") != "pending":
         return None
-    return PendingApproval(**{name: str(details[name]) for name in PendingApproval.__slots__})
+    return PendingApproval(**{name: str(details[name]) for name in PendingApproval.__struct_fields__})
 
 
 class DeferredCalls:

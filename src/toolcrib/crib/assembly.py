@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from ..catalog.success_rates import Learning
@@ -49,8 +48,7 @@ from .workspaces import Workspaces
 __all__ = ["Parts", "Slice", "Slices", "assemble", "build_pipeline"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts(SessionParts):
+class Parts(SessionParts, frozen=True, kw_only=True):
     """Every part of one crib, beside those that its sessions use too. None is open yet after `assemble`."""
 
     storage: Storage

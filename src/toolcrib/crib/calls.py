@@ -7,7 +7,6 @@ import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +253,6 @@ def note_unmade(store: Store, saved: SavedCall, refusal: ToolResult) -> None:
 
 def _call_again(saved: SavedCall, state: SessionState) -> Call:
     apart = ("session", "definition")
-    given: dict[str, Any] = {one.name: getattr(saved, one.name) for one in fields(saved) if one.name not in apart}
+    given: dict[str, Any] = {name: getattr(saved, name) for name in saved.__struct_fields__ if name not in apart}
     start = time.monotonic()
     return Call(id=saved.id, name=saved.name, arguments=saved.arguments, session=state, started=start).evolve(**given)

@@ -11,12 +11,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 
 from ..catalog.catalog import About
 from ..catalog.embedding import open_meanings
@@ -491,8 +491,7 @@ class Ranking:
         stack.callback(self.registry.keep)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class Inventory(Struct, frozen=True, kw_only=True):
     """What exists in a crib. The parts that add, show and call tools share its tables."""
 
     ranking: Ranking

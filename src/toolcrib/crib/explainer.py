@@ -8,8 +8,10 @@ nothing, asks no approver, spends nothing; references to kept outputs in the arg
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.call import Call
 from ..core.events import Problem
@@ -99,8 +101,7 @@ _AWAY: Final = ("failed", "stale", "needs_login", "closed")
 """States of a source that cannot be reached."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class Why(Struct, frozen=True, kw_only=True):
     """The answer. It is about the tool: whether arguments are valid is another question."""
 
     asked: str

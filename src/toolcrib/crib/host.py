@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from ..catalog.embedding.embedder import SharedEmbedder
 from ..config import Settings, files, load
@@ -28,6 +28,7 @@ from ..core.call import default_key
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, ProgramRequest, Records, ServedTools, Setting, Web
+from ..core.json import fields_of
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL, SessionTable
@@ -193,8 +194,7 @@ _OF_FIELD: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsightParts:
+class InsightParts(Struct, frozen=True, kw_only=True):
     """The parts of a crib that an insight reads."""
 
     settings: Settings
@@ -236,7 +236,7 @@ class SessionInsight:
         if self._owner == LOCAL:
             problems, sources = self._parts.tools.problems, tuple(self._parts.tools.sources)
             status["sources"] = [
-                {name: value for name, value in asdict(source).items() if value != ""} for source in sources
+                {name: value for name, value in fields_of(source).items() if value != ""} for source in sources
             ]
             self._note(sources, {one.source for one in problems[:_PROBLEMS]})
             status["problems"] = [f"{one.source}: {one.message}" for one in problems[:_PROBLEMS]]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from ..catalog.catalog import Catalog
 from ..core.call import Call
@@ -39,8 +40,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginState:
+class PluginState(Struct, frozen=True, kw_only=True):
     """One plugin as it is now."""
 
     name: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self, Unpack
 
 import anyio
+from msgspec import Struct
 
 from ..config import Settings
 from ..core.call import Call
@@ -41,8 +41,7 @@ _PAGE_BYTES: Final = 240 * 1024
 """Of an artifact that is read whole, at a time; a multiple of 3, so that base64 pages can be joined."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionParts:
+class SessionParts(Struct, frozen=True, kw_only=True):
     """The parts of a crib that its sessions use."""
 
     settings: Settings

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
+from msgspec import Struct
 
 from ..config import Settings
 from ..config.directories import Directories
@@ -198,7 +199,7 @@ class AccountLogins:
             await access.aclose()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAccount:
     """An account of a tool category."""
 
@@ -206,9 +207,9 @@ class ToolAccount:
     name: str
     url: str
     user: str = ""
-    password: str = field(default="", repr=False)
+    password: str = dataclasses.field(default="", repr=False)
     """From the configuration; else `toolcrib login` stores one under the name `secret`."""
-    auth: Any = field(default=None, repr=False)
+    auth: Any = dataclasses.field(default=None, repr=False)
 
     @property
     def oauth(self) -> OAuthSpec | None:
@@ -238,8 +239,7 @@ def accounts_in(settings: Settings) -> dict[str, ToolAccount]:
     return accounts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class Storage(Struct, frozen=True, kw_only=True):
     """Where the parts of one crib keep things, and what masks secrets in them."""
 
     folders: Folders

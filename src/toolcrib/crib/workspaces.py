@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -15,6 +14,7 @@ from weakref import WeakKeyDictionary
 import anyio
 from anyio import to_thread
 from anyio.abc import SocketListener
+from msgspec import Struct
 
 from ..config import Settings
 from ..core.sandbox import Reach, Sandbox
@@ -36,8 +36,7 @@ from .policy import Plans, end_planning
 __all__ = ["FileChanges", "PendingFile", "Shadows", "Shells", "Workspaces", "find", "guard_of"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingFile:
+class PendingFile(Struct, frozen=True, kw_only=True):
     """One change that waits for review."""
 
     path: str

@@ -12,11 +12,12 @@ import socket
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, get_args
 
-from ..core.json import dumps, loads
+from msgspec import Struct
+
+from ..core.json import dumps, fields_of, loads
 from ..errors import UsageError
 from .rendezvous import Hello, Meeting, Welcome
 
@@ -46,8 +47,7 @@ _RETRY_SECONDS: Final = 0.02
 _CHUNK: Final = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonClient:
+class DaemonClient(Struct, frozen=True, kw_only=True):
     """One connected process. `since` is in seconds since 1970."""
 
     pid: int
@@ -59,8 +59,7 @@ class DaemonClient:
     """See `Hello.way`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonServer:
+class DaemonServer(Struct, frozen=True, kw_only=True):
     """One source of tools and its state (`core.events.SourceState`)."""
 
     name: str
@@ -70,8 +69,7 @@ class DaemonServer:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonStatus:
+class DaemonStatus(Struct, frozen=True, kw_only=True):
     """What one daemon serves, and to which clients."""
 
     pid: int
@@ -98,7 +96,7 @@ class DaemonStatus:
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return dumps(asdict(self)) + b"\n"
+        return dumps(fields_of(self)) + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> Self:

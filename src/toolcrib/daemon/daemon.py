@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +30,8 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.from_thread import BlockingPortal
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..claude_code.approve_tool import WithApprove, asked_from
 from ..claude_code.gate import gate_of
@@ -425,8 +426,7 @@ def summary(crib: Toolcrib) -> str:
     return "; ".join(parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Served:
+class _Served(Struct, frozen=True, kw_only=True):
     """What clients are served with, from the first client to the rest."""
 
     crib: Toolcrib

@@ -23,10 +23,12 @@ import stat
 import struct
 import sys
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from msgspec import Struct
+
+from ..core.json import fields_of
 from ..errors import UsageError
 
 if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where the daemon does
@@ -56,8 +58,7 @@ _PEERCRED: Final = struct.Struct("3i")
 """Linux `struct ucred`: pid, uid, gid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Struct, frozen=True, kw_only=True):
     """Options of one client for its connection to the daemon."""
 
     key: str
@@ -75,7 +76,7 @@ class Hello:
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return _line(asdict(self))
+        return _line(fields_of(self))
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
@@ -85,8 +86,7 @@ class Hello:
         return cls(**texts, pid=_whole(value, "pid"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
+class Welcome(Struct, frozen=True, kw_only=True):
     """The daemon's answer. An `error` ends the connection."""
 
     pid: int
@@ -96,7 +96,7 @@ class Welcome:
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return _line(asdict(self))
+        return _line(fields_of(self))
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
@@ -105,8 +105,7 @@ class Welcome:
         return cls(pid=_whole(value, "pid"), serves=_text(value, "serves"), error=_text(value, "error"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(Struct, frozen=True, kw_only=True):
     """Order to a new daemon, on its standard input: configuration, directory and idle time.
 
     The environment is not in it: the daemon inherits the shim's.
@@ -135,7 +134,7 @@ class Order:
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return _line({**asdict(self), "overrides": dict(self.overrides)})
+        return _line({**fields_of(self), "overrides": dict(self.overrides)})
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
@@ -145,8 +144,7 @@ class Order:
         return cls(**value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """What a shim needs of the configuration to join its daemon."""
 
     directory: str
@@ -172,17 +170,16 @@ class Found:
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        return _line(asdict(self))
+        return _line(fields_of(self))
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` for anything else."""
         value = _object(line)
-        return cls(**{field.name: _text(value, field.name) for field in fields(cls)})
+        return cls(**{name: _text(value, name) for name in cls.__struct_fields__})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class Meeting(Struct, frozen=True, kw_only=True):
     """The place of one configuration's daemon. Two processes with the same directory and key meet there."""
 
     directory: Path

@@ -16,8 +16,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import CODES, UsageError
 from ..server.pipes import relay
@@ -33,8 +35,7 @@ _RETRY_SECONDS: Final = 0.02
 _LOST: Final = CODES["unavailable"].exit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shim:
+class Shim(Struct, frozen=True, kw_only=True):
     """One client session. `order` starts a daemon if none runs; its descriptors are set here."""
 
     meeting: Meeting

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypeGuard, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..catalog import names as naming
 from ..catalog.catalog import OUR_SOURCES, Catalog
@@ -30,8 +32,7 @@ _NOT: Final = "not "
 """Prefix of a flag's name: the alias has the opposite meaning."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rename:
+class Rename(Struct, frozen=True, kw_only=True):
     """Meaning of one name of a profile: the tool, and the translation of its arguments."""
 
     tool: str
@@ -213,8 +214,7 @@ class Rename:
         return shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Naming:
+class Naming(Struct, frozen=True, kw_only=True):
     """Names of tools and categories in one profile. Its fields are keys of a profile's file."""
 
     names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])

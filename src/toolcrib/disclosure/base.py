@@ -7,8 +7,10 @@ stable, later ones are appended, so that a client's prompt cache survives.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..catalog.resources import RESOURCES
@@ -61,8 +63,7 @@ OnMiss = Literal["run", "refuse", "guide"]
 """Handling of a call to a tool that is in scope and was not loaded: run it, refuse it, or explain how to get it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewTokens:
+class ViewTokens(Struct, frozen=True, kw_only=True):
     """Estimated tokens that the first list of a session may take. Its fields are keys of a profile's file."""
 
     budget_tokens: int = 2000
@@ -73,8 +74,7 @@ class ViewTokens:
     """Tokens that the instructions of the servers may take together in the session of an MCP client."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDefaults:
+class SessionDefaults(Struct, frozen=True, kw_only=True):
     """Behaviour of the sessions that have a profile, beside what they show. Its fields are keys of a profile's file."""
 
     lifetime: Literal["interaction", "session"] = "session"
@@ -98,8 +98,7 @@ class SessionDefaults:
     """Limits on repeated turns of a model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """Presentation of tools, as data: one YAML file. The keys of a group stand beside the others in the file."""
 
     name: str
@@ -168,12 +167,13 @@ GROUPS: Final[Mapping[str, type[ViewTokens | SessionDefaults | Naming]]] = {
 }
 """Field of a profile → the type of its value, whose fields are keys of the profile's file."""
 
-GROUPED_KEYS: Final[Mapping[str, str]] = {entry.name: group for group, kind in GROUPS.items() for entry in fields(kind)}
+GROUPED_KEYS: Final[Mapping[str, str]] = {
+    name: group for group, kind in GROUPS.items() for name in kind.__struct_fields__
+}
 """Key of a profile's file → the field of the profile that it stands in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(Struct, frozen=True, kw_only=True):
     """List of tools that one session's model sees, in order, and the prompt part that explains them."""
 
     tools: tuple[Tool, ...]
@@ -185,8 +185,7 @@ class View:
     """Catalog names that count as loaded, for the profile's `on_miss`; None is every tool in scope."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisibleCatalog:
+class VisibleCatalog(Struct, frozen=True, kw_only=True):
     """One session's visible part of one catalog. Made anew for every question; read only."""
 
     profile: Profile
@@ -298,8 +297,7 @@ class VisibleCatalog:
         return (lambda name: 1 + learned.get(name, 0) / 100) if learned else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unwrapped:
+class Unwrapped(Struct, frozen=True, kw_only=True):
     """The call behind a meta-tool's arguments: tool, arguments, and options."""
 
     name: str
@@ -308,8 +306,7 @@ class Unwrapped:
     """Fields of `Call` that the meta-tool's own arguments set: `dry_run`, `idempotency_key`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerbContext:
+class VerbContext(Struct, frozen=True, kw_only=True):
     """Context of a running meta-tool (verb). Lives as long as the call."""
 
     context: Context
@@ -320,8 +317,7 @@ class VerbContext:
     """A bounded cache that lives as long as the crib; keys begin with the meta-tool's name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
+class Verb(Struct, frozen=True, kw_only=True):
     """One meta-tool (verb): its definition for the model, and its implementation."""
 
     description: str
@@ -340,8 +336,7 @@ class Verb:
     """Whether its results join the list of tools, so that its profile needs a list that may grow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
+class Strategy(Struct, frozen=True, kw_only=True):
     """One way to present tools: a pure function, its meta-tools, and the options that its profiles may set."""
 
     view: Callable[[VisibleCatalog], View]

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
+
+from msgspec import Struct
 
 from ..catalog.catalog import OUR_SOURCES
 from ..catalog.names import SEPARATOR, fold, portable
@@ -33,8 +34,7 @@ _ELSEWHERE: Final = ("mcp", "openapi", "rest", "skill")
 _PLURAL: Final = re.compile(r"(?<=[a-z]{2})(?:(ie)s|((?:s|x|ch|sh))es|(?<![suiw])s)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostOp:
+class LostOp(Struct, frozen=True, kw_only=True):
     """An op that a tool claims and another one has."""
 
     op: str

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES, Catalog
 from ..catalog.names import MAX_NAME, nearest, shortened
@@ -65,7 +66,7 @@ _INTERNAL: Final = ("inherited", "ours")
 """Fields that are no keys of the file."""
 _KEYS: Final = tuple(
     name
-    for name in (*(entry.name for entry in fields(Profile) if entry.name not in GROUPS), *GROUPED_KEYS)
+    for name in (*(name for name in Profile.__struct_fields__ if name not in GROUPS), *GROUPED_KEYS)
     if name not in _INTERNAL
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -413,8 +414,7 @@ _MADE: Final = frozenset({"MCP", "uncategorized"})
 """Categories that a strategy makes itself, of tools that name none; there may be none of those just now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gaps:
+class Gaps(Struct, frozen=True, kw_only=True):
     """Entries of one profile that mean nothing in one catalog; everything else of it works."""
 
     core: tuple[str, ...] = ()

@@ -12,11 +12,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
 import anyio
+from msgspec import Struct, field
 
 from ..core.budget import NO_BUDGETS, Bucket, Budget, Budgets
 from ..core.call import Call
@@ -37,8 +37,7 @@ _ASK: Final = "answer with what you have, or ask the user for more"
 _OTHER: Final = "try another tool or ask the user"
 
 
-@dataclass(slots=True)
-class _Used:
+class _Used(Struct):
     """Usage of one identity on one day."""
 
     day: int
@@ -49,8 +48,7 @@ class _Used:
     reading: anyio.Lock = field(default_factory=anyio.Lock)
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
+class _Share(Struct, frozen=True):
     """One budget of a call, and its earlier usage."""
 
     budget: Budget

@@ -16,10 +16,10 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
+from msgspec import Struct
 
 from ..catalog.catalog import Catalog
 from ..catalog.registry import Registry
@@ -68,8 +68,7 @@ def definition_changed(name: str) -> ToolFailure:
     )
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """One call on its way, as the last step left it, and the plan that it goes by."""
 
     call: Call

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -41,6 +40,8 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..core.json import dumps, loads
 from ..core.permission import Answer, Verdict
@@ -221,8 +222,7 @@ def _placed(state: Any, call: ToolCall) -> Generator[None]:
         _turn.reset(token)
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(Struct):
     """A call of a step that may be begun again: it is made once, and the second comer waits for the first."""
 
     ended: anyio.Event = field(default_factory=anyio.Event)

@@ -23,8 +23,8 @@ since it would otherwise cover all calls through a meta-tool; `Answer(verdict="a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -43,6 +43,7 @@ from agents import (
 from agents.items import ToolApprovalItem
 from agents.run_context import TContext
 from agents.tool_context import ToolContext
+from msgspec import Struct, field
 
 from ..core.json import canonical, read_json
 from ..core.permission import Answer
@@ -69,8 +70,7 @@ _NO_CALL: Final = "toolcrib"
 """A call id that never occurs: if the SDK approves it, it approves every call."""
 
 
-@dataclass(slots=True, eq=False)
-class _Held:
+class _Held(Struct, eq=False):
     """State that the runs of one session share."""
 
     made: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
@@ -108,7 +108,7 @@ class _Held:
             kept.pop(call_id, None)
 
 
-@dataclass
+@dataclasses.dataclass
 class ToolcribAgent(Agent[TContext]):
     """An agent with the tools of a session beside its own. Lives as long as you like; it holds no run.
 
@@ -116,11 +116,11 @@ class ToolcribAgent(Agent[TContext]):
     goes on with the last. Given a function, every run has the session that it returns.
     """
 
-    session: Session | _Opens = field(kw_only=True)
-    defer: bool = field(default=False, kw_only=True)
+    session: Session | _Opens = dataclasses.field(kw_only=True)
+    defer: bool = dataclasses.field(default=False, kw_only=True)
     """Declare all other tools, too, as ones that the API itself searches: for models of the Responses API."""
 
-    _opened: WeakKeyDictionary[RunContextWrapper[Any], Session] = field(
+    _opened: WeakKeyDictionary[RunContextWrapper[Any], Session] = dataclasses.field(
         default_factory=WeakKeyDictionary[RunContextWrapper[Any], Session], init=False, repr=False, compare=False
     )
 

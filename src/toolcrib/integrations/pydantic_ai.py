@@ -246,7 +246,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
 
 def questions(requests: DeferredToolRequests) -> dict[str, PendingApproval]:
     """Return the questions to the user, by the id of the tool call; calls of other toolsets are left out."""
-    names = PendingApproval.__slots__
+    names = PendingApproval.__struct_fields__
     asked = {id: entry[_KEY] for id, entry in requests.metadata.items() if _KEY in entry}
     return {id: PendingApproval(**{name: entry[name] for name in names}) for id, entry in asked.items()}
 

@@ -7,10 +7,11 @@ result messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -35,8 +36,7 @@ CUT: Final = ToolResult.failed(
 """Result for the call in which an answer was cut off."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """One answer of a model and what came of its calls. It changes nothing; `resume` returns the next one."""
 
     session: Session

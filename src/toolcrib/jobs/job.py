@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
+
+from msgspec import Struct
 
 from ..core.call import Call
 from ..core.context import Progress
@@ -42,8 +43,7 @@ LOOK: Final = "get_background_task"
 """The tool by which a model gets the result of a job."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """Snapshot of one job. Times are seconds since 1970."""
 
     id: str

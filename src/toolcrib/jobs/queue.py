@@ -6,10 +6,10 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import anyio
+from msgspec import Struct
 
 from ..errors import ToolFailure, UsageError
 from ..store.jobs import JobMark, JobRow, JobRows
@@ -19,8 +19,7 @@ from .job import JobLimits
 __all__ = ["Carry", "Gone", "Keeper", "LocalQueue", "Queue", "QueuedJob", "Saw"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
+class QueuedJob(Struct, frozen=True, kw_only=True):
     """A job to be had, under this claim."""
 
     id: str

@@ -12,14 +12,15 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.host import Schedule
-from ..core.json import canonical
+from ..core.json import canonical, fields_of
 from ..core.result import ToolResult
 from ..core.saved_call import SavedSession
 from ..errors import ToolFailure
@@ -46,8 +47,7 @@ _LATE_SECONDS: Final = 10.0
 """A run is late when it begins that long after its time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleSpec:
+class ScheduleSpec(Struct, frozen=True, kw_only=True):
     """Content of a schedule: what is done when, under which rules."""
 
     title: str
@@ -65,8 +65,7 @@ class ScheduleSpec:
         return hashlib.sha256(canonical([when, self.action])).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledRun:
+class ScheduledRun(Struct, frozen=True, kw_only=True):
     """One run of a schedule, for who makes its call."""
 
     id: str
@@ -428,7 +427,7 @@ class Scheduler:
         values = {
             "title": plan.title,
             "action": plan.action,
-            "session": asdict(plan.session),
+            "session": fields_of(plan.session),
             "builtins": plan.builtins,
             "tainted": plan.tainted,
         }

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
+
+from msgspec import Struct
 
 from ..errors import ToolFailure
 
@@ -36,8 +37,7 @@ _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """Times behind this one are not computed with: the calendar ends in the year 9999."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trigger:
+class Trigger(Struct, frozen=True, kw_only=True):
     """When a schedule fires. Made by `trigger_of`, which checks it, or from its stored form."""
 
     type: TriggerType

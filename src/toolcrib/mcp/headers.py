@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from ..core.tool import Tool
 from .jsonrpc import HEADER_MISMATCH, RpcError, mapping
@@ -140,8 +141,7 @@ def decode_header(value: bytes | None) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parameter:
+class _Parameter(Struct, frozen=True, kw_only=True):
     """One argument that a tool declares as a header."""
 
     path: tuple[str, ...]

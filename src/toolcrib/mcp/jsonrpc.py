@@ -8,8 +8,9 @@ no number that would be rounded, valid UTF-8, no batches. The lenient reader for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, cast
+
+from msgspec import Struct
 
 from ..core.json import JsonError, dumps, encodable, read_json
 
@@ -117,8 +118,7 @@ class RpcError(Exception):
         return cls(number, text[:4000], member.get("data"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """A message that is owed an answer."""
 
     id: Id
@@ -126,16 +126,14 @@ class Request:
     params: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
+class Notification(Struct, frozen=True, kw_only=True):
     """A message that is owed nothing."""
 
     method: str
     params: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(Struct, frozen=True, kw_only=True):
     """The client's answer to something we asked: `result`, or `error` when that is not None."""
 
     id: Id

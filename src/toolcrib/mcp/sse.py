@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from .client.spec import McpLimits
 from .stdio import Flood, MessageBuffer, SpooledMessage, looks_like_message
@@ -20,8 +21,7 @@ def encode_events(messages: Iterable[bytes]) -> bytes:
     return b"".join([b"event: message\ndata: %b\n\n" % message for message in messages])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One event. `data` is empty if it only sets the id."""
 
     name: str

@@ -11,9 +11,10 @@ import os
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.json import MESSAGE_BYTES
 from .client.spec import McpLimits
@@ -30,8 +31,7 @@ class Flood(Exception):
     """The peer sent data that is not a message, or a message that is too large; the connection must close."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpooledMessage:
+class SpooledMessage(Struct, frozen=True, kw_only=True):
     """Message on disk. Its receiver deletes it."""
 
     path: Path

@@ -6,7 +6,6 @@ import shlex
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.metadata import version
@@ -16,6 +15,8 @@ from urllib.parse import urlsplit
 import anyio
 import httpcore2
 import httpx2
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from .guard import DEFAULT_PORTS, Guard, NetFailure, Resolve, system_resolve
 
@@ -138,8 +139,7 @@ _RATIO_FROM: Final = 1 << 20
 """Bytes; below that a body may be compressed as well as it likes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetLimits:
+class NetLimits(Struct, frozen=True, kw_only=True):
     """How much of everything one request may take (security.md T20)."""
 
     body_bytes: int = 10 << 20
@@ -154,8 +154,7 @@ class NetLimits:
     redirects: int = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebRequest:
+class WebRequest(Struct, frozen=True, kw_only=True):
     """One request, ready to be sent."""
 
     method: str
@@ -165,8 +164,7 @@ class WebRequest:
     content: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebAnswer:
+class WebAnswer(Struct, frozen=True, kw_only=True):
     """One whole answer, with any status."""
 
     status: int

@@ -10,11 +10,12 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import ToolFailure, UsageError
 
@@ -73,8 +74,7 @@ _METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.
 """Addresses at which clouds hand out credentials without authentication, beside the link-local block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class Guard(Struct, frozen=True, kw_only=True):
     """What may be reached. Frozen; one for each purpose, for a rule of one says nothing about another."""
 
     allow: frozenset[tuple[str, int | None]] = frozenset()
@@ -197,8 +197,7 @@ _NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 _PORTS: Final = frozenset(DEFAULT_PORTS.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPattern:
+class HostPattern(Struct, frozen=True, kw_only=True):
     """Some names, at one port or at those of the web."""
 
     name: str
@@ -215,8 +214,7 @@ class HostPattern:
         return not _is_address(host) and (self.name == "*" or host.endswith(self.name[1:]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
+class Allowed(Struct, frozen=True, kw_only=True):
     """What may be reached, and the guard for where it lies."""
 
     patterns: tuple[HostPattern, ...]

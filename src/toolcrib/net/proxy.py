@@ -7,12 +7,12 @@ import re
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 import h11
 from anyio.abc import SocketListener, SocketStream
+from msgspec import Struct, field
 
 from ..core.sandbox import Reach
 from .guard import DEFAULT_PORTS, Allowed, NetFailure, Resolve, system_resolve
@@ -80,8 +80,7 @@ _ENDED: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyLimits:
+class ProxyLimits(Struct, frozen=True, kw_only=True):
     """How much the connections of one command may take (security.md T15, T20)."""
 
     connections: int = 64
@@ -130,8 +129,7 @@ class _Refusal(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class _Target(Struct, frozen=True, kw_only=True):
     """Where a request is to go."""
 
     host: str
@@ -147,8 +145,7 @@ class _Target:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Wire:
+class _Wire(Struct, kw_only=True):
     """One connection, and what HTTP knows of it."""
 
     stream: SocketStream
@@ -174,15 +171,13 @@ class _Wire:
             await self.stream.send(data)
 
 
-@dataclass(slots=True)
-class _Moved:
+class _Moved(Struct):
     """When something has last moved in a tunnel, whichever way."""
 
     at: float = field(default_factory=anyio.current_time)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
+class _End(Struct, frozen=True, kw_only=True):
     """One end of a tunnel."""
 
     stream: SocketStream
@@ -201,8 +196,7 @@ class _End:
                 raise anyio.BrokenResourceError
 
 
-@dataclass(slots=True, kw_only=True)
-class _Visit:
+class _Visit(Struct, kw_only=True):
     """The connections of one command."""
 
     allowed: Allowed

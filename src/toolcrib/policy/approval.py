@@ -13,10 +13,11 @@ import copy
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..core.call import Call
 from ..core.context import Progress
@@ -130,8 +131,7 @@ async def _no_diff(call: Call) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class Ways(Struct, frozen=True, kw_only=True):
     """Channels, store and services with which a crib asks."""
 
     settings: ApprovalSettings = field(default_factory=ApprovalSettings)
@@ -155,14 +155,12 @@ class Ways:
     """Returns the file changes of a call as a unified diff; empty for a call that edits no file."""
 
 
-@dataclass(slots=True)
-class _Queue:
+class _Queue(Struct):
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     waiting: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Case:
+class _Case(Struct, eq=False):
     """One question while it is open in this process."""
 
     call: Call
@@ -280,10 +278,7 @@ class Approvals:
         with anyio.CancelScope(shield=True):  # an approval taken over from a dead process would lose its owner
             stored = await self._book.put(approval, SavedCall.of(case.call), limit=self._ways.settings.pending)
         if stored.id != asked.approval:
-            case.question = Question(
-                **{name: getattr(asked, name) for name in Question.__dataclass_fields__ if name != "approval"},
-                approval=stored.id,
-            )
+            case.question = replace(asked, approval=stored.id)
         case.announced = stored.job == HELD
         if stored.state == "pending":
             self._ways.board.notify(stored)

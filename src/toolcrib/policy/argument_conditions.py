@@ -11,9 +11,10 @@ import operator
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
+
+from msgspec import Struct
 
 __all__ = ["HERE", "ArgumentMatcher", "Conditions", "glob", "parse_conditions"]
 
@@ -48,8 +49,7 @@ _MAX_VALUES: Final = 1_000
 _CROOKED: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class Conditions(Struct, frozen=True, kw_only=True):
     """All of several conditions, each on one argument."""
 
     parts: tuple[_Condition, ...]
@@ -62,8 +62,7 @@ class Conditions:
         return None if None in answers else True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Condition:
+class _Condition(Struct, frozen=True, kw_only=True):
     path: tuple[str, ...]
     test: Callable[[Any], bool | None]
     """On one plain value."""

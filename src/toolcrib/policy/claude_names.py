@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from ..core.tool import Tool
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
@@ -39,8 +40,7 @@ _QUAD: Final = re.compile(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
 """Addresses have other spellings: `2130706433` and `0177.1` are `127.0.0.1`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolWord:
+class ToolWord(Struct, frozen=True):
     """One word of Claude Code that covers several tools."""
 
     means: Callable[[Tool], bool]
@@ -53,8 +53,7 @@ def walks(tool: Tool) -> bool:
     return _has(tool, _SEARCH) or _WALKS.search(tool.local_name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Domain:
+class _Domain(Struct, frozen=True):
     """`domain:example.com`: the host of every link among the arguments; `*.example.com` is all below it."""
 
     regex: re.Pattern[str]

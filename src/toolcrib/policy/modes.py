@@ -6,12 +6,13 @@ Modes decide by the kind of a call (`kind_of`): the tool's own, or that of the H
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import model_validator
 
 from ..core.permission import Decision, Effect
@@ -46,8 +47,7 @@ def permitted(tool: Tool, by_mode: Mapping[str, Effect], by_all: Mapping[str, Ef
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     name: str
     effect: Effect
 
@@ -109,8 +109,7 @@ class ModeSettings(Section):
         return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mode:
+class Mode(Struct, frozen=True, kw_only=True, dict=True):
     """The effect for each kind of tool, and how a session works in it."""
 
     name: str

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, cast
+
+from msgspec import Struct
 
 from ..core.json import read_json
 from ..core.result import ToolResult, Trust
@@ -33,8 +34,7 @@ __all__ = ["CLASSES", "Origin", "OriginClass", "is_closed_world", "is_local", "o
 OriginClass = Literal["declared", "vouched", "process", "quoted", "plain", "elsewhere"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     name: OriginClass

@@ -16,9 +16,10 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from .argument_conditions import HERE
 
@@ -34,8 +35,7 @@ _MAX_DEPTH: Final = 6
 _CLASS: Final = re.compile(r"\[(!?)([^\]/]+)\]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathPattern:
+class PathPattern(Struct, frozen=True, kw_only=True):
     """One pattern. `base` is the folder it counts from, absolute; empty is the folder in which the session works."""
 
     regex: re.Pattern[str]

@@ -34,12 +34,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, Final, cast, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.permission import Decision, Effect
 from ..core.session import SessionState
@@ -73,8 +76,7 @@ _MAX_NAMES: Final = 500
 """Names of one command that are examined; more are undecidable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mentions:
+class Mentions(Struct, frozen=True):
     """A pattern of files, held against the words of commands."""
 
     pattern: PathPattern
@@ -122,8 +124,7 @@ class Written(str):
         return written
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True, dict=True):
     """One rule: its text, effect and matchers."""
 
     effect: Effect
@@ -133,15 +134,14 @@ class Rule:
     concerns: Callable[[Tool], bool]
     arguments: ArgumentMatcher | None = None
     """None: any arguments."""
-    decided: Decision = field(init=False)
-    """The decision that names this rule, made once: every call that it matches has the same."""
 
     def __str__(self) -> str:
         return f"{self.effect} {self.text} ({self.layer})"
 
-    def __post_init__(self) -> None:
-        decided = Decision(effect=self.effect, rule=str(self), named=_names_one(self.text))
-        object.__setattr__(self, "decided", decided)
+    @cached_property
+    def decided(self) -> Decision:
+        """The decision that names this rule: every call that it matches has the same."""
+        return Decision(effect=self.effect, rule=str(self), named=_names_one(self.text))
 
     def unclear(self) -> Decision:
         """Return the decision where the arguments do not show whether this rule, a deny, holds."""

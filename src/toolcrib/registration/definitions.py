@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..catalog.names import nearest
 from ..core.context import Context
@@ -68,8 +70,7 @@ _SHORTEST_SECRET: Final = 8
 _SLASHES: Final = re.compile(r"%(?:2f|5c)|\\", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wrong:
+class Wrong(Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a definition."""
 
     path: str
@@ -85,8 +86,7 @@ class BadDefinition(UsageError):
         self.errors = tuple(errors)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class Definition(Struct, frozen=True, kw_only=True):
     """A definition that was read. As old as its registration."""
 
     given: Mapping[str, Any]
@@ -350,8 +350,7 @@ class Closing(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class Registered(Struct, frozen=True, kw_only=True):
     """One tool with what runs it."""
 
     tool: Tool

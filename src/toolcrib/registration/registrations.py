@@ -7,14 +7,15 @@ Every act, refused ones too, is a row in the record of calls.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
+from msgspec import Struct
 
 from ..catalog.pins import review
 from ..catalog.registry import Overlay
@@ -67,21 +68,20 @@ class Full(UsageError):
     """More registrations than are allowed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """How many registrations there may be at a time."""
 
     per_instance: int = 100
     in_all: int = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
     """One registered tool as it is now."""
 
     instance: str
     tool: Tool
-    definition: Definition = field(repr=False)
+    definition: Definition = dataclasses.field(repr=False)
     way: Way
     by: str
     """The principal that registered it."""
@@ -210,7 +210,7 @@ class Registrations(Slice):
                     raise Taken(f"{name} has another definition than the one that this hash is of; look at it again")
                 if self._locking.is_on:
                     raise UsageError("what is reviewed stands in the lock; nothing else can be accepted")
-                accepted = replace(waiting, accepted=True, reason="")
+                accepted = dataclasses.replace(waiting, accepted=True, reason="")
                 if accepted.persist:
                     await self._store.registrations.put(_row(accepted))
                 self._kept[instance][name] = accepted
@@ -312,7 +312,7 @@ class Registrations(Slice):
         vouched = made.accepted and not (made.way == "rest" and self._locking.is_on)
         judged = review(made.tool.source, [made.tool], {}, accept=vouched, how=_REVIEW)
         problem = judged.withheld.get(made.tool.local_name)
-        return replace(made, accepted=problem is None, reason=problem.message if problem else "")
+        return dataclasses.replace(made, accepted=problem is None, reason=problem.message if problem else "")
 
     async def _look_up(self, definition: Definition) -> None:
         """Raise `BadDefinition` for an address that would be refused now. One that cannot be found may come yet."""

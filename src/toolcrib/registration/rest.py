@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import parse_qsl
+
+from msgspec import Struct
 
 from ..errors import ToolFailure, UsageError
 from ..mcp.server.http_messages import Headers, Receive, Send
@@ -197,8 +198,7 @@ _DOCUMENT: Final = "/openapi.json"
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Asked(Struct, frozen=True, kw_only=True):
     """One request that passed the edge and found its route."""
 
     caller: Caller

@@ -17,12 +17,13 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, cast
 
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..core.json import canonical
 from ..core.result import Trust
@@ -39,8 +40,7 @@ _AROUND: Final = 120
 _CHUNK: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class Artifact(Struct, frozen=True, kw_only=True):
     """A stored output. `size` is in bytes, `created` in seconds since 1970."""
 
     id: str
@@ -76,8 +76,7 @@ class Artifact:
         return self.mime_type.startswith("text/") or self.mime_type in ("application/json", "application/xml")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """Part of an artifact. Offsets are bytes of the artifact; text is cut between characters."""
 
     id: str
@@ -90,8 +89,7 @@ class Page:
     """The text itself, or base64 when the artifact is binary."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """One place where a text was found."""
 
     line: int
@@ -102,8 +100,7 @@ class Hit:
     """The line, or the surroundings of the match in a long line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True, kw_only=True):
     """Result of a search: the first hits, and their total number."""
 
     hits: tuple[Hit, ...]
@@ -283,7 +280,7 @@ class Artifacts:
                 "no such artifact",
                 hint="Ids are shown with the output they belong to; artifacts are kept for some days.",
             )
-        return Artifact(**{name: value for name, value in described.items() if name in Artifact.__slots__})
+        return Artifact(**{name: value for name, value in described.items() if name in Artifact.__struct_fields__})
 
     async def recent(self, owner: str, limit: int = 20) -> list[Artifact]:
         """Return the artifacts of `owner`, newest first."""
@@ -470,11 +467,10 @@ class Artifacts:
         return sorted(kept, key=lambda artifact: -artifact.created)[:limit]
 
     def _describe(self, folder: Path, artifact: Artifact) -> None:
-        fields = {name: getattr(artifact, name) for name in Artifact.__slots__}
         part = folder / f"{artifact.id}.{secrets.token_hex(4)}.part"
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as target:
-            json.dump(fields, target)
+            json.dump(asdict(artifact), target)
         part.replace(folder / f"{artifact.id}.json")
 
     def _forget(self, data: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, Literal, cast, get_args
+
+from msgspec import Struct
 
 from ..core.json import dumps, read_json
 
@@ -30,8 +31,7 @@ Marker = Literal["toolcrib", "elided", "compressed"]
 Spared = Literal["errors", "lists"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class Fit(Struct, frozen=True, kw_only=True):
     """The style of one profile."""
 
     tokens: int | None = None
@@ -54,7 +54,7 @@ class Fit:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Fit:
         """Build the limits from `given`, as it stands in a profile; raises `ValueError` with key and reason."""
-        known = [entry.name for entry in fields(cls)]
+        known = cls.__struct_fields__
         for key, value in given.items():
             if key not in known:
                 raise ValueError(f"{key}: unknown key (known: {', '.join(known)})")
@@ -112,8 +112,7 @@ _LINE_ENDS: Final = ("\n", "\\n")
 """Line ends at which a text may be cut; the second is a line end inside a JSON string."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """Room for the shown text, marker included, and its division."""
 
     size: int
@@ -132,8 +131,7 @@ class Room:
         return len(text) if self.unit == "characters" else len(text.encode("utf-8", "replace"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Cut(Struct, frozen=True, kw_only=True):
     """Shown part of a text. `render` puts the marker in its place."""
 
     head: str

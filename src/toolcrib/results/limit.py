@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.json import dumps, read_json
 from ..core.result import SpooledResult, ToolError, ToolResult, Trust
@@ -26,8 +27,7 @@ HINTS: Final[tuple[Hint, ...]] = get_args(Hint)
 """`skip` only the ceiling · `normal` the budget · `force` a smaller one · `search` the first items with short texts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """Limiting of one result: the style, and facts about the call."""
 
     fit: Fit = PLAIN_FIT
@@ -96,16 +96,14 @@ _DETAIL_BYTES: Final = 16 * 1024
 """Longer details of an error are dropped: the text repeats them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _Kept(Struct, frozen=True, kw_only=True):
     """The stored whole output: an artifact, or the reason why it could not be stored."""
 
     artifact: Artifact | None = None
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _Plan(Struct, frozen=True, kw_only=True):
     """Limits of one result: its own room, and the ceiling in bytes that no hint lifts."""
 
     way: Way

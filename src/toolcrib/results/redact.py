@@ -6,12 +6,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import is_not
 from typing import Any, BinaryIO, Final, Protocol, cast
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.json import dumps
 from ..core.result import SpooledResult, ToolError, ToolResult
@@ -117,8 +118,7 @@ _NAME_BEFORE: Final = re.compile(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
 """Read backwards: an end cannot be sought, only a beginning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Find:
+class Find(Struct, frozen=True):
     """A secret in a text: start and end, in bytes, and its kind."""
 
     start: int

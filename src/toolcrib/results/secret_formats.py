@@ -14,9 +14,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, quote_plus
+
+from msgspec import Struct
 
 __all__ = [
     "ASSIGNMENT",
@@ -184,8 +185,7 @@ def _wordiness(value: bytes) -> float:
     return sum(pair in _BIGRAMS for pair in pairs) / len(pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """One kind of secret: the first group of `pattern`. `judge` confirms a match; None accepts every match."""
 
     kind: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.sandbox import Command, Reach
 from . import egress
@@ -80,8 +81,7 @@ The kernel counts no processes of root there; `cgroup` or `process_monitor` does
 bash and dash have two letters for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(Struct, frozen=True, kw_only=True):
     """Limits of one command (security.md T15)."""
 
     memory: int = 2 << 30
@@ -95,16 +95,14 @@ class Bounds:
     """Bytes that must stay free on the disk of the workspace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """Command line, environment and descriptors of the process to start."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
+class Maker(Struct, frozen=True, kw_only=True):
     """Makes lines for one machine."""
 
     program: str
@@ -116,8 +114,7 @@ class Maker:
     """Whether user namespaces can be switched off inside."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wires:
+class Wires(Struct, frozen=True, kw_only=True):
     """Descriptors that a command is started with; -1 for those it has not."""
 
     status: int = -1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..core.sandbox import Command
 from ..errors import ToolFailure
@@ -34,8 +35,7 @@ def _by_none(path: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """What a sandbox knows of files that its commands may leave behind. One for all of its commands."""
 
     repositories: Repositories = field(default_factory=Repositories)
@@ -52,8 +52,7 @@ class Comparison:
         return Compared(comparison=self, guarded=await to_thread.run_sync(look), began=began)
 
 
-@dataclass(slots=True, kw_only=True)
-class Compared:
+class Compared(Struct, kw_only=True):
     """The folders of one command: as they were before it, and what it has left in them."""
 
     comparison: Comparison

@@ -16,9 +16,10 @@ import re
 import stat
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from ..core.strange_files import read_strange
 
@@ -143,8 +144,7 @@ def stamp_of(path: Path | str) -> Stamp | None:
     return found.st_ino, found.st_ctime_ns, found.st_size
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(Struct):
     """Contents of files that other programs take up, each read once for its stamp. Used in one thread at a time."""
 
     _contents: dict[str, tuple[Stamp, bytes]] = field(default_factory=dict[str, "tuple[Stamp, bytes]"])

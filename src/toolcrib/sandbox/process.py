@@ -19,7 +19,6 @@ import sys
 import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -28,6 +27,7 @@ import anyio
 import anyio.abc
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from msgspec import Struct
 
 from ..core.sandbox import Finished
 from ..errors import ToolFailure
@@ -215,8 +215,7 @@ _Work = Callable[[], Coroutine[Any, Any, None]]
 Output = tuple[Literal["stdout", "stderr"], bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """Resources that a sandbox holds for one command."""
 
     descriptors: Sequence[int] = ()

@@ -8,10 +8,11 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Final
+
+from msgspec import Struct, field
 
 from ..core.strange_files import read_strange
 from .leftovers import (
@@ -51,8 +52,7 @@ _SHARED: Final = frozenset({"HEAD", "commondir"})
 _PROGRAMS: Final = ("bin", ".bin", "Scripts")
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """A folder as it was read."""
 
     changed: int
@@ -66,8 +66,7 @@ class _Seen:
     """Folders of programs in it that run only when they are called."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """What is below a folder."""
 
     repositories: tuple[Path, ...]
@@ -183,8 +182,7 @@ _WRITTEN: Final = ("objects", "refs", "logs")
 """Files of a shared repository that work in one of its worktrees writes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
+class Guarded(Struct, frozen=True, kw_only=True):
     """The guarded paths of some folders, before a command runs. Links are followed in every path."""
 
     shown: tuple[Path, ...] = ()
@@ -275,8 +273,7 @@ def put_aside(guarded: Guarded) -> tuple[str, ...]:
     return tuple(name for path in (*replaced, *guarded.absent) if os.path.lexists(path) and (name := move_aside(path)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class Left(Struct, frozen=True, kw_only=True):
     """What a command left behind."""
 
     files: tuple[Path, ...] = ()

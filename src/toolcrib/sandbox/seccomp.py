@@ -17,9 +17,10 @@ import os
 import platform
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = ["Shared", "asked_of", "is_known", "opened_filter"]
 
@@ -55,8 +56,7 @@ _ATTRIBUTES: Final = (
 snapshots and parts of btrfs. And TIOCSTI and TIOCLINUX, which type into a terminal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SharedCalls:
+class _SharedCalls(Struct, frozen=True, kw_only=True):
     """Further numbers, for a command that shares the namespaces of the machine."""
 
     denied: Sequence[int]
@@ -77,8 +77,7 @@ class _SharedCalls:
     """clone3, whose flags no filter can read: programs take clone instead. And older calls that set times."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Calls:
+class _Calls(Struct, frozen=True, kw_only=True):
     """The numbers of one architecture (its `unistd.h`)."""
 
     audit: int
@@ -152,8 +151,7 @@ _ARM: Final = _Calls(
 _MACHINES: Final[Mapping[str, Sequence[_Calls]]] = {"x86_64": (_X86_64, _I386), "aarch64": (_AARCH64, _ARM)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class Shared(Struct, frozen=True, kw_only=True):
     """A command that shares the namespaces of the machine."""
 
     network: bool

@@ -16,11 +16,11 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import anyio
 import uvicorn
+from msgspec import Struct, field
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..config.settings import TokenSpec
@@ -386,8 +386,7 @@ _CLOSE_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
+class HttpOptions(Struct, frozen=True, kw_only=True):
     """Address and options of the server. `port` 0 takes a free one."""
 
     host: str = "127.0.0.1"

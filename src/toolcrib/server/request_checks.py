@@ -13,9 +13,10 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from ..config.settings import Scope, TokenSpec
 from ..core.session import LOCAL
@@ -39,8 +40,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """Sender of a request. Lives as long as the request."""
 
     principal: str

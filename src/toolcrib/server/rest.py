@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote
 
 import anyio
+from msgspec import Struct
 
 from ..core.contributions import RestResource, RestRoute, SignatureCheck, SignedRequest
 from ..core.entry_points import RESOURCES
@@ -65,8 +65,7 @@ class Problem(Exception):
         self.headers = tuple(headers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """Status, JSON body and headers."""
 
     status: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ..core.settings import Section
 from .source import Source
@@ -23,8 +24,7 @@ class ConfiguredSource(Section):
     """The folder that its relative paths count from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceKind:
+class SourceKind(Struct, frozen=True, kw_only=True):
     """A kind of source whose entries stand under `sources.KIND.NAME` of a configuration; `sources.kinds` lists them."""
 
     settings: type[Section]

@@ -7,7 +7,6 @@ import inspect
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any, ClassVar, Final, Literal, Protocol
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..catalog.catalog import Catalog
 from ..core.context import Context
@@ -41,8 +42,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Services(Struct, frozen=True, kw_only=True):
     """Services for a plugin, from `initialize` to `shutdown`."""
 
     data: Path
@@ -93,8 +93,7 @@ class Plugin:
 GROUP: Final = "toolcrib.plugins"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPlugin:
+class FoundPlugin(Struct, frozen=True, kw_only=True):
     """One plugin, not loaded yet."""
 
     name: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
+from msgspec import Struct
 from pydantic import BeforeValidator
 
 from ..core.settings import (
@@ -46,8 +47,7 @@ KINDS: Final[Mapping[str, SourceKind]] = {
 """Every kind of source that has entries under `sources`, by the key there (`kinds`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogSpec:
+class CatalogSpec(Struct, frozen=True, kw_only=True):
     """One YAML catalog that is to be mounted."""
 
     path: Path
@@ -59,8 +59,7 @@ class CatalogSpec:
     """It came with a project, and counts only as its user has confirmed it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillsSpec:
+class SkillsSpec(Struct, frozen=True, kw_only=True):
     """Where skills are looked for, first to last, and how they are grouped."""
 
     roots: tuple[SkillRoot, ...]
@@ -68,13 +67,13 @@ class SkillsSpec:
     """YAML files with `skill_groups`; a group that several have is joined."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GivenWorkflow:
     """One entry below `workflows`, not yet checked."""
 
     name: str
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    file: str = field(default="", compare=False)
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    file: str = dataclasses.field(default="", compare=False)
     """Where it stands: `file:line`."""
 
 

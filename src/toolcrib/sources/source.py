@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import anyio
+from msgspec import Struct, field
 
 from ..catalog.names import fold
 from ..core.context import Context
@@ -45,8 +45,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """Whole listing of one source. A later listing of the same source replaces it."""
 
     tools: tuple[Tool, ...]
@@ -62,8 +61,7 @@ class Listing:
     """Resources and prompts; a source with any has a property `features` (`core.server_features.WithFeatures`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amendment:
+class Amendment(Struct, frozen=True, kw_only=True):
     """What came and went since the last listing, of a source that is trusted: for one that changes tool by tool."""
 
     added: tuple[Tool, ...] = ()
@@ -117,8 +115,7 @@ def is_starting(state: SourceState) -> bool:
     return state.state == "connecting" and not state.tools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountedSource:
+class MountedSource(Struct, frozen=True, kw_only=True):
     """A mounted source, and how its tools are named."""
 
     source: Source
@@ -142,8 +139,7 @@ class MountedSource:
         return bool(own) and re.match(rf"(?:{lead}){_GAP}{own}[\W_]", name, re.IGNORECASE) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _LeftOut:
+class _LeftOut(Struct, frozen=True):
     """A source whose configuration has an error: it has no tools, and nothing of it is open."""
 
     name: str
@@ -163,8 +159,7 @@ class _LeftOut:
         """Nothing is open."""
 
 
-@dataclass(slots=True)
-class MountedSources:
+class MountedSources(Struct):
     """The mounted sources that may lack tools, and those that an error keeps out. One a crib, used on its loop."""
 
     _sources: dict[str, MountedSource] = field(default_factory=dict[str, MountedSource])

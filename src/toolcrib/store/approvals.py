@@ -9,8 +9,10 @@ moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.permission import HELD, OPEN, RESUMED, Approval, ApprovalState, Settlement
 from ..core.result import ToolResult
@@ -32,7 +34,7 @@ _LATE: Final = ".late"
 """Suffix of the id of a call that is made after its caller left: the caller's own attempt has the plain id."""
 
 _NAMES: Final = {"call_id": "call", "by": "decided_by"}
-_FIELDS: Final = tuple(field.name for field in fields(Approval))
+_FIELDS: Final = Approval.__struct_fields__
 _SHOWN: Final = ", ".join(_NAMES.get(name, name) for name in _FIELDS)
 _SECRET: Final = "writer, sealed, edited, result"
 _INSERT: Final = f"INSERT INTO approvals ({_SHOWN}, {_SECRET}) VALUES ({', '.join('?' * (len(_FIELDS) + 4))})"
@@ -40,8 +42,7 @@ _ROW: Final = f"SELECT {_SHOWN}, {_SECRET} FROM approvals"
 _RAN: Final = "SELECT 1 FROM calls WHERE id = ? UNION ALL SELECT 1 FROM intents WHERE id = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     approval: Approval
     writer: str
     sealed: str

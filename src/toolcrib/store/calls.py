@@ -8,9 +8,10 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, Final, cast
+
+from msgspec import Struct
 
 from ..core.call import Call
 from ..core.json import canonical, dumps, loads
@@ -38,8 +39,7 @@ __all__ = ["OUTCOME_UNKNOWN", "CallRow", "Calls", "Exported", "export", "settle_
 _KEYS: Final = ("seq", *COLUMNS, "prev", "hash")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class Exported(Struct, frozen=True, kw_only=True):
     """Result of an export: the number of rows, the first and the last one."""
 
     rows: int
@@ -127,8 +127,7 @@ _BY: Final = " by "
 _Redact = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRow:
+class CallRow(Struct, frozen=True, kw_only=True):
     """One finished call as it was recorded. Times are seconds since 1970, hashes hexadecimal, sizes bytes."""
 
     seq: int

@@ -11,9 +11,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 from ..core.json import canonical
 from ..errors import ToolFailure
@@ -87,16 +88,14 @@ _ORIGIN: Final = COLUMNS.index("origin")
 _ARGUMENTS: Final = COLUMNS.index("arguments")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(Struct, frozen=True, kw_only=True):
     """Head of the chain: the number of rows, and the hash that covers all of them."""
 
     seq: int = 0
     hash: str = GENESIS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+class Verification(Struct, frozen=True, kw_only=True):
     """Result of a check of the whole chain. `problem` is empty when every row is as it was recorded.
 
     `rows` counts the rows up to the problem, `head` is the stored head.

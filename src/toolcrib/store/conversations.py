@@ -7,10 +7,11 @@ of a row is names of tools, and nothing of what they returned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
-from ..core.json import dumps, loads
+from msgspec import Struct, field
+
+from ..core.json import dumps, fields_of, loads
 from ..core.permission import Effect
 from .chain import Transaction
 from .database import Connection
@@ -28,8 +29,7 @@ _PUT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedState:
+class SavedState(Struct, frozen=True, kw_only=True):
     """The part of a session's state that outlives its process; equal states are stored once."""
 
     tainted: str = ""
@@ -43,7 +43,7 @@ class SavedState:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `dumps(asdict(state))` wrote."""
+        """Read what `dumps(fields_of(state))` wrote."""
         known = {name: value[name] for name in ("tainted", "private", "answers")}
         return cls(**known, loaded=tuple(value["loaded"]))
 
@@ -72,8 +72,7 @@ class SavedState:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationRow:
+class ConversationRow(Struct, frozen=True, kw_only=True):
     """One stored conversation."""
 
     state: SavedState
@@ -127,7 +126,7 @@ def _merge(
     known = _row(transaction.execute(_GET, (principal, key)).fetchone())
     merged = state if known is None else state.merge(base, known.state)
     revision = 1 if known is None else known.revision + 1
-    transaction.execute(_PUT, (principal, key, dumps(asdict(merged)).decode(), revision, now))
+    transaction.execute(_PUT, (principal, key, dumps(fields_of(merged)).decode(), revision, now))
     return ConversationRow(state=merged, revision=revision, used=now)
 
 

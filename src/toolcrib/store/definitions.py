@@ -7,8 +7,9 @@ restart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from ..core.json import dumps, loads
 from ..errors import ToolFailure
@@ -27,8 +28,7 @@ _PUT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class Pin(Struct, frozen=True, kw_only=True):
     """One accepted definition."""
 
     source: str
@@ -126,8 +126,7 @@ _SELECT_REGISTRATIONS: Final = (
 _DELETE: Final = "DELETE FROM registrations WHERE instance = ? AND name = ?"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationRow:
+class RegistrationRow(Struct, frozen=True, kw_only=True):
     """One stored registration."""
 
     instance: str

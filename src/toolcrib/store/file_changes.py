@@ -6,11 +6,12 @@ import base64
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.workspace import MAX_PENDING, PendingChange, PendingKey, PendingSet
 from ..errors import ToolFailure
@@ -21,7 +22,7 @@ from .vault import Vault
 
 __all__ = ["Pending"]
 
-_COLUMNS: Final = tuple(field.name for field in fields(PendingChange))
+_COLUMNS: Final = PendingChange.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 _OF: Final = "WHERE principal = ? AND workspace = ? AND owner = ?"
 _INSERT: Final = (
@@ -43,8 +44,7 @@ _SWEEP: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sealed:
+class _Sealed(Struct, frozen=True):
     digest: str
     size: int
     text: str

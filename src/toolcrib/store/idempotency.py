@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from ..core.json import dumps, loads
 from ..core.result import ToolError, ToolResult
@@ -66,20 +67,17 @@ def _forget(transaction: Transaction, id: str, principal: str) -> None:
     transaction.execute("DELETE FROM workflow_runs WHERE principal = ? AND id = ?", (principal, id))
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(Struct, frozen=True):
     """The key is new: run the call, then `settle` or `release` it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """The same request ran before; this was its outcome."""
 
     result: ToolResult
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """The key is taken: by a call that still runs, or by another request."""
 
     reason: str

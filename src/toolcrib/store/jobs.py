@@ -10,8 +10,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from ..core.json import dumps, loads
 from ..core.result import ToolError, ToolResult
@@ -25,8 +26,7 @@ from .threads import Reader, Writer
 __all__ = ["Claimed", "JobEnd", "JobMark", "JobRow", "JobRows", "pack_result", "unpack_result"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
+class JobRow(Struct, frozen=True, kw_only=True):
     """One job. Times are seconds since 1970; `progress` is JSON, empty for none."""
 
     id: str
@@ -75,8 +75,7 @@ class JobMark(NamedTuple):
     claim: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class Claimed(Struct, frozen=True, kw_only=True):
     """A job that this store has claimed, with its previous state."""
 
     row: JobRow
@@ -86,8 +85,7 @@ class Claimed:
     """Whether its result is kept under its idempotency key. One that did not run gave the key back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnd:
+class JobEnd(Struct, frozen=True, kw_only=True):
     """End of a job, with its last report."""
 
     status: str
@@ -97,7 +95,7 @@ class JobEnd:
     output: str
 
 
-_COLUMNS: Final = tuple(field.name for field in fields(JobRow))
+_COLUMNS: Final = JobRow.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 _INSERT: Final = f"INSERT INTO jobs ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _OURS: Final = "WHERE id = ? AND worker = ? AND claim = ? AND ended IS NULL"

@@ -13,9 +13,11 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.host import Record
 from ..core.json import dumps, loads
@@ -68,8 +70,7 @@ _Key = tuple[str, str]
 """Owner and collection."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchText:
+class SearchText(Struct, frozen=True, kw_only=True):
     """Searchable content of a record: its text and the vectors of its passages."""
 
     text: str

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import ToolFailure
 from .calls import settle_intents
@@ -21,8 +23,7 @@ from .threads import Reader, Writer
 __all__ = ["Change", "Look", "MessageRow", "ScheduleRow", "ScheduleRows"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleRow:
+class ScheduleRow(Struct, frozen=True, kw_only=True):
     """One schedule. Times are seconds since 1970."""
 
     id: str
@@ -51,8 +52,7 @@ class ScheduleRow:
         return f"call_{self.id}_{self.runs + 1}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """State of the schedules of one configuration."""
 
     active: int
@@ -62,8 +62,7 @@ class Look:
     """Those that no store fires yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageRow:
+class MessageRow(Struct, frozen=True, kw_only=True):
     """A message for the next session of a principal; `saved` is sealed."""
 
     id: str
@@ -75,13 +74,13 @@ class MessageRow:
 Change = Callable[[ScheduleRow], ScheduleRow | None]
 """Returns the row as it will be, None for no change. Pure: called in the writer's thread, perhaps twice."""
 
-_COLUMNS: Final = tuple(field.name for field in fields(ScheduleRow))
+_COLUMNS: Final = ScheduleRow.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 _INSERT: Final = f"INSERT INTO schedules ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _UPDATE: Final = f"UPDATE schedules SET {', '.join(f'{name} = ?' for name in _COLUMNS[1:])} WHERE id = ?"
 _OPEN: Final = "status IN ('active', 'paused')"
 _DUE: Final = "(asked IS NOT NULL OR (status = 'active' AND next_run <= ?))"
-_MESSAGE: Final = tuple(field.name for field in fields(MessageRow))
+_MESSAGE: Final = MessageRow.__struct_fields__
 _KEPT_SECONDS: Final = 7 * 86_400.0
 """Seconds that an ended schedule is kept after its last run."""
 

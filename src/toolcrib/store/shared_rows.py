@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct, field
 
 from ..core.json import dumps, loads
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Event, Member, Role, Row, Schema, Table
@@ -48,8 +49,7 @@ _CELL_BYTES: Final = 1 << 20
 _EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedText:
+class IndexedText(Struct, frozen=True, kw_only=True):
     """Searched text of a row that a transaction wrote: its vectors are still missing."""
 
     key: tuple[str, str]
@@ -65,8 +65,7 @@ def text_key(schema: Schema, project_id: str) -> tuple[str, str]:
     return f"project {project_id}", f"{schema.name} text"
 
 
-@dataclass(slots=True, kw_only=True)
-class SharedTransaction:
+class SharedTransaction(Struct, kw_only=True):
     """The rows that one principal may see, in one transaction; see `core.shared_storage.Rows`."""
 
     schema: Schema

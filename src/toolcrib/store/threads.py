@@ -11,12 +11,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from ..errors import ToolcribError, ToolFailure, UsageError
 from .chain import Transaction
@@ -47,8 +47,7 @@ class _Signal(Enum):
     STOP = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(Struct, frozen=True):
     work: Work
     args: tuple[Any, ...]
     durable: bool

@@ -10,10 +10,11 @@ counted: `rs-bpe` carries the o200k vocabulary, so it works offline; it takes 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
+
+from msgspec import Struct
 
 from ..core.json import dumps
 from ..core.tool import Tool
@@ -21,8 +22,7 @@ from ..core.tool import Tool
 __all__ = ["Tokenizer", "definition_text", "definition_tokens", "estimate", "tokenizer"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokenizer:
+class Tokenizer(Struct, frozen=True, kw_only=True):
     """Counts tokens; `name` stands beside every figure that it gives."""
 
     name: str

@@ -10,14 +10,16 @@ It is a Pydantic AI model like any other: every framework that takes one takes t
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic_ai.messages import (
     BinaryContent,
     FinishReason,
@@ -46,8 +48,7 @@ class Hold:
         self.go_on = anyio.Event()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """A tool call that the model makes."""
 
     name: str
@@ -57,8 +58,7 @@ class Call:
     """Empty for one of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """One response of the model: thoughts, text, calls, in this order."""
 
     text: str = ""
@@ -77,8 +77,7 @@ class Reply:
         return replace(self, text=f"{self.text}{other.text}", calls=(*self.calls, *other.calls))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """One request, as the model got it."""
 
     messages: tuple[ModelMessage, ...]
@@ -202,7 +201,7 @@ class ScriptedModel(Model):
         return reply
 
 
-@dataclass(kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class _Speech(StreamedResponse):
     """A reply, piece by piece."""
 

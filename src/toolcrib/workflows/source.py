@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, Self, cast
 
 import anyio
+from msgspec import Struct, field
 
 from ..catalog.catalog import Catalog
 from ..core.context import Context
@@ -45,8 +45,7 @@ Progressed = Callable[[float, float, str], Awaitable[None]]
 """Callback for every step that ended: number of ended steps, number of steps, and the step."""
 
 
-@dataclass(slots=True, kw_only=True)
-class StepState:
+class StepState(Struct, kw_only=True):
     """State of one step. `attempt` is that of the call which ran, or is to run next."""
 
     status: Literal["waiting", "completed", "failed", "skipped"] = "waiting"
@@ -85,8 +84,7 @@ class StepState:
         return report
 
 
-@dataclass(kw_only=True)
-class WorkflowRun:
+class WorkflowRun(Struct, kw_only=True):
     """One run, from its beginning or from where an earlier process left it. Used once."""
 
     id: str

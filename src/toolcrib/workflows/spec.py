@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal, cast
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, cast
 from jsonpath_rfc9535 import JSONPathQuery, compile
 from jsonpath_rfc9535.exceptions import JSONPathError
 from jsonpath_rfc9535.selectors import IndexSelector, NameSelector
+from msgspec import Struct
 
 from ..core.json import dumps
 from ..core.schema.nodes import Node, as_node, merged, properties_of, resolve, types_of
@@ -43,12 +44,12 @@ class Missing(ToolFailure):
         super().__init__("invalid_arguments", f"nothing is at {path}", hint="give the path a `default`")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """One hole: where its value comes from. `steps` or `input` is its root."""
 
     path: str
-    query: JSONPathQuery = field(compare=False)
+    query: JSONPathQuery = dataclasses.field(compare=False)
     root: Literal["input", "steps"]
     step: str = ""
     names: tuple[str | int, ...] | None
@@ -68,8 +69,7 @@ class Reference:
         raise Missing(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
+class _Text(Struct, frozen=True):
     pieces: tuple[str | Reference, ...]
 
 
@@ -245,8 +245,7 @@ _STEP_KEYS: Final = ("tool", "arguments", "after", "timeout", "approval")
 _MAX_STEPS: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One call. It runs as soon as the steps that it needs have ended well."""
 
     name: str
@@ -259,8 +258,7 @@ class Step:
     """Whether a person is asked before it, also where rules and mode allow it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workflow:
+class Workflow(Struct, frozen=True, kw_only=True):
     """Several calls as one tool. `steps` are in an order in which they could run one after another."""
 
     name: str

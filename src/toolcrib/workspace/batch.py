@@ -20,10 +20,11 @@ import shutil
 import stat
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final
+
+from msgspec import Struct
 
 from ..errors import ToolFailure
 from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, translated_errors
@@ -42,8 +43,7 @@ _LOG: Final = logging.getLogger(__name__)
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """Target state of a place: a file (`content`), an empty folder, or nothing."""
 
     place: Place

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from ..core.strange_files import read_strange
 from ..errors import ToolFailure
@@ -95,8 +95,7 @@ def repository_of(folder: Path) -> Path | None:
     return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Git:
+class Git(Struct, frozen=True, kw_only=True):
     """Git in one working tree."""
 
     tree: Path

@@ -10,9 +10,11 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.workspace import MAX_PENDING, FileEntry, PendingChange, Written
 from ..errors import ToolFailure
@@ -27,8 +29,7 @@ _MAX_BEFORE: Final = 1 << 20
 """Maximum bytes of a replaced file whose content is kept, to show the changes of both sides."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """State of a place as the session sees it."""
 
     kind: Kind

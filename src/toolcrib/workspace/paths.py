@@ -15,11 +15,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ..errors import ToolFailure, UsageError
 
@@ -32,8 +33,7 @@ _MAX_NAME: Final = 255
 _MAX_SHOWN: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Something below a root, whether it exists or not. No step is `..`, and no `/` or control character is in one."""
 
     root: Path

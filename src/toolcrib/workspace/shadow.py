@@ -14,9 +14,10 @@ import shutil
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ..errors import ToolFailure, UsageError
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of
@@ -37,8 +38,7 @@ _PLAIN: Final = ("000000", "100644", "100755")
 _MAX_DIFF: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowChange:
+class ShadowChange(Struct, frozen=True, kw_only=True):
     """A file that is not in the shadow as it was when the shadow was made."""
 
     path: str
@@ -50,8 +50,7 @@ class ShadowChange:
     """False for links and submodules, which are not merged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shadow:
+class Shadow(Struct, frozen=True, kw_only=True):
     """The shadow of one task, whether it was made yet or not. Holds nothing open."""
 
     task: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any, Final, NamedTuple, cast
 
+from msgspec import Struct
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -77,8 +77,7 @@ _FIELDS: Final = 8
 """Maximum number of fields of a structured result that is shown in one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRecord:
+class CallRecord(Struct, frozen=True, kw_only=True):
     """A call that has ended, kept for `/show` and `/why`."""
 
     name: str

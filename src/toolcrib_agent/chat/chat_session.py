@@ -12,18 +12,19 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolcrib.cli.prompts import Keyboard
 from toolcrib.config import Settings
 from toolcrib.config.files import write
 from toolcrib.core.host import SESSIONS
-from toolcrib.core.json import dumps, loads
+from toolcrib.core.json import dumps, fields_of, loads
 from toolcrib.core.session import LOCAL
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
@@ -65,8 +66,7 @@ _OPAQUE: Final = ("signature", "provider_details", "id", "tool_call_id", "provid
 _ID: Final = re.compile(r"[0-9a-f]{4,32}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedChat:
+class SavedChat(Struct, frozen=True, kw_only=True):
     """Metadata of a saved conversation, without its messages."""
 
     id: str
@@ -107,7 +107,7 @@ class Chats:
         title = " ".join(self._redactor.text(chat.title).split())[:_TITLE]
         chat = replace(chat, title=title, created=chat.created or now, changed=now)
         clean = [_without_secrets(message, self._redactor) for message in messages]
-        write(self._path(chat.id), dumps(asdict(chat)) + b"\n" + dumps(clean) + b"\n")
+        write(self._path(chat.id), dumps(fields_of(chat)) + b"\n" + dumps(clean) + b"\n")
         self._prune()
         return chat
 
@@ -155,7 +155,7 @@ def _head(path: Path) -> SavedChat | None:
     except (OSError, ValueError):
         return None
     values = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    known = {key: values[key] for key in SavedChat.__dataclass_fields__ if key in values}
+    known = {key: values[key] for key in SavedChat.__struct_fields__ if key in values}
     is_ours = values.get("version") == _VERSION and values.get("id") == path.stem and "folder" in known
     if not is_ours or not isinstance(known.get("changed", 0), int | float):
         return None
@@ -231,8 +231,7 @@ class ChatAgent(Protocol):
         ...
 
 
-@dataclass(kw_only=True)
-class ChatSession:
+class ChatSession(Struct, kw_only=True):
     """The state of a chat. Lives as long as the terminal it runs in; what must survive is in `saved`."""
 
     crib: Toolcrib
@@ -402,7 +401,7 @@ async def keep(chat: ChatSession, prompt: str, outcome: Outcome) -> None:
         mode=chat.session.mode,
         title=await _description_of(chat) or chat.saved.title or prompt,
         turns=chat.saved.turns + 1,
-        usage=asdict(chat.usage),
+        usage=fields_of(chat.usage),
     )
     chat.saved = saved
     from ..history import dump  # loads Pydantic AI, as the turn that is saved has done already

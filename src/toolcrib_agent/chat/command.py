@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TextIO
 
 import anyio
 import typer
+from msgspec import Struct, field
 
 from toolcrib.cli.options import ConfigFiles, settings_of
 from toolcrib.cli.output import escape, note
 from toolcrib.cli.prompts import typing_ahead
 from toolcrib.config import Settings
-from toolcrib.core.json import dumps
+from toolcrib.core.json import dumps, fields_of
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import CODES, UsageError
 from toolcrib.results.redact import Redactor
@@ -94,8 +94,7 @@ async def run_script(chat: ChatSession, prompt: str, format: Format, target: Tex
     return EXITS[outcome.stopped]
 
 
-@dataclass(kw_only=True)
-class _Script:
+class _Script(Struct, kw_only=True):
     """Prints one run."""
 
     format: Format
@@ -153,10 +152,10 @@ class _Script:
 def event_json(event: AgentEvent) -> dict[str, Any] | None:
     """Return an event as JSON; None for what a script has no use for."""
     if type(event) in _PLAIN:
-        return {"type": _PLAIN[type(event)], **asdict(event)}
+        return {"type": _PLAIN[type(event)], **fields_of(event)}
     match event:
         case Used():
-            return {"type": "usage", **asdict(event.total)}
+            return {"type": "usage", **fields_of(event.total)}
         case CallBegun():
             return {"type": "call", "id": event.id, "name": event.name, "arguments": event.arguments}
         case CallEnded():
@@ -172,7 +171,7 @@ def event_json(event: AgentEvent) -> dict[str, Any] | None:
 
 def _finished(outcome: Outcome) -> dict[str, Any]:
     data = {"text": outcome.text, "stopped": outcome.stopped, "reason": outcome.reason}
-    return {**data, "usage": {**asdict(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
+    return {**data, "usage": {**fields_of(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
 
 
 def _ended(event: CallEnded) -> dict[str, Any]:

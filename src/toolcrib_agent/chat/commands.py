@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.highlighter import JSONHighlighter
@@ -303,8 +303,7 @@ def _share(tokens: int, window: int) -> str:
     return f"{tokens:,} of {window:,} tokens ({tokens / window:.0%})" if window else f"{tokens:,} tokens"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlashCommand:
+class SlashCommand(Struct, frozen=True, kw_only=True):
     """A slash command. `run` raises `ToolcribError` for a request that it refuses."""
 
     run: Callable[[ChatSession, str], Awaitable[None]]

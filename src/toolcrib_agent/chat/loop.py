@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
 from markdown_it import MarkdownIt
+from msgspec import Struct, field
 from rich.console import Group, RenderableType
 from rich.spinner import Spinner
 from rich.text import Text
@@ -97,8 +97,7 @@ _READ: Final = 256 * 1024
 """Bytes of a file that is read to show what is done to it."""
 
 
-@dataclass(kw_only=True)
-class _Running:
+class _Running(Struct, kw_only=True):
     """A call that has not ended."""
 
     name: str

@@ -7,13 +7,13 @@ a GET to this machine; a key is used for nothing before the first question.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import anyio
 from anyio.abc import ByteStream
+from msgspec import Struct
 
 from toolcrib.config import Settings
 from toolcrib.core.json import read_json
@@ -36,8 +36,7 @@ _PROBE_SECONDS: Final = 0.3
 _PROBE_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True):
     """A variable that holds the key of a model API, and the model that is taken there when none is named."""
 
     variable: str
@@ -78,8 +77,7 @@ KEYS: Final[Sequence[Key]] = (
 """Providers in order of preference."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """A program on this machine that serves models the way OpenAI does."""
 
     name: str
@@ -95,8 +93,7 @@ LOCAL_ENDPOINTS: Final[Sequence[Endpoint]] = (
 """Default addresses of local model servers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True, kw_only=True):
     """A model, and why it is the one."""
 
     model: str
@@ -104,8 +101,7 @@ class ModelChoice:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Place(Struct, frozen=True, kw_only=True):
     """Address that is probed for a local model server."""
 
     name: str

@@ -10,10 +10,10 @@ import os
 import select
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -57,8 +57,7 @@ _STYLE: Final = Style.from_dict(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptContext:
+class PromptContext(Struct, frozen=True, kw_only=True):
     """Content of the prompt and its completions. Read again at every drawing."""
 
     prompt: Callable[[], StyleAndTextTuples]

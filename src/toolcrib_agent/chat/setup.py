@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
+from msgspec import Struct
 from rich.console import Console
 
 from toolcrib.cli.prompts import Keyboard, Plain
@@ -97,8 +98,7 @@ _PATIENCE: Final = 3600.0
 _HISTORY_FILE: Final = "chat-history"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatOptions:
+class ChatOptions(Struct, frozen=True, kw_only=True):
     """Options of the command line; an empty value means not given."""
 
     model: str = ""
@@ -120,8 +120,7 @@ def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settin
     return replace(settings, approvals=asking.model_copy(update=patient))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatDependencies:
+class ChatDependencies(Struct, frozen=True, kw_only=True):
     """Replaceable parts of a chat that touch the outside world."""
 
     keyboard: Callable[[Callable[[], ChatSession], Settings], Keyboard] | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
@@ -13,6 +12,7 @@ from unicodedata import category
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from toolcrib.plugin import FileEntry, ToolFailure, Workspace
 
@@ -96,8 +96,7 @@ MOST_FILES: Final = 100_000
 _IGNORE_BYTES: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, kw_only=True)
-class Base:
+class Base(Struct, frozen=True, kw_only=True, dict=True):
     """The folder that is searched: `inner` below one of the workspace's roots, with `/`; empty is the root itself."""
 
     root: Path
@@ -131,8 +130,7 @@ class Base:
         return name[len(self.inner) + 1 :] if self.inner else name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileFilter:
+class FileFilter(Struct, frozen=True, kw_only=True):
     """Conditions on the files of a search."""
 
     hidden: bool = False
@@ -147,8 +145,7 @@ class FileFilter:
         return all(glob.takes(below) for glob in self.globs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileList:
+class FileList(Struct, frozen=True, kw_only=True):
     """Paths as tools name them, in order."""
 
     paths: Sequence[str]

@@ -7,9 +7,10 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
+
+from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure, UsageError, Workspace, parse_yaml
 
@@ -48,8 +49,7 @@ _LEAST_WIDE: Final = 8
 """Bytes below which the statistics of null bytes are unreliable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoding:
+class Encoding(Struct, frozen=True, kw_only=True):
     """Encoding of a text file."""
 
     name: str
@@ -70,8 +70,7 @@ class Encoding:
 _UTF_8: Final = Encoding(name="utf-8")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Text:
+class Text(Struct, frozen=True, kw_only=True, dict=True):
     """The text of a file, and how it was written."""
 
     raw: str

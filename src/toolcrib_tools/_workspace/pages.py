@@ -10,8 +10,9 @@ import codecs
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from toolcrib.plugin import OpenFile, ToolFailure
 
@@ -34,8 +35,7 @@ __all__ = [
 _LEAST: Final = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """Some lines of a text."""
 
     text: str
@@ -141,8 +141,7 @@ class LineEnds:
         return ("CRLF" if self.crlf == self.newlines else "mixed" if self.crlf else "LF") if self.newlines else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class Description(Struct, frozen=True, kw_only=True):
     """Result of one pass through a file."""
 
     sha256: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
 import re2
+from msgspec import Struct, field
 
 from toolcrib.plugin import ToolFailure
 
@@ -77,8 +77,7 @@ _GLOBS_LONGEST: Final = 1_000
 """Characters of one pattern."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Glob:
+class Glob(Struct, frozen=True, kw_only=True):
     """One pattern, ready to match."""
 
     pattern: str
@@ -214,8 +213,7 @@ _MOST: Final = 10_000
 """Lines of one file that are read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
+class _Rule(Struct, frozen=True, kw_only=True):
     """One line: what it matches, of folders only or of anything; whether it takes back what another one left out."""
 
     regex: Any
@@ -232,8 +230,7 @@ def _parse(text: str) -> _Rules:
     return tuple(rule for rule in rules if rule is not None)
 
 
-@dataclass(slots=True, kw_only=True)
-class IgnoreRules:
+class IgnoreRules(Struct, kw_only=True):
     """Ignore rules of one root, collected folder by folder; add a folder's rules before its entries are checked."""
 
     _rules: dict[str, _Rules] = field(default_factory=dict[str, _Rules])

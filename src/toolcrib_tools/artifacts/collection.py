@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, TypedDict
 
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace
@@ -69,8 +69,7 @@ class Artifact(TypedDict):
     reviewed: Review | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artifacts:
+class Artifacts(Struct, frozen=True, kw_only=True):
     """The artifacts that the caller tracks in a project. Lives as long as a call."""
 
     records: Records

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from os.path import splitext
 from pathlib import PurePosixPath
 from typing import Final
 
+from msgspec import Struct
 from tree_sitter import Node, QueryCursor
 
 from toolcrib.plugin import ToolFailure
@@ -43,8 +43,7 @@ _ASSIGNED: Final = frozenset({"left", "target"})
 _WORD: Final = r"(?<![\w$]){}(?![\w$])"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Symbol:
+class Symbol(Struct, frozen=True, kw_only=True):
     """Something with a name."""
 
     name: str
@@ -66,8 +65,7 @@ class Symbol:
         return f"{self.container}.{self.name}" if self.container else self.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True, kw_only=True):
     """One place where a name stands."""
 
     line: int
@@ -78,8 +76,7 @@ class Occurrence:
     text: str
 
 
-@dataclass(slots=True, kw_only=True)
-class _Defined:
+class _Defined(Struct, kw_only=True):
     start: int
     end: int
     kind: str

@@ -11,11 +11,11 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
 from anyio import to_thread
+from msgspec import Struct
 from pydantic import Field
 from tree_sitter import Node
 
@@ -53,8 +53,7 @@ _ORDER: Final = ("error", "warning", "information")
 _Least = Literal["error", "warning", "information"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class _Target(Struct, frozen=True, kw_only=True):
     """File or folder to check."""
 
     workspace: Workspace

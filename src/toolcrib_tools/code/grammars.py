@@ -7,13 +7,13 @@ language is read as any other text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from os.path import splitext
 from typing import Final
 
+from msgspec import Struct
 from tree_sitter import Language, Parser, Query
 
 from toolcrib.plugin import ToolFailure
@@ -51,8 +51,7 @@ _C: Final = """
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageSpec:
+class LanguageSpec(Struct, frozen=True, kw_only=True):
     """One language."""
 
     module: str
@@ -217,8 +216,7 @@ _ALIASES: Final[Mapping[str, str]] = {
 _BY_SUFFIX: Final = {suffix: name for name, spoken in LANGUAGES.items() for suffix in spoken.suffixes}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grammar:
+class Grammar(Struct, frozen=True, kw_only=True):
     """A language, ready to parse. Shared by all threads: a parser is made for each piece of work."""
 
     spoken: LanguageSpec

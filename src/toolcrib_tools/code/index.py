@@ -8,11 +8,11 @@ import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from anyio import to_thread
+from msgspec import Struct
 
 from toolcrib.plugin import Context, ToolFailure
 
@@ -59,8 +59,7 @@ _GROUP: Final = 500
 """Values in one statement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymbolRow:
+class SymbolRow(Struct, frozen=True, kw_only=True):
     """A symbol, and where it is."""
 
     id: int
@@ -69,8 +68,7 @@ class SymbolRow:
     """The symbol, without its uses."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(Struct, frozen=True, kw_only=True):
     """Conditions on symbols."""
 
     kinds: Sequence[str] = ()
@@ -294,8 +292,7 @@ _BATCH: Final = 200
 """Files that are read and kept in one go: what was done is not lost when a call is cancelled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(Struct, frozen=True, kw_only=True):
     """An index that is up to date, and the question's part of it."""
 
     prefix: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from anyio import to_thread
+from msgspec import Struct, field
 from pydantic import Field
 from tree_sitter import Node, Query, QueryCursor, QueryError
 
@@ -46,8 +46,7 @@ _LONGEST: Final = 80
 Alive = Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(Struct, frozen=True, kw_only=True):
     """One place that fits."""
 
     start: int
@@ -58,8 +57,7 @@ class Match:
     """Text in the holes, or of the captures."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class Pattern(Struct, frozen=True, kw_only=True):
     """Something to look for in parsed code. Immutable, for all threads."""
 
     find: Callable[[Node, bytes, Alive], Iterator[Match]]
@@ -321,8 +319,7 @@ _BATCH: Final = 32
 _STRUCTURE_LONGEST: Final = 300
 
 
-@dataclass(slots=True, kw_only=True)
-class _Search:
+class _Search(Struct, kw_only=True):
     """One search under way."""
 
     spoken: Grammar

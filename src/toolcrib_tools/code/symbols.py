@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Final, Literal
 
 from anyio import to_thread
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, tool
@@ -142,8 +142,7 @@ _KINDS: Final = ("definition", "import", "write", "call", "use")
 _Kind = Literal["any", "definition", "import", "write", "call", "use"]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Places:
+class _Places(Struct, kw_only=True):
     """References found so far."""
 
     symbol: str
@@ -295,8 +294,7 @@ _FUSION: Final = 10
 """Constant of reciprocal rank fusion: the larger, the less the first ranks dominate."""
 
 
-@dataclass(slots=True)
-class _Neighbours:
+class _Neighbours(Struct):
     """The neighbours of what was found: what it uses, and what uses it."""
 
     rows: Rows

@@ -12,12 +12,12 @@ import mimetypes
 import re
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal, TypedDict
 
 from anyio import to_thread
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, OpenFile, ToolFailure, tool
@@ -77,8 +77,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
 """Beginning of a comment line, by suffix."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outline:
+class Outline(Struct, frozen=True, kw_only=True):
     """The lines that declare something, by number."""
 
     lines: Lines

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, TypedDict
 
 from anyio import to_thread
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, tool
@@ -56,8 +56,7 @@ class Replaced(TypedDict):
     undo: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rewrite:
+class _Rewrite(Struct, frozen=True, kw_only=True):
     """One file with its replacements made."""
 
     path: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
+
+from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure
 
@@ -35,8 +36,7 @@ _ALIKE: Final = 0.5
 _NUMBERED: Final = re.compile(r"(?m)^\s*\d+(?:\t|: ?|\s*[|→] ?)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(Struct, frozen=True, kw_only=True):
     """One replacement that a caller wants."""
 
     search: str

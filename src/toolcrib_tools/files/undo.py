@@ -7,13 +7,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Final, TypedDict
 from weakref import WeakValueDictionary
 
 import anyio
 from anyio.lowlevel import RunVar
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, Written, tool
@@ -62,8 +62,7 @@ def in_turn(workspace: Workspace) -> AbstractAsyncContextManager[None]:
     return lock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One change: the files before it, and digests of its result. None stands for a missing file."""
 
     id: str
@@ -86,8 +85,7 @@ class Change:
         return self.moved or tuple(self.before)
 
 
-@dataclass(slots=True)
-class History:
+class History(Struct):
     """The changes of one session, the newest last."""
 
     _changes: deque[Change] = field(default_factory=deque[Change])

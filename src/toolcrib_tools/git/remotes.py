@@ -9,13 +9,14 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Annotated, Any, Final, Literal, cast
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import Field
 
 from toolcrib.plugin import Context, Reach, ToolFailure, harmless_git, tool
@@ -53,8 +54,7 @@ _SPECIAL: Final = frozenset("'\"%$\\")
 _PORTS: Final[Mapping[str, int]] = {"https": 443, "ssh": 22}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteAddress:
+class RemoteAddress(Struct, frozen=True, kw_only=True):
     """A repository on a server."""
 
     scheme: Literal["https", "ssh"]
@@ -135,8 +135,7 @@ _TOKEN: Final = "TOOLCRIB_GIT_AUTHORIZATION"
 """The variable that git takes the header from: a command line can be read by others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remote:
+class Remote(Struct, frozen=True, kw_only=True):
     """One remote of a repository."""
 
     repository: Repository
@@ -219,8 +218,7 @@ async def remote_of(repository: Repository, name: str) -> Remote:
     return Remote(repository=repository, name=name, url=url, place=place)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Connection:
+class _Connection(Struct, frozen=True, kw_only=True):
     words: tuple[str, ...] = ()
     environment: Mapping[str, str]
     readable: tuple[Path, ...] = ()

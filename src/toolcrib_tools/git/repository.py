@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from toolcrib.plugin import Command, Context, Reach, Running, ToolFailure, harmless_git
 
@@ -23,7 +24,7 @@ _MOST: Final = 16 * 1024 * 1024
 _SECONDS: Final = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """One program with its arguments."""
 
@@ -31,7 +32,7 @@ class Program:
     cwd: Path
     folders: tuple[Path, ...]
     """Folders that it may write in."""
-    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str], repr=False)
     readable: tuple[Path, ...] = ()
     network: bool | Reach = False
     trusted: bool = True
@@ -39,8 +40,7 @@ class Program:
     seconds: float = _SECONDS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitOutput:
+class GitOutput(Struct, frozen=True, kw_only=True):
     """Result of a git process."""
 
     status: int
@@ -125,15 +125,15 @@ async def _finished(running: Running, given: bytes) -> GitOutput:
 _IDENTITY: Final = {"name": "NAME", "email": "EMAIL"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
     """Git in one working tree. Lives as long as one call."""
 
-    ctx: Context = field(repr=False)
+    ctx: Context = dataclasses.field(repr=False)
     tree: Path
     folder: Path
     """Its `.git`: what the tree says, not what its configuration claims."""
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str] = dataclasses.field(repr=False)
     target: str = ""
     """Default branch that the caller names; it counts where the repository has it."""
 
@@ -232,9 +232,9 @@ async def repository_at(ctx: Context, path: str) -> Repository:
     first = Repository(ctx=ctx, tree=tree, folder=tree / ".git", environment=harmless_git())
     folder = Path(await first.ask("rev-parse", "--absolute-git-dir"))
     _check(folder, tree, workspace.roots)
-    found = replace(first, folder=folder)
+    found = dataclasses.replace(first, folder=folder)
     configured = await found.ask("config", "--null", "--name-only", "--list")
-    return replace(found, environment=harmless_git(configured.split("\0")))
+    return dataclasses.replace(found, environment=harmless_git(configured.split("\0")))
 
 
 def checked_name(name: str) -> str:

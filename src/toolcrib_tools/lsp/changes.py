@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, cast
 
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
@@ -32,8 +32,7 @@ _MOST: Final = 100
 """Actions at one place."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Area:
+class _Area(Struct, frozen=True, kw_only=True):
     """A part of a file, lines and columns from 1; 0 is the rest of it."""
 
     file: str
@@ -54,8 +53,7 @@ class _Area:
         return {"start": lines.position(start), "end": lines.position(stop)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfferedAction:
+class _OfferedAction(Struct, frozen=True, kw_only=True):
     """A code action and the server that offered it."""
 
     server: Server

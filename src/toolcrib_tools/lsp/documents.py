@@ -9,12 +9,12 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from anyio import to_thread
+from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure, Workspace
 
@@ -93,8 +93,7 @@ _Notify = Callable[[str, Any], None]
 _Stamps = Mapping[str, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenDocument:
+class OpenDocument(Struct, frozen=True, kw_only=True):
     """A file as the server has it."""
 
     uri: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, Final, TypedDict
 
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace
@@ -50,8 +50,7 @@ class EditReport(TypedDict):
     notes: list[str]
 
 
-@dataclass(slots=True, kw_only=True)
-class EditPlan:
+class EditPlan(Struct, kw_only=True):
     """A change that is ready. Lives as long as one call."""
 
     draft: Draft

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 import anyio
+from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from toolcrib.plugin import Running, ToolFailure
@@ -143,8 +143,7 @@ class ErrorResponse(Exception):
         self.code = code
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
+class _Waiting(Struct, eq=False):
     """A request without an answer."""
 
     over: anyio.Event = field(default_factory=anyio.Event)

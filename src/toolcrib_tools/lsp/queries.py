@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, cast
 
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
@@ -319,8 +319,7 @@ MOST_FILES: Final = 50
 _MESSAGE: Final = 400
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
+class Finding(Struct, frozen=True, order=True):
     """One thing that is wrong. Lines and columns count from 1."""
 
     path: str
@@ -332,8 +331,7 @@ class Finding:
     message: str
 
 
-@dataclass(slots=True, kw_only=True)
-class CheckResult:
+class CheckResult(Struct, kw_only=True):
     """Findings, and notes about servers that failed."""
 
     findings: set[Finding] = field(default_factory=set[Finding])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
+from msgspec import Struct, field
 
 from toolcrib.plugin import Running, ToolFailure, Workspace
 
@@ -96,8 +96,7 @@ _CLIENT: Final[Mapping[str, Any]] = {
 """Our capabilities (LSP 3.17, ClientCapabilities)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Published:
+class _Published(Struct, frozen=True, kw_only=True):
     """Findings of one file that the server gave by itself."""
 
     number: int
@@ -107,8 +106,7 @@ class _Published:
     items: Sequence[Any]
 
 
-@dataclass(slots=True, eq=False)
-class _ServerState:
+class _ServerState(Struct, eq=False):
     """State that the server's notifications have set so far."""
 
     count: int = 0

@@ -9,11 +9,11 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
+from msgspec import Struct
 
 from toolcrib.plugin import Command, Context, Sandbox, ToolFailure, Workspace
 
@@ -254,8 +254,7 @@ def _unable(servers: Sequence[Server], method: str) -> ToolFailure:
 _KEY: Final = "lsp.servers"
 
 
-@dataclass(slots=True, eq=False)
-class Fleet:
+class Fleet(Struct, eq=False):
     """All servers that the configuration names. Kept with the session, and ended with it."""
 
     servers: Sequence[Server]

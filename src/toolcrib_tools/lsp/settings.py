@@ -5,11 +5,13 @@ A problem of one entry is reported with its key, and the other entries are used.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure
 
@@ -38,7 +40,7 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 """The protocol's names of languages (LSP 3.17, TextDocumentItem), and those that servers use beside them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
     """One language server."""
 
@@ -46,10 +48,10 @@ class ServerSpec:
     command: tuple[str, ...]
     files: tuple[Glob, ...]
     """Patterns of the files that the server is responsible for."""
-    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str], repr=False)
     options: Any = None
     """`initializationOptions`."""
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any], repr=False)
     """Answer to the server's configuration requests, by section."""
     readable: tuple[Path, ...] = ()
     """Folders that it reads beside the workspace and the machine's programs: a library, a runtime."""
@@ -74,8 +76,7 @@ class ServerSpec:
         return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LspSettings:
+class LspSettings(Struct, frozen=True, kw_only=True):
     """Valid servers and the problems of other entries."""
 
     servers: tuple[ServerSpec, ...] = ()

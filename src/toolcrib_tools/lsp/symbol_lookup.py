@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from toolcrib.plugin import Context, ToolFailure, Workspace
 
@@ -31,8 +32,7 @@ Symbols = Sequence[tuple[DocumentSymbol, str]]
 """Each with what it is in, `Cart.total`; empty at the top."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymbolQuery:
+class SymbolQuery(Struct, frozen=True, kw_only=True):
     """Place as a caller names it. Lines and columns count from 1; 0 means not given."""
 
     symbol: str = ""
@@ -64,8 +64,7 @@ class SymbolQuery:
             raise ToolFailure("invalid_arguments", "line: say which line the column is in")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class Spot(Struct, frozen=True, kw_only=True):
     """One place in a file of the workspace, in the protocol's way of counting."""
 
     file: str

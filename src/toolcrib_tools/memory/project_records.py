@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypedDict
 
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure, tool
@@ -46,8 +46,7 @@ def same_text(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectRecords:
+class ProjectRecords(Struct, frozen=True, kw_only=True):
     """Records of one project. Lives as long as a call."""
 
     records: Records

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure, tool
@@ -110,8 +110,7 @@ def filled(content: str, variables: Mapping[str, Any]) -> str:
     return _PLACE.sub(lambda match: values[match[1]], content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
+class Texts(Struct, frozen=True, kw_only=True):
     """The prompts or the templates of one project. Lives as long as a call."""
 
     records: Records

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, NotRequired, TypedDict, cast
 
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
@@ -52,8 +52,7 @@ _FILTER: Final = re.compile(r"\{\{[^{}|]{0,200}\|[^{}]{0,200}\}\}")
 """Bounded, so that no text takes longer than its length."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedTemplate:
+class IndexedTemplate(Struct, frozen=True, kw_only=True):
     """A template in a file."""
 
     name: str
@@ -63,8 +62,7 @@ class IndexedTemplate:
     content: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexReport:
+class IndexReport(Struct, frozen=True, kw_only=True):
     """Templates of an index file, with errors and warnings."""
 
     path: str

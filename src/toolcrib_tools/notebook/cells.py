@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, cast
 
 import anyio
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
@@ -36,8 +36,7 @@ _NOBODY: Final = "StdinNot"
 """Prefix of the exception that a kernel without stdin raises for input()."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Output:
+class Output(Struct, kw_only=True):
     """The output of one cell, as it comes in."""
 
     failed: str = ""
@@ -227,8 +226,7 @@ async def notebook_execute(
     return ToolResult(content=tuple(output.content(notes)))
 
 
-@dataclass(slots=True, kw_only=True)
-class Cell:
+class Cell(Struct, kw_only=True):
     """A running cell: its output, and its interruption on timeout or cancellation."""
 
     kernel: Kernel

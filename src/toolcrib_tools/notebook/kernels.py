@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from msgspec import Struct, field
 
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
@@ -43,8 +44,7 @@ NEEDED: Final = "the operator can install the extra `notebook`"
 _NO_GPU: Final = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interpreter:
+class Interpreter(Struct, frozen=True, kw_only=True):
     """A Python with ipykernel."""
 
     program: Path
@@ -142,7 +142,7 @@ _SEND: Final = 10.0
 """Seconds for the other side to take a line."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Kernel:
     """A kernel, from its start to its end. It belongs to one session, and one cell runs at a time."""
 
@@ -157,21 +157,21 @@ class Kernel:
     finished: Finished | None = None
     aside: tuple[str, ...] = ()
     """Files that commands may not create, moved aside under new names; set once it has ended."""
-    left: list[str] = field(default_factory=list[str])
+    left: list[str] = dataclasses.field(default_factory=list[str])
     """Files of its cells that were put aside, by their new names, until an answer has named them."""
     died: int | None = None
     """The status of a kernel that ended by itself."""
     _failure: ToolFailure | None = None
     _running: Running | None = None
-    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
-    _ready: anyio.Event = field(default_factory=anyio.Event, repr=False)
-    _over: anyio.Event = field(default_factory=anyio.Event, repr=False)
+    _scope: anyio.CancelScope = dataclasses.field(default_factory=anyio.CancelScope, repr=False)
+    _ready: anyio.Event = dataclasses.field(default_factory=anyio.Event, repr=False)
+    _over: anyio.Event = dataclasses.field(default_factory=anyio.Event, repr=False)
     _cell: MemoryObjectSendStream[Event] | None = None
     _count: int = 0
     _told_refused: int = 0
-    _line: bytearray = field(default_factory=bytearray, repr=False)
-    _words: OutputBuffer = field(default_factory=lambda: OutputBuffer(_WORDS), repr=False)
-    _between: OutputBuffer = field(default_factory=lambda: OutputBuffer(_BETWEEN), repr=False)
+    _line: bytearray = dataclasses.field(default_factory=bytearray, repr=False)
+    _words: OutputBuffer = dataclasses.field(default_factory=lambda: OutputBuffer(_WORDS), repr=False)
+    _between: OutputBuffer = dataclasses.field(default_factory=lambda: OutputBuffer(_BETWEEN), repr=False)
 
     @property
     def is_over(self) -> bool:
@@ -348,7 +348,7 @@ _NAMED: Final = 32
 _KEY: Final = "notebook.kernels"
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Notebook:
     """A notebook: what it is called and runs with, and its kernel while there is one."""
 
@@ -361,7 +361,7 @@ class Notebook:
     """Number of cells since the last start."""
     lost: str = ""
     """Reason why earlier variables are lost; a note of the next cell."""
-    turn: anyio.Lock = field(default_factory=anyio.Lock, repr=False)
+    turn: anyio.Lock = dataclasses.field(default_factory=anyio.Lock, repr=False)
 
     @property
     def is_alive(self) -> bool:
@@ -377,8 +377,7 @@ class Notebook:
         return kernel.aside
 
 
-@dataclass(slots=True, eq=False)
-class NotebookRegistry:
+class NotebookRegistry(Struct, eq=False):
     """The notebooks of one session."""
 
     current: str = MAIN

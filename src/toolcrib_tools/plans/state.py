@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure, tool
@@ -86,8 +86,7 @@ class EventDraft(TypedDict):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plans:
+class Plans(Struct, frozen=True, kw_only=True):
     """The plans of one owner, as one session sees them. Lives as long as a call."""
 
     records: Records

@@ -6,10 +6,10 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import anyio
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import LOCAL, Context, ToolFailure, ToolResult, tool
@@ -28,8 +28,7 @@ _NAMED: Final = 20
 _Name = Annotated[str, Field(max_length=300)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
+class _View(Struct, frozen=True, kw_only=True):
     """Part of the screen that was captured."""
 
     image: Any

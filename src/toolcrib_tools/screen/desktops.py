@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure
 
@@ -40,8 +41,7 @@ _Box = tuple[int, int, int, int]
 """Left, top, width and height, in pixels of the screen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """One window that can be seen."""
 
     id: int

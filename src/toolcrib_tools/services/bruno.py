@@ -6,12 +6,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from anyio import to_thread
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
@@ -45,8 +45,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _WORDS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrunoRequest:
+class BrunoRequest(Struct, frozen=True, kw_only=True):
     """A request of a collection, with what its folders say."""
 
     file: str
@@ -56,8 +55,7 @@ class BrunoRequest:
     """Contents of `folder.bru` in the enclosing folders, the outermost first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collection:
+class Collection(Struct, frozen=True, kw_only=True):
     """A collection as it was read."""
 
     name: str
@@ -77,8 +75,7 @@ def to_openapi(collection: Collection, base_url: str) -> tuple[dict[str, Any], l
     return _Description(collection, base_url).made()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
+class _Call(Struct, frozen=True, kw_only=True):
     """A request whose address is known."""
 
     request: BrunoRequest

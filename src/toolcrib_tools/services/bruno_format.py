@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 __all__ = ["Bru", "Pair", "read_bru"]
 
@@ -18,8 +19,7 @@ _TEXT: Final = re.compile(r"body(:(json|text|xml|sparql|graphql|graphql:vars))?|
 _QUOTES: Final = "'''"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(Struct, frozen=True, kw_only=True):
     """A key and its value."""
 
     key: str
@@ -27,8 +27,7 @@ class Pair:
     enabled: bool = True
 
 
-@dataclass(slots=True)
-class Bru:
+class Bru(Struct):
     """Content of a file, by block name."""
 
     pairs: dict[str, list[Pair]] = field(default_factory=dict[str, list[Pair]])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeVar, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import Field
 
 from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure, tool
@@ -50,8 +52,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 _CLIMBS: Final = re.compile(r"(?:^|[/\\])\.{1,2}(?:$|[/\\;])")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class Service(Struct, frozen=True, kw_only=True):
     """One service of one owner."""
 
     name: str
@@ -78,12 +79,12 @@ class Service:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
     """A secret of the operator's, and where it may go."""
 
     name: str
-    secret: str = field(repr=False)
+    secret: str = dataclasses.field(repr=False)
     username: str = ""
     urls: tuple[str, ...]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal, cast
 
 import anyio
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure, Workspace, tool
@@ -41,7 +42,7 @@ _KEPT: Final = 256 * 1024
 _KEY: Final = "shell.processes"
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class BackgroundProcess:
     """One process, and its unread output."""
 
@@ -55,15 +56,15 @@ class BackgroundProcess:
     """None while it runs, and when its time was up."""
     failure: ToolFailure | None = None
     """Why it could not be started."""
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[str] = dataclasses.field(default_factory=list[str])
     """Operations that the sandbox refused; set once it has ended."""
     was_stopped: bool = False
-    _output: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT), repr=False)
+    _output: OutputBuffer = dataclasses.field(default_factory=lambda: OutputBuffer(_KEPT), repr=False)
     _running: Running | None = None
-    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
-    _began: anyio.Event = field(default_factory=anyio.Event, repr=False)
-    _over: anyio.Event = field(default_factory=anyio.Event, repr=False)
-    _news: anyio.Event = field(default_factory=anyio.Event, repr=False)
+    _scope: anyio.CancelScope = dataclasses.field(default_factory=anyio.CancelScope, repr=False)
+    _began: anyio.Event = dataclasses.field(default_factory=anyio.Event, repr=False)
+    _over: anyio.Event = dataclasses.field(default_factory=anyio.Event, repr=False)
+    _news: anyio.Event = dataclasses.field(default_factory=anyio.Event, repr=False)
 
     @property
     def is_over(self) -> bool:
@@ -141,8 +142,7 @@ class BackgroundProcess:
         self._news.set()
 
 
-@dataclass(slots=True, eq=False)
-class ProcessRegistry:
+class ProcessRegistry(Struct, eq=False):
     """The processes of one session, by their ids."""
 
     _processes: dict[str, BackgroundProcess] = field(default_factory=dict[str, BackgroundProcess])
@@ -372,8 +372,7 @@ async def _inside(workspace: Workspace, folder: str, file: str) -> str:
     return f"./{inside}" if inside.startswith("-") else inside
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Project:
+class _Project(Struct, frozen=True, kw_only=True):
     """A folder that may be a project."""
 
     workspace: Workspace

@@ -12,12 +12,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolcrib.plugin import KEEPS_SHELL, Command, Context, Workspace, guides_programs
 
@@ -48,8 +49,7 @@ builtin exit "$__shell_status"
 """
 
 
-@dataclass(slots=True, eq=False)
-class KeptShell:
+class KeptShell(Struct, eq=False):
     """The shell of one session, between two commands."""
 
     folder: Path

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import dataclasses
 import re
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 import anyio
+from msgspec import Struct
 
 from toolcrib.plugin import Command, Context, Finished, Running, Sandbox, ToolFailure, Workspace
 
@@ -40,17 +41,17 @@ _ESCAPES: Final = re.compile(
 """Escape sequences of terminals (ECMA-48): colours, cursor, titles."""
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class OutputBuffer:
     """One stream: its first half and its last half, and how much is missing between them."""
 
     most: int
     """Characters that are kept."""
-    _decoder: codecs.IncrementalDecoder = field(
+    _decoder: codecs.IncrementalDecoder = dataclasses.field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"), repr=False
     )
-    _head: list[str] = field(default_factory=list[str])
-    _tail: deque[str] = field(default_factory=deque[str])
+    _head: list[str] = dataclasses.field(default_factory=list[str])
+    _tail: deque[str] = dataclasses.field(default_factory=deque[str])
     _held: int = 0
     _held_in_tail: int = 0
     _lost: int = 0
@@ -114,8 +115,7 @@ _ALLOWING: Final = (
 Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True, kw_only=True):
     """Result of a command."""
 
     stdout: str

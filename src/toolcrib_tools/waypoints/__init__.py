@@ -6,11 +6,11 @@ A restore saves the current state as a waypoint first, so that no work is lost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, TypedDict
 
 from anyio import to_thread
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
@@ -179,8 +179,7 @@ class Restored(TypedDict):
     dry_run: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class _Work:
+class _Work(Struct, kw_only=True):
     """Contents to write, by path; None for a file to delete."""
 
     contents: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])

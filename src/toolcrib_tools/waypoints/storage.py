@@ -12,11 +12,11 @@ import time
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TypedDict
 
 from anyio import to_thread
+from msgspec import Struct, field
 from pydantic import Field, TypeAdapter, ValidationError
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace
@@ -50,8 +50,7 @@ _YOUNG: Final = 3600.0
 """Seconds that a content is left alone after it was wanted last: a waypoint that is being saved may need it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blobs:
+class Blobs(Struct, frozen=True, kw_only=True):
     """Contents and manifests of the waypoints of one owner and workspace. Holds no open files."""
 
     folder: Path
@@ -138,8 +137,7 @@ MOST_BYTES: Final = 512 << 20
 _AT_ONCE: Final = 64
 
 
-@dataclass(slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, kw_only=True):
     """Files of the workspace."""
 
     files: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
@@ -152,8 +150,7 @@ class Snapshot:
         return sum(size for _, size in self.files.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """Changes from one state to another."""
 
     changed: Sequence[str]
@@ -225,8 +222,7 @@ class Waypoint(TypedDict):
     automatic: Annotated[bool, Field(description="It was saved before another one was restored.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waypoints:
+class Waypoints(Struct, frozen=True, kw_only=True):
     """The waypoints that the caller has of the workspace of a session. Lives as long as a call."""
 
     records: Records

@@ -7,11 +7,12 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import urlencode, urljoin
 
 from anyio import to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import Field
 
 from toolcrib.plugin import Context, Page, ToolFailure, tool
@@ -248,8 +249,7 @@ def _format_page(readable: Readable, url: str, notes: tuple[str, ...], offset: i
     return "\n\n".join([*head, f"Source: {url}", *([piece.strip()] if piece.strip() else []), *last])
 
 
-@dataclass(slots=True)
-class _Pages:
+class _Pages(Struct):
     """The pages that one session has fetched a moment ago, the oldest first."""
 
     pages: OrderedDict[object, tuple[float, Page]] = field(default_factory=OrderedDict[object, tuple[float, Page]])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from html import unescape
 from typing import Any, Final, Literal, get_args
 from urllib.parse import urljoin
+
+from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure
 
@@ -151,8 +152,7 @@ _BLOCKS: Final = frozenset(
 _HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readable:
+class Readable(Struct, frozen=True, kw_only=True):
     """A page as text."""
 
     text: str
@@ -161,8 +161,7 @@ class Readable:
     """Notes for the reader about the extraction."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
+class ReadOptions(Struct, frozen=True, kw_only=True):
     """Parts of a page to return, and their format."""
 
     mode: Mode = "markdown"

@@ -14,10 +14,10 @@ import html
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import urlencode, urlsplit
 
+from msgspec import Struct
 from pydantic import Field
 
 from toolcrib.plugin import Context, Page, ToolFailure, tool
@@ -40,8 +40,7 @@ _ANSWER: Final = 4_000
 _SECONDS: Final = 20.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SearchQuery:
+class _SearchQuery(Struct, frozen=True, kw_only=True):
     """A search."""
 
     query: str
@@ -78,8 +77,7 @@ class _SearchQuery:
         return (not self.include or among(self.include)) and not among(self.exclude)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _Request(Struct, frozen=True, kw_only=True):
     """HTTP request to a search service."""
 
     url: str
@@ -88,8 +86,7 @@ class _Request:
     content: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Service:
+class _Service(Struct, frozen=True, kw_only=True):
     """A search service: how it is asked, and where its answer has what was found."""
 
     setting: str

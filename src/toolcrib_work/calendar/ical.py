@@ -6,9 +6,10 @@ The libraries are those of the extra `calendar`, loaded at the first event that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from toolcrib.plugin import ToolFailure
 
@@ -27,8 +28,7 @@ _OF_SERIES: Final = ("RRULE", "RDATE", "EXDATE", "EXRULE")
 _TIMEZONE_YEARS: Final = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class Parsed(Struct, frozen=True, kw_only=True):
     """One event of a calendar server."""
 
     uid: str
@@ -38,8 +38,7 @@ class Parsed:
     """`starts` and `ends`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True, kw_only=True):
     """One time that an event takes place, within a range."""
 
     start: Moment

@@ -7,10 +7,11 @@ A moment without an offset is in the event's time zone, or in that of the settin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from toolcrib.plugin import FieldError, Row, Rows, Schema, Table, ToolFailure
 
@@ -129,8 +130,7 @@ last, `conflict` is the server's version that a local change contradicts.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Range(Struct, frozen=True, kw_only=True):
     """The time that a list covers, and the zone of days and of moments without an offset."""
 
     start: datetime

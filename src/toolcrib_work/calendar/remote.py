@@ -6,13 +6,15 @@ refuses, and what it depends on replaces `urllib3` for every other program of th
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.etree import ElementTree
+
+from msgspec import Struct, field
 
 from toolcrib.plugin import LOCAL, Page, ToolFailure, Web
 
@@ -44,14 +46,14 @@ _UNSUPPORTED: Final = (400, 403, 405, 415, 501)
 """Answers of servers that know no changes since a token."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """A calendar account of one principal, from the setting `tools.calendar.accounts`."""
 
     name: str
     url: str
     principal: str
-    login: Callable[[], Awaitable[str]] = field(repr=False)
+    login: Callable[[], Awaitable[str]] = dataclasses.field(repr=False)
     """Returns the `Authorization` of a request; empty without a login."""
 
 
@@ -59,8 +61,7 @@ _FOLD: Final = re.compile(r"\r?\n[ \t]")
 _ORGANIZER: Final = re.compile(r"^ORGANIZER[;:]", re.MULTILINE | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """A calendar on a server."""
 
     href: str
@@ -71,8 +72,7 @@ class Found:
     """Whether another person owns the calendar."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Struct, frozen=True, kw_only=True):
     """One event on a server, as iCalendar."""
 
     href: str
@@ -85,8 +85,7 @@ class Resource:
         return _ORGANIZER.search(_FOLD.sub("", self.data)) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(Struct, frozen=True, kw_only=True):
     """Resources that changed since a token."""
 
     etags: Mapping[str, str]
@@ -316,8 +315,7 @@ class Remote:
         return unquote(absolute.path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Properties:
+class _Properties(Struct, frozen=True, kw_only=True):
     """Properties of one resource of an answer; names have the prefixes of `_NAMES`."""
 
     status: int = 200
@@ -346,8 +344,7 @@ class _Properties:
         return element is None or len(element) == 0 or any(child.get("name") == "VEVENT" for child in element)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Multistatus:
+class _Multistatus(Struct, frozen=True, kw_only=True):
     resources: Mapping[str, _Properties]
     sync_token: str
 

@@ -9,13 +9,13 @@ or beside another process, it finds that it was done.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Final
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 
 from toolcrib.plugin import Row, Rows, SharedStorage, ToolFailure, Web
 
@@ -31,8 +31,7 @@ _SECONDS: Final = 25.0
 """For one account."""
 
 
-@dataclass(kw_only=True)
-class Sync:
+class Sync(Struct, kw_only=True):
     """Synchronisation of one principal's accounts, for one call."""
 
     storage: SharedStorage

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+from msgspec import Struct, field
 
 from toolcrib.plugin import Row, Rows
 
@@ -46,16 +47,14 @@ _AFTER: Final = (
 """Whether the first entity waits for the last, over any number of others."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """One end of an edge."""
 
     kind: str
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Linked:
+class Linked(Struct, frozen=True, kw_only=True):
     """Outcome of a link."""
 
     edge: Row

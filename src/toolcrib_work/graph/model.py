@@ -6,10 +6,11 @@ A kind's `fields` are JSON Schemas: for writes, for `util.schema.field_info` and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from toolcrib.plugin import Schema, Table, Validator, compile_schema
 
@@ -70,8 +71,7 @@ def _props(**more: Any) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
+class Kind(Struct, frozen=True, kw_only=True, dict=True):
     """One kind of entity."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from toolcrib.plugin import ToolFailure
 
@@ -26,8 +27,7 @@ _Item = tuple[str, dict[str, Any]]
 """An entity with the plural of its kind, or an edge with an empty text."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Page:
+class Page(Struct, kw_only=True):
     """A part of a graph."""
 
     nodes: dict[str, list[dict[str, Any]]]

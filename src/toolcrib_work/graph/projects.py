@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from toolcrib.plugin import Context, Role, Row, Rows, ToolFailure
+from toolcrib.plugin import Context, Role, Rows, ToolFailure
 
 from .changes import new_document
 from .edges import (
@@ -347,15 +346,6 @@ class _DryRun(ToolFailure):
     def __init__(self, result: dict[str, Any]) -> None:
         super().__init__("cancelled", "dry run")
         self.result = result
-
-
-@dataclass(slots=True, kw_only=True)
-class _Changes:
-    """Edges that a reorganization changes."""
-
-    created: dict[str, Row] = field(default_factory=dict[str, Row])
-    deleted: dict[str, Row] = field(default_factory=dict[str, Row])
-    updated: dict[str, Row] = field(default_factory=dict[str, Row])
 
 
 @operation_tool(

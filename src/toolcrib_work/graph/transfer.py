@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal, cast
+
+from msgspec import Struct, field
 
 from toolcrib.plugin import Context, Row, Rows, UsageError, parse_yaml
 
@@ -35,8 +36,7 @@ _KEPT: Final = ("completed_at",)
 """Columns that an import restores and a caller does not write."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Entity:
+class _Entity(Struct, kw_only=True):
     """One entity to import; `path` is the place of its fields in the arguments."""
 
     id: str
@@ -50,8 +50,7 @@ class _Entity:
     """Of a document: whether it is in the tree."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Project:
+class _Project(Struct, kw_only=True):
     """Content of an import. The project's own id among the edges is that of the exported one."""
 
     id: str

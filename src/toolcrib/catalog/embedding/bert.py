@@ -8,7 +8,6 @@ import mmap
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from ...errors import ConfigError
 
@@ -122,8 +122,7 @@ _MASKED: Final = np.float32(-1e9)
 _Floats = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
+class _Layer(Struct, frozen=True):
     """One layer's weights, transposed for `x @ w + b`; the three projections of attention are one matrix."""
 
     project: tuple[_Floats, _Floats]

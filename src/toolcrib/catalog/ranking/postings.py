@@ -34,7 +34,6 @@ from array import array
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import blake2b
 from importlib.resources import files
@@ -43,6 +42,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
+from msgspec import Struct, field
 
 from .terms import LEVELS, Document, IndexEntry, source_levels
 
@@ -74,8 +74,7 @@ def rarity(count: int, total: int) -> float:
 _Key: TypeAlias = tuple[str, str, str]
 
 
-@dataclass(slots=True)
-class _Source:
+class _Source(Struct):
     key: _Key
     levels: dict[str, int]
     tools: int = 0
@@ -177,8 +176,7 @@ def _origin() -> Numbers:
     return array("I", [0])
 
 
-@dataclass(slots=True, kw_only=True)
-class Frozen:
+class Frozen(Struct, kw_only=True):
     """The arrays of all documents at one moment; an `*_at` array holds where each list begins, and the last end."""
 
     groups: Numbers = field(default_factory=_empty)

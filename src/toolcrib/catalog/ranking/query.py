@@ -36,12 +36,13 @@ import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from heapq import nlargest
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from .terms import MAX_WORDS, is_asking, normal, read_lines, squash, stem, terms_of_word, words
 
@@ -117,8 +118,7 @@ def _sides() -> Mapping[tuple[str, int], tuple[str, ...]]:
     return MappingProxyType(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """What a query wants done."""
 
     actions: Actions
@@ -321,8 +321,7 @@ _WRITE_FILE: tuple[str, str] = ("write", "file")
 _IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?:[A-Za-z]\w*[.-]){0,4}[A-Za-z]\w*_\w+(?:-\w+){0,4}|[a-z]+[A-Z]\w*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryTerms:
+class QueryTerms(Struct, frozen=True, kw_only=True):
     """Weighted terms of a query, before any catalog is considered."""
 
     whole: str

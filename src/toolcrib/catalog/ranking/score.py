@@ -20,11 +20,12 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import nlargest, nsmallest
 from itertools import takewhile
 from math import fsum, log
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from .postings import GROUP_LEVELS, NAME_FLAG, SCALE, Postings, SourceIndex, rarity
 from .query import Actions, Alikes, QueryTerms, actions_of_name, are_opposed
@@ -88,8 +89,7 @@ _LEAST_SHARE = 0.2
 """Neither is one that scores less than this share of the best: short lists where one tool stands out."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Corpus:
+class Corpus(Struct, kw_only=True):
     """Ranked documents: the postings, and by document number its name (empty: the number is free) and its source."""
 
     postings: Postings
@@ -154,8 +154,7 @@ class _Term(NamedTuple):
     number: int
 
 
-@dataclass(slots=True, kw_only=True)
-class _Weighed:
+class _Weighed(Struct, kw_only=True):
     """A plan in the numbers of one corpus."""
 
     asked: float
@@ -198,8 +197,7 @@ class Near(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Wishes(Struct, frozen=True, kw_only=True):
     """Parameters of a search beside the query."""
 
     allowed: Callable[[str], bool] | None = None

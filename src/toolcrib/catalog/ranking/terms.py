@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from itertools import chain, islice
 from typing import Any, NamedTuple, cast
 
 import Stemmer
+from msgspec import Struct, field
 
 __all__ = [
     "LEVELS",
@@ -141,8 +141,7 @@ def _bigrams(run: str) -> tuple[str, ...]:
     return tuple(run[at : at + 2] for at in range(len(run) - 1)) or (run,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexEntry:
+class IndexEntry(Struct, frozen=True, kw_only=True):
     """The text of one tool, as far as the ranking reads it. Read once, when it is added; not kept."""
 
     name: str
@@ -160,8 +159,7 @@ class IndexEntry:
     """JSON Schema of the arguments: names, descriptions and enum values of properties are read, nothing is resolved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """One tool that fits a query; hits come best first."""
 
     name: str

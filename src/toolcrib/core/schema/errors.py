@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
 import jsonschema_rs
+from msgspec import Struct
 
 from .nodes import json_type
 
@@ -28,8 +28,7 @@ _MAX_BRANCHES: Final = 4
 _Kind = jsonschema_rs.ValidationErrorKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldError:
+class FieldError(Struct, frozen=True, kw_only=True):
     """One thing that is wrong with the arguments."""
 
     path: str

@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 import jsonschema_rs
 import orjson
+from msgspec import Struct, field
 
 from ..tool import Tool
 from .errors import FieldError, describe, explain, join_path
@@ -70,8 +70,7 @@ _COSTLY: Final = (b'Ref"', b'"$ref"', b'Of"', b'"if"', b'"not"', b'"dependentSch
 """Keywords that make a schema worth the analysis."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True):
     """Estimated cost of a schema before it is compiled."""
 
     looks: int
@@ -84,8 +83,7 @@ class Cost:
     """Whether there may be defaults to fill in."""
 
 
-@dataclass(slots=True)
-class _Weight:
+class _Weight(Struct):
     """Number of checks of a value (`here`) and of each part of it (`below`)."""
 
     here: int = 1

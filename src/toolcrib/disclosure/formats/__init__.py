@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
 
 from ...catalog.names import declared, portable, shortened
 from ...core.events import Problem
@@ -43,8 +44,7 @@ class Definitions(list[dict[str, Any]]):
         self.problems = tuple(problems)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Format:
+class _Format(Struct, frozen=True, kw_only=True):
     """Properties of one API."""
 
     wrap: Callable[[Tool, str, dict[str, Any], Mapping[str, Any]], dict[str, Any]]
@@ -67,8 +67,7 @@ class _Format:
     """Splits the deferred definitions into the first and the last part of the list."""
 
 
-@dataclass(slots=True)
-class _Report:
+class _Report(Struct):
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def add(self, tool: Tool, code: str, message: str, hint: str = "") -> None:

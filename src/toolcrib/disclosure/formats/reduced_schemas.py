@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
 
 from ...core.json import dumps
 from ...core.schema import json_type
@@ -120,8 +121,7 @@ _MAX_NODES: Final = 3000
 _MAX_DEPTH: Final = 24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subset:
+class Subset(Struct, frozen=True, kw_only=True):
     """Schema features that one API accepts."""
 
     constraints: frozenset[str]
@@ -135,8 +135,7 @@ class Subset:
     """Pattern of valid property names; others are rewritten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Cut(Struct, frozen=True, kw_only=True):
     """A schema as an API takes it."""
 
     schema: dict[str, Any]
@@ -153,8 +152,7 @@ def cut(schema: Mapping[str, Any], subset: Subset) -> Cut:
     return Cut(schema=shown, is_open=bool(cutter.free), optional=tuple(cutter.optional))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Cutter:
+class _Cutter(Struct, kw_only=True):
     root: Node
     subset: Subset
     free: int = 0

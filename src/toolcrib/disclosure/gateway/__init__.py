@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.call import Call, context_values
 from ...core.json import read_json
@@ -99,8 +100,7 @@ def read(scene: VisibleCatalog, call: Call) -> Call:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _Reading(Struct, frozen=True, kw_only=True):
     """Partly parsed call."""
 
     tool: Tool

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
 
 from ...catalog.names import fold, nearest
 from ...core.result import ToolResult
@@ -51,8 +52,7 @@ _GROUP_WORDS: Final = {
 _ROOT_WORDS: Final = frozenset({"", ROOT, "*", "help", "tool_help"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class Tree(Struct, frozen=True, kw_only=True):
     """The ops in scope, in order, with their tools."""
 
     ops: Mapping[str, Tool] = field(default_factory=dict[str, Tool])

@@ -7,8 +7,9 @@ warning and has no effect.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
 
 from ...catalog.names import fold, nearest
 from ...catalog.skill_groups import ALWAYS, SkillGroup, SkillGroups
@@ -31,8 +32,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True, kw_only=True)
-class SelectionState:
+class SelectionState(Struct, kw_only=True):
     """State of `selection` in one session: see `SessionState.state_of`."""
 
     required: tuple[str, ...] = ()
@@ -86,8 +86,7 @@ _PLAN: Final = ("required_capabilities", "required_skills", "required_tools")
 """Both words that the original had for it: it met only one of them, and a plan then silently chose nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectableTools:
+class SelectableTools(Struct, frozen=True, kw_only=True):
     """The selectable tools, with lookup by name, tag and category."""
 
     scene: VisibleCatalog
@@ -112,8 +111,7 @@ class SelectableTools:
         return self.categories.get(fold(category), ())
 
 
-@dataclass(slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, kw_only=True):
     """Wanted tools, each with its origin; filled while the sources are read."""
 
     tags: dict[str, str] = field(default_factory=dict[str, str])

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from ...catalog.catalog import OUR_SOURCES
 from ...catalog.names import fold
@@ -47,8 +48,7 @@ FAILING: Final = "it failed repeatedly in this session"
 """Reason for leaving out a tool that stays callable: only a success brings it back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """The tools of one interaction."""
 
     base_tools: tuple[Tool, ...] = ()
@@ -116,8 +116,7 @@ def unavailable(scene: VisibleCatalog, tool: Tool) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
+class _Choice(Struct, frozen=True, kw_only=True):
     """One selection in the making."""
 
     selectable: SelectableTools
@@ -278,16 +277,14 @@ _QUOTED: Final = re.compile(r"[`'\"“”‘’]([^`'\"“”‘’]+)[`'\"“�
 _BETWEEN: Final = re.compile(r"[-_\s]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """One capability and the parts of its score."""
 
     tool: Tool
     score: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(Struct, frozen=True, kw_only=True):
     """The answer: the best one, and up to three others, best first."""
 
     best: Candidate | None = None

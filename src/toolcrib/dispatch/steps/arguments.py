@@ -10,8 +10,9 @@ import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from ...core.call import Call, Reference, complete_arguments, validator_of
 from ...core.json import canonical, dumps, read_json
@@ -59,8 +60,7 @@ _DEPTH: Final = 16
 _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Position of a value in the arguments: its schema, and its path."""
 
     node: Node

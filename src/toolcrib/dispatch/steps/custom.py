@@ -11,13 +11,14 @@ import copy
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.call import Call, Reference
 from ...core.json import canonical
@@ -38,8 +39,7 @@ AfterStep = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]
 _logger: Final = logging.getLogger("toolcrib.dispatch")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CustomSteps:
+class CustomSteps(Struct, frozen=True, kw_only=True):
     """The steps of one crib, in the order in which they run."""
 
     before: tuple[BeforeStep, ...] = ()

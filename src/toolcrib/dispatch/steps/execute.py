@@ -400,7 +400,7 @@ def _context(
         "listener": client.listener,
         "elicitor": _elicitor(session),
     }
-    return Context.of(fields)
+    return Context(**fields)
 
 
 def _elicitor(session: SessionState) -> Elicitor | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+from msgspec import Struct, field
 
 from ...catalog.catalog import Catalog
 from ...core.budget import NO_LOOPS
@@ -34,8 +34,7 @@ from ..plan import Before, Subject
 __all__ = ["Approve", "CheckBudget", "Decide", "ReplayOrDescribe", "TurnHistory"]
 
 
-@dataclass(slots=True, kw_only=True)
-class TurnHistory:
+class TurnHistory(Struct, kw_only=True):
     """State of the loop check in one session: hashes of name and arguments."""
 
     turns: deque[bytes] = field(default_factory=deque[bytes])

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...core.call import DIRECT, USUAL, Call, Options, Route, context_values
 from ...core.schema import repair
@@ -40,8 +41,7 @@ _LOADING: Final = ("load", "schemas", "describe", "select")
 """Meta-tools that bring a tool in by its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """The catalog, meta-tools and view against which a session's calls are resolved."""
 
     scene: VisibleCatalog

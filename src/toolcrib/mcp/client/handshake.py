@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import anyio
+from msgspec import Struct, field
 
 from ...errors import ToolFailure
 from ..jsonrpc import (
@@ -39,8 +39,7 @@ Hint = Literal["", "legacy", "modern"]
 """What an earlier connection found out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Era:
+class Era(Struct, frozen=True, kw_only=True):
     """What was agreed. Holds for one connection."""
 
     version: str
@@ -63,8 +62,7 @@ class Era:
         return mapping(self.capabilities.get("tools")).get("listChanged") is True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientInfo:
+class ClientInfo(Struct, frozen=True, kw_only=True):
     """Version and capabilities that a handshake names (`clientInfo`)."""
 
     version: str

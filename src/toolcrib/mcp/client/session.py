@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import anyio
+from msgspec import Struct
 
 from ...core.context import Context
 from ...core.json import dumps
@@ -77,8 +77,7 @@ _Report = Callable[[str, str], None]
 """Takes the code and the message of a problem."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawOffer:
+class RawOffer(Struct, frozen=True, kw_only=True):
     """What the lists gave, unchecked, by the key of their entries; and why one of them could not be had."""
 
     lists: Mapping[str, Sequence[Any]]
@@ -269,8 +268,7 @@ _MOST_LISTED: Final = 20
 """A list is cut off at this many times the tools that are taken: it would only cost memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawListing:
+class RawListing(Struct, frozen=True, kw_only=True):
     """What `tools/list` gave, unchecked."""
 
     tools: Sequence[Any]

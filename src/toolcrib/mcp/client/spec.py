@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from ...core.json import canonical
 from ...core.settings import identity_of
@@ -20,8 +21,7 @@ _KIB = 1024
 _MIB = 1024 * _KIB
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpLimits:
+class McpLimits(Struct, frozen=True, kw_only=True):
     """The limits of one server. Every one can be set; the defaults are those of security.md."""
 
     start_timeout: float = 30.0
@@ -72,8 +72,7 @@ Transport = Literal["stdio", "http", "sse"]
 """`http` is streamable HTTP; `sse` the HTTP+SSE transport of revision 2024-11-05."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSpec:
+class ServerSpec(Struct, frozen=True, kw_only=True):
     """One entry of `mcpServers`. A stdio server has a `command`, the others a `url`."""
 
     name: str

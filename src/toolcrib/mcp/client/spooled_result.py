@@ -11,11 +11,11 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import orjson
+from msgspec import Struct
 
 from ...core.result import SpooledResult
 from ..stdio import SpooledMessage
@@ -45,8 +45,7 @@ _AFTER_TEXT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spilled:
+class Spilled(Struct, frozen=True, kw_only=True):
     """A large answer made fit to hand on."""
 
     spooled: SpooledResult
@@ -54,8 +53,7 @@ class Spilled:
     """The tool or the server reported a failure."""
 
 
-@dataclass(slots=True)
-class _Layout:
+class _Layout(Struct):
     """Where things are in the first kilobytes."""
 
     key: int | str | None = None
@@ -108,8 +106,7 @@ def _layout(head: bytes) -> _Layout:
     return layout
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """The single text block: where its text begins, and what the result says of itself."""
 
     start: int

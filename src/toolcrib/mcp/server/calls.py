@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from ...core.json import dumps, loads
 from ...core.result import ToolResult
@@ -34,8 +35,7 @@ _KEY_LENGTH: Final = 255
 _CLIENT_LENGTH: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True, kw_only=True):
     """One `tools/call` request, checked for its shape and nothing more."""
 
     name: str

@@ -7,10 +7,10 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import anyio
+from msgspec import Struct
 
 from ...core.json import MESSAGE_BYTES
 from ...errors import UsageError
@@ -157,8 +157,7 @@ _HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS
 _STATUS: Final = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 200, REQUEST_CANCELLED: 200}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(Struct, frozen=True, kw_only=True):
     """An admitted request: principal, instance, profile and headers."""
 
     principal: str

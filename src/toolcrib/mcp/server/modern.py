@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.json import dumps
 from ...core.result import ToolResult
@@ -47,8 +49,7 @@ _STATE: Final = "state"
 _CALL: Final = "call"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope:
+class Envelope(Struct, frozen=True, kw_only=True):
     """What a request says about itself in `_meta`."""
 
     version: str

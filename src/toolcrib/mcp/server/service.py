@@ -12,12 +12,12 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from ...core.context import Peer
 from ...core.loop_guards import Deadlines
@@ -92,8 +92,7 @@ _CHECK_SECONDS: Final = 1.0
 """For which the answer of one check counts: anybody may ask `/readyz`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceLimits:
+class ServiceLimits(Struct, frozen=True, kw_only=True):
     """What the clients together may use (security.md R11, R16)."""
 
     running: int = 64

@@ -6,18 +6,20 @@ A person is sent to a browser address; a loopback page receives the answer.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import hmac
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio
 import anyio.abc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import ToolFailure, UsageError
 from ..client import NetLimits, WebClient
@@ -50,17 +52,17 @@ __all__ = [
 _OFFLINE: Final = "offline_access"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationRequest:
     """One request for authorization, until its answer comes. Used once."""
 
-    url: str = field(repr=False)
+    url: str = dataclasses.field(repr=False)
     """For the browser."""
     issuer: str
     """Who was asked."""
     redirect_uri: str
-    state: str = field(repr=False)
-    verifier: str = field(repr=False)
+    state: str = dataclasses.field(repr=False)
+    verifier: str = dataclasses.field(repr=False)
     needs_issuer: bool
     """Whether an answer without its issuer is invalid."""
 
@@ -224,8 +226,7 @@ async def _reply(stream: anyio.abc.SocketStream, *, good: bool) -> None:
 _SOON: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
+class Person(Struct, frozen=True, kw_only=True):
     """Interface to the person who can log in."""
 
     show: Callable[[str], Coroutine[Any, Any, None]]
@@ -307,7 +308,7 @@ class Flow:
         scopes = tuple(dict.fromkeys((*wanted_scopes(self._spec, resource, server, challenge), *extra)))
         form = {"grant_type": "client_credentials"} | ({"scope": " ".join(scopes)} if scopes else {})
         login = _begun(resource, server, client)
-        return replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
+        return dataclasses.replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
 
     async def _server(self, resource: Resource, known: Login | None) -> tuple[AuthorizationServer, Login | None]:
         """Return the authorization server to use, and `known` where it is of that server."""
@@ -354,7 +355,7 @@ class Flow:
             "redirect_uri": question.redirect_uri,
             "code_verifier": question.verifier,
         }
-        return replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
+        return dataclasses.replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
 
 
 def _begun(resource: Resource, server: AuthorizationServer, client: RegisteredClient) -> Login:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
 
 from ...core.json import read_json
 from ...errors import ToolFailure
@@ -119,8 +120,7 @@ _SCHEME: Final = re.compile(rf"({_TOKEN})(?=[\s,]|$)(?:[ \t]+[A-Za-z0-9\-._~+/]+
 _GAP: Final = re.compile(r"[\s,]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Challenge:
+class Challenge(Struct, frozen=True, kw_only=True):
     """The `Bearer` challenge of a refusal. Everything in it is what the server says."""
 
     error: str = ""
@@ -168,8 +168,7 @@ _MOST: Final = 20
 """Authorization servers that are looked at, and methods that are read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Struct, frozen=True, kw_only=True):
     """What a server says of itself (RFC 9728)."""
 
     identifier: str
@@ -179,8 +178,7 @@ class Resource:
     scopes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationServer:
+class AuthorizationServer(Struct, frozen=True, kw_only=True):
     """What an authorization server says of itself (RFC 8414), all of its addresses safe to send credentials to."""
 
     issuer: str

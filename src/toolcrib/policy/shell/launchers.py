@@ -10,10 +10,11 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, cast
+
+from msgspec import Struct, field
 
 from .script import HOLE, Word, literal
 
@@ -30,8 +31,7 @@ _MAX_CODE: Final = 20_000
 """Characters of code that are searched."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launcher:
+class Launcher(Struct, frozen=True, kw_only=True):
     """Ways of one program; `launchers.toml` describes the fields."""
 
     flags: str = ""
@@ -70,8 +70,7 @@ class Launcher:
         return ""
 
 
-@dataclass(slots=True)
-class Started:
+class Started(Struct):
     """Programs that the words of one command start."""
 
     texts: list[str] = field(default_factory=list[str])
@@ -93,7 +92,7 @@ def _starts(language: str) -> re.Pattern[str]:
 def launchers() -> Mapping[str, Launcher]:
     """Return the launchers by the names of their programs; sub-commands of git are `git rebase`."""
     table = _data()["programs"]
-    known = {one.name for one in fields(Launcher)}
+    known = set(Launcher.__struct_fields__)
     found: dict[str, Launcher] = {}
     for names, row in table.items():
         if unknown := row.keys() - known:

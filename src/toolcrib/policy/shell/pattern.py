@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from ..argument_conditions import HERE, glob
 from .command_tools import scripts_of, texts_of
@@ -58,8 +59,7 @@ _COPIERS: Final = frozenset("cat cp dd gcp ginstall install link ln mv rsync scp
 _LOCATORS: Final = frozenset("command readlink realpath type whereis which".split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellPattern:
+class ShellPattern(Struct, frozen=True, kw_only=True):
     """One pattern. `matches` answers as every matcher of arguments does."""
 
     body: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = [
     "HOLE",
@@ -58,8 +59,7 @@ class TooManyWords(ValueError):
     """Braces that would expand to too many words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word. `text` has globs as they are written, `loose` a hole wherever a glob could find anything."""
 
     text: str
@@ -186,8 +186,7 @@ def ansi_c(text: str) -> str:
     return _ESCAPE.sub(replace, text).partition("\0")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(Struct, frozen=True, kw_only=True):
     """A parsed shell text. Nothing is dropped: each part that was not understood is a doubt."""
 
     commands: tuple[ShellCommand, ...] = ()
@@ -220,8 +219,7 @@ class Script:
             yield from command.doubts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellCommand:
+class ShellCommand(Struct, frozen=True, kw_only=True):
     """One command with its arguments, as the shell would run it."""
 
     words: tuple[Word, ...]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.sandbox import guides_programs
 from .launchers import is_launcher, started_by
@@ -21,8 +23,7 @@ _MAX_RESTS: Final = 24
 """Rests of the words of one command that are looked at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class Carried(Struct, frozen=True, kw_only=True):
     """Commands that one command runs in turn."""
 
     commands: tuple[tuple[Word, ...], ...] = ()
@@ -33,8 +34,7 @@ class Carried:
     """The command that it is but for a harmless wrapper."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrapper:
+class _Wrapper(Struct, frozen=True):
     """Syntax of a wrapper command: its options, and its own words before the inner command."""
 
     flags: str = ""

@@ -15,12 +15,13 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+from msgspec import Struct, field
+
 from ...core.events import Problem
-from ...core.json import dumps, loads
+from ...core.json import dumps, fields_of, loads
 from ...core.sanitize import Icons, clean_schema, clean_text, cut
 from ...core.schema import bundle, compile_schema
 from ...core.server_features import NO_FEATURES, ServerFeatures
@@ -42,8 +43,7 @@ _INTRODUCED: Final = {"name": 200, "title": 200, "version": 100, "description": 
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
-@dataclass(slots=True)
-class _Report:
+class _Report(Struct):
     """Collects the problems of one listing."""
 
     source: str
@@ -245,8 +245,7 @@ def _text(value: Any) -> str:
 _FORMAT: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cached:
+class Cached(Struct, frozen=True, kw_only=True):
     """Cached listing of an earlier run."""
 
     listing: Listing
@@ -294,12 +293,12 @@ class ListingCache:
                 "format": _FORMAT,
                 "era": cached.era,
                 "tools": [_entry(tool) for tool in listing.tools],
-                "problems": [asdict(problem) for problem in listing.problems],
+                "problems": [fields_of(problem) for problem in listing.problems],
                 "instructions": listing.instructions,
                 "title": listing.title,
                 "description": listing.description,
                 "server": listing.server,
-                "features": asdict(listing.features),
+                "features": fields_of(listing.features),
             }
         )
         replace_private(self._path, data)

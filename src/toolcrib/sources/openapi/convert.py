@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
+from msgspec import Struct, field
+
 from ...core.events import Problem
-from ...core.json import dumps, loads
+from ...core.json import dumps, fields_of, loads
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Annotations, Guidance, Tool
@@ -42,8 +43,7 @@ _WORD: Final = re.compile(r"[A-Z]?[a-z]+")
 _DESTROYS: Final = frozenset("clear delete deletes destroy drop erase purge remove removes revoke wipe".split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picks:
+class Picks(Struct, frozen=True, kw_only=True):
     """Selected operations: by tag, operation id or `METHOD /path`, with `*` and `?`."""
 
     include: tuple[str, ...] = ()
@@ -59,8 +59,7 @@ class Picks:
         return (not self.include or named(self.include)) and not named(self.exclude)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
+class Api(Struct, frozen=True, kw_only=True):
     """Tools of a description. They carry no source yet: `source.OpenApiSource` puts its name in."""
 
     tools: tuple[Tool, ...]
@@ -335,7 +334,7 @@ class ApiCache:
                 "format": _FORMAT,
                 "digest": digest,
                 "tools": [_entry(tool, api.operations[tool.local_name]) for tool in api.tools],
-                "problems": [asdict(problem) for problem in api.problems],
+                "problems": [fields_of(problem) for problem in api.problems],
                 "title": api.title,
                 "description": api.description,
                 "servers": api.servers,
@@ -381,7 +380,7 @@ def _entry(tool: Tool, operation: Operation) -> dict[str, Any]:
         "title": tool.title,
         "description": tool.description,
         "inputSchema": tool.input_schema,
-        "annotations": {key: value for key, value in asdict(tool.annotations).items() if key != "icons"},
+        "annotations": {key: value for key, value in fields_of(tool.annotations).items() if key != "icons"},
         "category": tool.category,
         "tags": tool.tags,
         "examples": list(tool.guidance.examples),

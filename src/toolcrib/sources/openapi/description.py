@@ -12,13 +12,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
 import anyio.to_thread
 import yaml
+from msgspec import Struct, field
 
 from ...core.json import canonical, read_json
 from ...errors import UsageError
@@ -73,8 +73,7 @@ def read_yaml(text: str) -> Any:
     return builder.root
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """An open collection; `size` counts its content."""
 
     value: dict[str, Any] | list[Any]
@@ -405,8 +404,7 @@ _MAX_YAML_BYTES: Final = 16 << 20
 _VERSION: Final = re.compile(r"3\.(\d+)(?:\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """A description. `root` is as it was written and must not be changed."""
 
     root: Mapping[str, Any]

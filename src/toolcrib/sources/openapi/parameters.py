@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast, get_args
+
+from msgspec import Struct, field
 
 from .description import Refs, mapping
 from .request import Body, BodyKind, Encoding, Parameter, Place
@@ -97,8 +98,7 @@ _MAX_PARTS: Final = 10_000
 _BINARY_FORMATS: Final = ("binary", "byte")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(Struct, frozen=True, kw_only=True):
     """Parameters sent with every call: they are not arguments. Header names in lower case."""
 
     headers: frozenset[str] = frozenset()
@@ -112,8 +112,7 @@ class Sent:
         return name in (self.query if place == "query" else self.cookies if place == "cookie" else ())
 
 
-@dataclass(slots=True)
-class Arguments:
+class Arguments(Struct):
     """Arguments of one operation, gathered once. Earlier ones keep the plain name, later ones add their location."""
 
     refs: Refs
@@ -252,8 +251,7 @@ class Arguments:
         return argument
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(Struct, frozen=True):
     """The properties of a body that can be arguments of their own."""
 
     properties: dict[str, Any]

@@ -7,11 +7,12 @@ import binascii
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, cast
 from urllib.parse import quote, unquote
 
-from ...core.json import dumps
+from msgspec import Struct, field
+
+from ...core.json import dumps, fields_of
 from ...errors import ToolFailure
 from .description import mapping
 
@@ -38,8 +39,7 @@ Place = Literal["path", "query", "header", "cookie"]
 BodyKind = Literal["json", "form", "multipart", "text", "binary"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(Struct, frozen=True, kw_only=True):
     """One argument that travels outside of the body."""
 
     argument: str
@@ -59,8 +59,7 @@ class Parameter:
     """Default value of a header (`x-send`), from collections of saved requests."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoding:
+class Encoding(Struct, frozen=True, kw_only=True):
     """Serialization of one property of a form."""
 
     style: str = "form"
@@ -68,8 +67,7 @@ class Encoding:
     media_type: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(Struct, frozen=True, kw_only=True):
     """Serialization of the body."""
 
     kind: BodyKind
@@ -86,8 +84,7 @@ class Body:
     """A body is sent even when no argument is for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path."""
 
     method: str
@@ -102,7 +99,7 @@ class Operation:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
-        return asdict(self)
+        return fields_of(self)
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Operation:
@@ -262,8 +259,7 @@ _DEFAULT: Final = Encoding()
 _BYTES: Final = "application/octet-stream"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
+class Encoded(Struct, frozen=True, kw_only=True):
     """A body as it is sent."""
 
     content: bytes
@@ -378,8 +374,7 @@ def _quoted(text: str) -> str:
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(Struct, frozen=True, kw_only=True):
     """A request in its parts; query and cookies are encoded already."""
 
     method: str

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.context import Context
 from ...core.events import Problem, SourceState
@@ -46,8 +47,7 @@ _CALL: Final = NetLimits(seconds=3600.0, idle_seconds=3600.0)
 """The pipeline limits the time of a call; the size of the answer is limited here."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Open:
+class _Open(Struct, frozen=True, kw_only=True):
     """Services of calls, once the description is known."""
 
     api: Api

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import Struct, field
 from pydantic import AfterValidator, BeforeValidator, Discriminator, model_validator
 
 from ...core.json import canonical
@@ -163,8 +163,7 @@ class ApiSettings(Section):
     """MCP hints by tool name that override those of the method."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenApiSpec:
+class OpenApiSpec(Struct, frozen=True, kw_only=True):
     """One entry of `sources.openapi`."""
 
     name: str

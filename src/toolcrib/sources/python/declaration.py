@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
+
+from msgspec import Struct, field
 
 from ...core.context import Context
 from ...core.tool import TRAITS, Kind
@@ -123,8 +124,7 @@ Setting = Callable[[str], Any]
 """Returns the operator's settings for tools by the name of their section under `tools`; None where there are none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
+class Declaration(Struct, frozen=True, kw_only=True):
     """Options given to `@tool`; empty for a plain function."""
 
     options: ToolOptions = field(default_factory=lambda: ToolOptions())
@@ -204,8 +204,7 @@ def _check_word(option: str, value: object, allowed: tuple[str, ...]) -> None:
         raise UsageError(f"@tool({option}={value!r}): it is one of {', '.join(allowed)}{meant}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFunction:
+class FoundFunction(Struct, frozen=True, kw_only=True):
     """A function that is to become a tool."""
 
     function: Callable[..., Any]

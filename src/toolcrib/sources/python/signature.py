@@ -7,11 +7,11 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from types import UnionType
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 import typing_extensions
+from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
@@ -54,8 +54,7 @@ _NUMPY_ENTRY: Final = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s
 _UNDERLINE: Final = re.compile(r"-{3,}\s*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Docstring:
+class Docstring(Struct, frozen=True, kw_only=True):
     """Parts of a docstring."""
 
     description: str = ""
@@ -80,8 +79,7 @@ def parse_docstring(text: str | None) -> Docstring:
     return Docstring(description=_joined(kept), parameters=parameters)
 
 
-@dataclass(frozen=True, slots=True)
-class _Title:
+class _Title(Struct, frozen=True):
     name: str
     numpy: bool
 
@@ -210,8 +208,7 @@ class _Schema(GenerateJsonSchema):
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(Struct, frozen=True, kw_only=True):
     """Calling convention of one function. Lives as long as its tool."""
 
     description: str
@@ -255,8 +252,7 @@ class Signature:
         return ToolResult.of_text(written.decode(), structured=plain)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredSignature:
+class DeclaredSignature(Struct, frozen=True, kw_only=True):
     """Calling convention of a function whose arguments are declared as JSON Schema (`@tool(input_schema=…)`).
 
     It takes them by name as they were given, so that an argument left out differs from one that is null; a whole number

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.context import Context
 from ...core.events import Problem, SourceState
@@ -41,8 +43,7 @@ __all__ = ["PythonSource"]
 _LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _Entry(Struct, frozen=True, kw_only=True):
     tool: Tool
     signature: Signature | DeclaredSignature
     name: str
@@ -53,8 +54,7 @@ class _Entry:
     check: Check | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _Reading(Struct, frozen=True, kw_only=True):
     """Converted form of a marked function, valid while its inputs are unchanged."""
 
     declaration: Declaration

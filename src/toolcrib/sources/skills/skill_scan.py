@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from ...catalog.skill_groups import ALWAYS, SkillGroups
 from ...core.events import Problem
@@ -47,8 +48,7 @@ _MAX_LOOKED_AT: Final = 5_000
 _MAX_SKILLS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillRoot:
+class SkillRoot(Struct, frozen=True, kw_only=True):
     """A folder with skills in it, at any depth."""
 
     path: Path
@@ -129,16 +129,14 @@ MAX_BYTES: Final = 16 << 20
 """Of one skill, all files together; with `MAX_FILES` the limits of the MCP skills extension."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileStamp:
+class FileStamp(Struct, frozen=True, kw_only=True):
     """State of one file at the time of the scan."""
 
     size: int
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True, dict=True):
     """Every file of one skill by its path with `/`. Immutable."""
 
     files: Mapping[str, FileStamp]
@@ -173,8 +171,7 @@ Trusted = Callable[[Path, bytes], bool]
 """Whether the user has agreed to a skill: its SKILL.md, and the bytes that identify all of its files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSkill:
+class FoundSkill(Struct, frozen=True, kw_only=True):
     """One skill that is offered."""
 
     skill: Skill
@@ -184,8 +181,7 @@ class FoundSkill:
     """None for a skill that is too large to be looked through: it is offered, but not as resources."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillScan:
+class SkillScan(Struct, frozen=True, kw_only=True):
     """Result of one scan of the roots."""
 
     found: Mapping[str, FoundSkill]

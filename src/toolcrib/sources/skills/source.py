@@ -10,7 +10,6 @@ import logging
 import mimetypes
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from urllib.parse import quote, unquote
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 
 from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
@@ -50,8 +50,7 @@ _MARKDOWN: Final = "text/markdown"
 _TYPES: Final[Mapping[str, str]] = {".md": _MARKDOWN, ".py": "text/x-python", ".sh": "text/x-shellscript"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillResource:
+class SkillResource(Struct, frozen=True, kw_only=True):
     """One file of a skill, as `resources/list` shows it."""
 
     uri: str
@@ -186,8 +185,7 @@ def _body(content: bytes) -> dict[str, str]:
 _log: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillsOptions:
+class SkillsOptions(Struct, frozen=True, kw_only=True):
     """Reading options of skills. Frozen, and as old as their source."""
 
     groups: SkillGroups = field(default_factory=SkillGroups)

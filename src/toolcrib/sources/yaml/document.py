@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
@@ -53,8 +55,7 @@ _DASH: Final = re.compile(r"( *)-(?:\s|$)")
 _NAMED: Final = re.compile(r"( *)-\s+name\s*:")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """Content of a catalog: its entries in order, the other keys at its root, and the unreadable parts."""
 
     entries: tuple[Node, ...] = ()
@@ -91,8 +92,7 @@ def _whole(root: Node, file: str) -> Document:
     return Document(entries=entries.items, sections=sections)
 
 
-@dataclass(slots=True)
-class _Chunk:
+class _Chunk(Struct):
     """Lines that belong together: one item of the list, or one section at the root."""
 
     first: int
@@ -197,11 +197,11 @@ def _literal(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class YamlOptions:
     """Reading and running options of one catalog. Frozen, and as old as its source."""
 
-    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str], repr=False)
     """Ours; a command gets only the harmless part of it."""
     expand: Callable[[str], str] = _literal
     """Replaces `${VAR}`; raises `ConfigError` for one that is not set."""
@@ -221,8 +221,7 @@ _SECTIONS: Final = ("tool_classification", "capability_categories", "skill_group
 """Keys at the root beside the entries that mean something to us."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallableEntry:
+class CallableEntry(Struct, frozen=True, kw_only=True):
     """One entry that can be called."""
 
     entry: ToolEntry
@@ -230,8 +229,7 @@ class CallableEntry:
     """File of its module."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogListing:
+class CatalogListing(Struct, frozen=True, kw_only=True):
     """Result of one reading of a catalog."""
 
     entries: tuple[CallableEntry, ...]

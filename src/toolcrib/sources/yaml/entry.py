@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from ...catalog.names import nearest
 from ...core.document_tree import Node
@@ -57,8 +58,7 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _Output = Literal["text", "json"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Struct, frozen=True, kw_only=True):
     """A class with `execute(params, context)`, or a function, of a Python module."""
 
     module: str
@@ -66,8 +66,7 @@ class Code:
     is_class: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A program and its arguments; no shell reads them."""
 
     argv: tuple[tuple[Template, ...], ...]
@@ -87,8 +86,7 @@ class Command:
         return tuple(name for group in self.argv for template in group for name in template.names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """One HTTP request."""
 
     method: str
@@ -111,16 +109,14 @@ class Endpoint:
         return tuple(name for template in written for name in template.names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delegate:
+class Delegate(Struct, frozen=True, kw_only=True):
     """A tool of a mounted MCP server, called through the pipeline."""
 
     server: str
     tool: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillText:
+class SkillText(Struct, frozen=True, kw_only=True):
     """The text of a skill's SKILL.md, and its files on demand."""
 
     path: str
@@ -296,8 +292,7 @@ _NO_TURNS: Final = ("",)
 """Names no argument: the tool behind a delegate takes the turns, and the same ones twice would wait for itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryContext:
+class EntryContext(Struct, frozen=True, kw_only=True):
     """Shared context for reading the entries of one catalog."""
 
     source: str
@@ -309,8 +304,7 @@ class EntryContext:
     """Ids of the catalog's `capability_categories`: the first of them among a tool's tags is its category."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolEntry:
+class ToolEntry(Struct, frozen=True, kw_only=True):
     """One tool of a catalog. Lives until the catalog is read again."""
 
     tool: Tool

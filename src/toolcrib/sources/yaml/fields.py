@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from ...catalog.names import nearest
 from ...core.document_tree import Node
@@ -20,8 +21,7 @@ __all__ = ["Expand", "Fields", "Template", "as_text"]
 _PIECE: Final = re.compile(r"(\$\{[^{}]*\})|\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[{}]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class Template(Struct, frozen=True, kw_only=True):
     """Literal pieces and names of arguments, in turn: a name at every odd place."""
 
     pieces: tuple[str, ...]

@@ -10,13 +10,13 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
+from msgspec import Struct
 
 from ...core.context import Context
 from ...core.result import ToolResult
@@ -30,8 +30,7 @@ from .entry import Code
 __all__ = ["CodeRunner", "Located", "ToolContext", "load", "locate"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True, kw_only=True):
     """Caller and origin of a call. Lives as long as the call."""
 
     session_id: str
@@ -65,8 +64,7 @@ _LOADING: Final = threading.Lock()
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Located:
+class Located(Struct, frozen=True, kw_only=True):
     """Location of an entry's module."""
 
     file: Path | None
@@ -153,8 +151,7 @@ def _look_into(file: Path, code: Code) -> bool:
     return first in text.yielding or (not inner and first in text.executing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
+class _Text(Struct, frozen=True, kw_only=True):
     """Definitions found in the text of a module."""
 
     names: frozenset[str]

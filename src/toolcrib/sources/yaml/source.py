@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
@@ -47,8 +48,7 @@ _SHORTEST_SECRET: Final = 8
 _Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
+class _Ready(Struct, frozen=True, kw_only=True):
     """One entry with what runs it."""
 
     item: CallableEntry
