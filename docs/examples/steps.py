@@ -1,4 +1,4 @@
-from dataclasses import replace
+from msgspec.structs import replace
 
 from toolcrib import Call, Toolcrib, ToolResult, run, tool
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import date
 from types import TracebackType
 from typing import Final, Self, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings

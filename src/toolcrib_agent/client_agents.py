@@ -7,12 +7,12 @@ gets. Their calls that ask wait in the store, as those of the client do. Pydanti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from toolcrib.core.call import NESTED, Call
 from toolcrib.core.context import Context

@@ -13,12 +13,12 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from msgspec.structs import replace
 
 from toolcrib.core.context import Context, Peer
 from toolcrib.core.host import ProgramRequest, ServedTools

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import anyio
+from msgspec.structs import replace
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.settings import ModelSettings
 

@@ -18,6 +18,7 @@ waiting   from the start of the client to its first request with tools (of a cli
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import http.server
 import json
 import subprocess
@@ -28,7 +29,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -91,7 +92,7 @@ def small(home: Path, page: str) -> Catalog:
 def middle(home: Path, page: str) -> Catalog:
     """Three servers with 17 tools: just above the few that may cost more."""
     some = {name: program for name, program in _programs(home).items() if name in ("filesystem", "time", "fetch")}
-    return replace(large(home, page), servers=some, tools=17)
+    return dataclasses.replace(large(home, page), servers=some, tools=17)
 
 
 def large(home: Path, page: str) -> Catalog:

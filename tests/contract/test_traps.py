@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from contract.readers import everything_said
 from contract.seats import PROFILES, Seat, at

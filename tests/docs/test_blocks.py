@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import runpy
@@ -11,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import chdir
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -375,7 +375,7 @@ def test_the_tutorial_of_twelve_servers_is_typed_from_its_beginning_to_its_end(
         if number > added.line and added.text:
             with (home / ".config" / "toolcrib" / "config.yaml").open("a") as file:
                 file.write(added.text)
-            added = replace(added, text="")
+            added = dataclasses.replace(added, text="")
         printed[line] = typed(home, environ, line)
 
     assert {line for line, (status, _) in printed.items() if status != 0} == _REFUSED

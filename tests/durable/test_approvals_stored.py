@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from durable.places import Place, make_call, run_call, shared
 from toolcrib.core.permission import Approval, Settlement

@@ -6,11 +6,11 @@ is in `test_crash.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 import dbos
 import pytest
+from msgspec.structs import replace
 
 from rig import PATIENCE, eventually
 from toolcrib.config import Settings
@@ -460,7 +461,7 @@ async def test_arguments_are_sealed_then_wiped_and_files_are_for_their_owner_onl
 
 
 async def test_jobs_in_memory_end_with_the_process_and_durable_ones_need_a_place(place: Settings) -> None:
-    auto = replace(place, jobs=JobLimits())
+    auto = dataclasses.replace(place, jobs=JobLimits())
     async with Toolcrib(auto, memory=True) as crib:
         assert isinstance(crib.jobs, InProcessJobs)
     with pytest.raises(UsageError, match="need a store on disk"):

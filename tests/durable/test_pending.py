@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.core.workspace import MAX_PENDING, PendingChange, PendingKey, PendingSet
 from toolcrib.errors import ToolFailure

@@ -1,9 +1,8 @@
 """What tools remember: the same on every place, in every process, and never of another principal."""
 
-from dataclasses import replace
-
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from durable.places import Place, everywhere, shared
 from toolcrib import Context, Toolcrib, tool

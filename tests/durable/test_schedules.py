@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from durable.places import Place, everywhere, make_call, run_call, shared
 from rig import eventually

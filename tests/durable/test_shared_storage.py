@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from durable.places import Place, shared
 from rig import eventually

@@ -4,10 +4,10 @@ Jobs meet every place in test_jobs.py.
 """
 
 import hashlib
-from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from durable.places import DONE, Place, everywhere, make_call, run_call, shared
 from toolcrib.core.permission import Approval, Settlement

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from peers import LEDGER
 from rig import PATIENCE

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from rig.sandbox import needs_sandbox
 from seeds.rigging import built_in

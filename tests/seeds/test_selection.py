@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from seeds.rigging import SEEDS, seeded
 from seeds.selection_skills import GROUPS, SKILLS, names, skills_of, write_skill

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import anyio
+from msgspec.structs import replace
 
 from ..crib import Toolcrib
 from ..errors import ToolFailure

@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+from msgspec.structs import replace
 
 from ..config.directories import here
 from ..daemon.control import is_any_running

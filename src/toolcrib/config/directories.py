@@ -14,11 +14,11 @@ import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 import orjson
-from msgspec import Struct
 
 __all__ = [
     "OF_PROJECT",
@@ -38,7 +38,8 @@ OF_PROJECT: Final = ("config.yaml", "local.yaml")
 """The files of that folder."""
 
 
-class Directories(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directories:
     """The places of one user. Nothing is created here; who writes there makes the folder, mode 0700."""
 
     home: Path
@@ -140,7 +141,8 @@ def _content_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class Places(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
     """Where to look: one user, in one project."""
 
     directories: Directories

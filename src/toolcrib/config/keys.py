@@ -17,6 +17,7 @@ from dataclasses import fields, is_dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, cast
 
+from msgspec import Struct
 from pydantic import BeforeValidator, model_validator
 
 from ..core.document_tree import Path
@@ -389,6 +390,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Section):
         given = ((name, info_of(field)) for name, field in type(value).model_fields.items())
         return {name: _plain(getattr(value, name)) for name, info in given if not (info.hidden or info.in_code)}
+    if isinstance(value, Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):

@@ -362,7 +362,7 @@ Size = Annotated[Count, BeforeValidator(_bytes)]
 
 
 def identity_of(value: Any) -> Any:
-    """Return the JSON that identifies a value: every field of dataclasses and sections, at any depth.
+    """Return the JSON that identifies a value: every field of structs, dataclasses and sections, at any depth.
 
     A dataclass leaves a field out with `compare=False`, a section with `in_code`. Raises `TypeError` for another kind
     of object: a digest that skipped it would be the same for different settings.
@@ -371,6 +371,8 @@ def identity_of(value: Any) -> Any:
         given = type(value).model_fields.items()
         counted = [name for name, field in given if not info_of(field).in_code or info_of(field).in_digest]
         return {name: identity_of(getattr(value, name)) for name in counted}
+    if isinstance(value, Struct):
+        return {name: identity_of(getattr(value, name)) for name in value.__struct_fields__}
     if is_dataclass(value):
         return {one.name: identity_of(getattr(value, one.name)) for one in fields(value) if one.compare}
     if isinstance(value, Mapping):

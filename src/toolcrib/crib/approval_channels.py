@@ -10,12 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from ..config import Settings
 from ..core.call import Call

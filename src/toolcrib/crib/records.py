@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from ..catalog.embedding import open_texts
 from ..catalog.embedding.embedder import SharedEmbedder, Texts

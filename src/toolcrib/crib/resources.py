@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Unpack
+
+from msgspec.structs import replace
 
 from ..catalog.resources import RESOURCES, FeaturePlace, prefixed
 from ..core.context import Context

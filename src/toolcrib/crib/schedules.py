@@ -10,9 +10,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec.structs import replace
 
 from ..config import Settings
 from ..config.directories import PROJECT_FOLDER, here

@@ -18,9 +18,10 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from ..catalog import names as naming
 from ..catalog.catalog import Catalog, PinnedCatalogs

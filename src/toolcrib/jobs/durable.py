@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
+from msgspec.structs import replace
 
 from ..core.call import Call
 from ..core.context import Listener

@@ -20,7 +20,6 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -28,6 +27,7 @@ from pathlib import PurePath
 from typing import Any, Final, cast
 
 import orjson
+from msgspec.structs import replace
 
 from ..core.json import MAX_DEPTH, dumps, encodable, is_writable, read_json
 from ..core.result import ToolResult

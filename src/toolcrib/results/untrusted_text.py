@@ -6,10 +6,11 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from importlib import resources
 from typing import Any, Final, cast
+
+from msgspec.structs import replace
 
 from ..core.result import ToolResult
 from ..core.sanitize import is_hidden

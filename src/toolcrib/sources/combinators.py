@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, cast
+
+from msgspec.structs import replace
 
 from ..catalog.names import nearest
 from ..core.context import Context

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import reduce
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired, Protocol
 
+from msgspec.structs import replace
 from pydantic import Field
 from typing_extensions import TypedDict
 

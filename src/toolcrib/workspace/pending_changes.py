@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
+
+from msgspec.structs import replace
 
 from ..core.workspace import FileEntry, OpenFile, PendingKey, PendingSet, PendingStore, Written
 from ..errors import ToolFailure

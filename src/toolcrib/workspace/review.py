@@ -13,12 +13,12 @@ import fcntl
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from anyio import CancelScope
+from msgspec.structs import replace
 
 from ..core.workspace import PendingChange, PendingKey, PendingSet, PendingStore
 from ..errors import ToolFailure

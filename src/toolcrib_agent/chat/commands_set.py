@@ -10,10 +10,10 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from io import StringIO
 from typing import Any, Final, cast, get_args
 
+from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolcrib.core.context import Signal
 from toolcrib.plugin import Context, ToolFailure

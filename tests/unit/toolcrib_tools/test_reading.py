@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.plugin import Context, ToolFailure
 from toolcrib_tools.files import file_info, read_file

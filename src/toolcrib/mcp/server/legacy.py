@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
 import anyio
+from msgspec.structs import replace
 
 from ...core.json import dumps
 from ...core.result import ToolResult

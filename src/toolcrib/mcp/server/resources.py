@@ -7,9 +7,10 @@ failures are JSON-RPC errors, because these results have no member for one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, cast
 from urllib.parse import unquote
+
+from msgspec.structs import replace
 
 from ...core.json import dumps
 from ...core.result import ToolResult

@@ -8,7 +8,6 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from ...core.context import Context
 from ...core.events import Problem, SourceState

@@ -7,11 +7,11 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
+from msgspec.structs import replace
 
 from ...core.json import read_json
 from ...core.settings import check_headers

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, cast
 from urllib.parse import unquote
+
+from msgspec.structs import replace
 
 from ...core.host import ApiRequest
 from ...core.json import dumps, read_json

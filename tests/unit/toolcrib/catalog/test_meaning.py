@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import anyio
 import anyio.from_thread
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rig import eventually
 from toolcrib.catalog.embedding import open_meanings

@@ -1,10 +1,10 @@
 """Tools that do the opposite of what is wanted come after those that do it, and ties are settled by what tools do."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.catalog.index import Index, IndexEntry
 from toolcrib.catalog.ranking.query import actions_of_name, are_opposed, read_wanted

@@ -1,6 +1,6 @@
 """A definition that nobody reviewed, or that changed since, exists but may not be called."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from toolcrib.catalog.pins import difference, pin_of, review, seen_of
 from toolcrib.core.tool import Annotations, Tool

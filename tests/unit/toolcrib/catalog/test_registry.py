@@ -1,12 +1,12 @@
 """The registry publishes catalogs: immutable, versioned, the same after a restart."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolcrib.catalog.catalog import About
 from toolcrib.catalog.registry import Overlay, Registry

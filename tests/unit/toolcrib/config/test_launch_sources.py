@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.mcp.client.launch_pins import changed_files, launch_pins
 from toolcrib.mcp.client.spec import ServerSpec

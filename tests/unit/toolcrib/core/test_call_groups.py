@@ -1,8 +1,7 @@
 """Fields of a call stand in groups, and a strategy has state of its own in a session."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.core.call import Call, Changes, Options
 from toolcrib.core.result import ToolResult

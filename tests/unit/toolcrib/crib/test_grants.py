@@ -6,13 +6,14 @@ What a rule covers is written down here once more, by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool

@@ -5,16 +5,17 @@ Sources that are down are reported where a search or a call concerns them.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from contract.seats import over_mcp
 from rig import PATIENCE
@@ -164,7 +165,7 @@ async def test_opening_waits_for_the_servers_of_the_configuration_unless_it_is_t
 
 async def test_a_list_from_the_cache_is_enough_and_a_call_waits_for_the_connection(tmp_path: Path) -> None:
     backend = FakeBackend()
-    settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
+    settings = dataclasses.replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
     async with server(backend) as url, Toolcrib(settings) as crib:
         await crib.mount(servers(slow=url))
     backend.ready = anyio.Event()
@@ -379,7 +380,7 @@ DOCTOR = "`toolcrib doctor` examines it; use another tool meanwhile."
 
 async def down(tmp_path: Path, meta_tool: str, arguments: dict[str, Any], profile: str = "adaptive") -> ToolResult:
     """The answer of a meta-tool, or of a tool, beside two servers that are down."""
-    settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
+    settings = dataclasses.replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
     async with server(FakeBackend()) as url, Toolcrib(settings) as crib:
         await crib.mount(servers(old=url))
     async with Toolcrib(settings) as crib:
@@ -447,7 +448,7 @@ async def test_a_description_of_a_tool_of_a_server_that_is_down_says_so(tmp_path
 
 
 async def test_a_server_that_is_down_and_out_of_scope_is_not_named(tmp_path: Path) -> None:
-    settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
+    settings = dataclasses.replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
     async with server(FakeBackend()) as url:
         pass
     async with Toolcrib(settings) as crib:
@@ -518,7 +519,7 @@ async def test_the_tools_for_resources_are_in_the_first_list_of_a_client_and_sta
     offer = ServerFeatures(resources=({"uri": "plain://one", "name": "one"},), reads=True)
     monkeypatch.setattr(FakeResources, "offer", offer)
     backend, limits, unseen = held_backend(), ServiceLimits(first_list=PATIENCE), list[str]()
-    settings = replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
+    settings = dataclasses.replace(AUTONOMOUS, directories=Directories.of({"HOME": str(tmp_path)}))
     async with server(backend) as url:
         settings = settings.with_values(servers=servers_in(servers(slow=url))[0], accept=True).at_once()
         async with Toolcrib(settings) as crib, over_mcp(crib, profile, "2026-07-28", "autonomous", limits) as seat:

@@ -7,7 +7,7 @@ import stat
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.to_thread import run_sync
+from msgspec.structs import replace
 
 from rig import PATIENCE
 from toolcrib.core.json import loads

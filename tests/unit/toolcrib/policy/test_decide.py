@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal, cast
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.core.permission import Decision, Effect
 from toolcrib.core.session import UNSANDBOXED, Scope, SessionApprovals, SessionState

@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
 from toolcrib.results.artifacts import Artifacts

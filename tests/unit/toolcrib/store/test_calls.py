@@ -9,11 +9,11 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolcrib.cli.log import Wanted, new_calls
 from toolcrib.core.call import Call

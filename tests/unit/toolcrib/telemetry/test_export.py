@@ -102,7 +102,6 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     code = """
 import sys, asyncio
 sys.modules["opentelemetry.exporter.otlp.proto.http.trace_exporter"] = None
-from dataclasses import replace
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.errors import ConfigError

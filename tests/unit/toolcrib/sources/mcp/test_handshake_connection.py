@@ -3,12 +3,12 @@
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from peers import script, scripted
 from peers.journal import Journal

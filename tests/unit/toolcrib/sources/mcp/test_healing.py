@@ -4,11 +4,11 @@ import os
 import re
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from peers import scripted
 from peers.journal import Journal, gone

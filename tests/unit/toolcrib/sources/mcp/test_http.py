@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from peers.opened import open_source
 from peers.web import Request, WebPeer, event, web_peer

@@ -1,11 +1,12 @@
 """What a server lists and what is offered of it."""
 
+import dataclasses
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from peers import scripted
 from peers.journal import Journal
@@ -304,7 +305,7 @@ def test_icons_are_passed_on_beside_the_definition_and_bounded() -> None:
     assert listing.server == {"name": "s", "version": "1", "icons": (good,)}
     assert estimate_tokens(a) == estimate_tokens(replace(a, annotations=Annotations(read_only=True)))
     assert pin_of(a) == pin_of(replace(a, annotations=Annotations(read_only=True)))
-    assert a.digest != replace(a, annotations=replace(a.annotations, icons=())).digest
+    assert a.digest != replace(a, annotations=dataclasses.replace(a.annotations, icons=())).digest
 
 
 def test_the_icons_of_a_list_outlive_a_restart(tmp_path: Path) -> None:

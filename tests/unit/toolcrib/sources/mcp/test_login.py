@@ -3,6 +3,7 @@
 The server and its authorization server are FastMCP's; the person is a browser without a screen.
 """
 
+import dataclasses
 import json
 import logging
 import stat
@@ -166,7 +167,7 @@ async def test_a_token_that_runs_out_is_renewed_before_it_is_used(
     peer: AuthPeer, logins: FileLogins, tmp_path: Path
 ) -> None:
     login = await logged_in(peer, logins)
-    change(peer, logins, replace(login, tokens=replace(login.tokens, expires=time.time() + 5)))
+    change(peer, logins, dataclasses.replace(login, tokens=dataclasses.replace(login.tokens, expires=time.time() + 5)))
 
     async with opened(peer, access_to(peer, logins), tmp_path) as source:
         await source.call("add", a=1, b=2)
@@ -342,12 +343,12 @@ async def test_a_server_that_is_away_for_its_tokens_leaves_a_good_token_good(
     peer: AuthPeer, logins: FileLogins
 ) -> None:
     login = await logged_in(peer, logins)
-    away = replace(login, token_endpoint="http://127.0.0.1:9/token")
-    change(peer, logins, replace(away, tokens=replace(login.tokens, expires=time.time() + 20)))
+    away = dataclasses.replace(login, token_endpoint="http://127.0.0.1:9/token")
+    change(peer, logins, replace(away, tokens=dataclasses.replace(login.tokens, expires=time.time() + 20)))
     soon, late = access_to(peer, logins), access_to(peer, logins)
 
     header = await soon.header()
-    change(peer, logins, replace(away, tokens=replace(login.tokens, expires=time.time() - 1)))
+    change(peer, logins, replace(away, tokens=dataclasses.replace(login.tokens, expires=time.time() - 1)))
     with pytest.raises(ToolFailure) as caught:
         await late.header()
     for access in (soon, late):

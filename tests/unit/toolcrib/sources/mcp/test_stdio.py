@@ -3,11 +3,11 @@
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from peers import scripted
 from peers.journal import Journal
