@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,6 +29,7 @@ from contract.workshop import Workshop, workshop
 from toolcrib import Toolcrib, tool
 from toolcrib.config import bare
 from toolcrib.core.call import Call
+from toolcrib.core.json import fields_of
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits, SessionState
@@ -278,10 +279,10 @@ def told(result: ToolResult) -> Any:
 def state_of(state: SessionState) -> Any:
     """Return everything that a call may leave in a session."""
     return (
-        asdict(state.history),
+        fields_of(state.history),
         state.usage.calls,
         state.usage.tokens,
-        asdict(state.taint),
+        fields_of(state.taint),
         dict(state.approvals.remembered),
         [*state.approvals.blanket],
         state.state_of(TurnHistory),
@@ -292,7 +293,7 @@ async def end_of(one: World) -> list[Any]:
     """Return what is left when all events are over: rows, effects, questions and sessions."""
     rows = await one.crib.store.calls.list(limit=10_000)
     times = ("id", "started", "finished", "latency_ms", "arguments_hash", "result_hash", "result_bytes")
-    kept = [{key: value for key, value in asdict(row).items() if key not in times} for row in rows]
+    kept = [{key: value for key, value in fields_of(row).items() if key not in times} for row in rows]
     states = [state_of(session.state) for session in one.sessions.values()]
     problem = (await one.crib.store.calls.verify()).problem
     asked = [_RANDOM.sub("…", question) for question in one.approver.asked]  # an argument may be an artifact

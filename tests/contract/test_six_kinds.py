@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from peers.journal import Journal
 from rig import PATIENCE, eventually
 from toolcrib import Toolcrib, UsageError, tool
 from toolcrib.config import load
+from toolcrib.core.json import fields_of
 from toolcrib.crib.session import Session
 from toolcrib.registration import Registrations
 from toolcrib.registration.definitions import BadDefinition
@@ -166,7 +167,7 @@ async def test_one_session_calls_a_tool_of_every_kind_and_leaves_the_same_record
     ] == [(False, True)] * len(KINDS)
     rows = sorted(await world.crib.store.calls.list(limit=6), key=lambda row: NAMES.index(row.tool))
     passing = ("seq", "id", "started", "finished", "latency_ms", "result_bytes", "result_hash", "arguments_hash")
-    seen = [{key: value for key, value in asdict(row).items() if key not in passing} for row in rows]
+    seen = [{key: value for key, value in fields_of(row).items() if key not in passing} for row in rows]
     catalog = session.scene.catalog
     assert seen == [
         {

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from rig import PATIENCE, eventually
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.core.context import Context
+from toolcrib.core.json import fields_of
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
@@ -491,7 +492,7 @@ async def test_calls_of_every_kind_leave_the_same_record(subject: Subject, crib:
 
     assert [answer.error and answer.error.code for answer in answers] == [None, "tool_error"]
     rows = [row for row in reversed(await crib.store.calls.list()) if row.tool in ("echo", "fail")]
-    told = [{key: value for key, value in asdict(row).items() if key not in _PASSING} for row in rows]
+    told = [{key: value for key, value in fields_of(row).items() if key not in _PASSING} for row in rows]
     assert told == [
         {
             "session": "s",

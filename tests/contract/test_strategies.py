@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_every_strategy_and_every_built_in_profile_is_in_this_contract() -> None
 
 def told(state: SessionState) -> dict[str, Any]:
     """Return a copy of everything that a session knows."""
-    kept = {entry.name: getattr(state, entry.name) for entry in fields(state)}
+    kept = {name: getattr(state, name) for name in state.__struct_fields__}
     return {name: copy.copy(value) for name, value in kept.items()}
 
 

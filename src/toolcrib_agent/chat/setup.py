@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Struct, structs
 from rich.console import Console
 
 from toolcrib.cli.prompts import Keyboard, Plain
@@ -227,7 +227,7 @@ def _earlier(chats: Chats, wanted: ChatOptions, folder: str) -> SavedChat | None
 def _with_options(saved: SavedChat, wanted: ChatOptions, settings: Settings) -> SavedChat:
     """Fill in how the conversation works: as it is wanted, else as it was, else as the configuration says."""
     defaults = settings.chat
-    return replace(
+    return structs.replace(
         saved,
         profile=wanted.profile or saved.profile or defaults.profile,
         mode=wanted.mode or saved.mode or defaults.mode,

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from toolcrib.cli.output import print_part
 from toolcrib.cli.prompts import approval_for
 from toolcrib.config.directories import answering_for
 from toolcrib.config.loader import load_gateway
-from toolcrib.core.json import dumps, loads
+from toolcrib.core.json import dumps, fields_of, loads
 from toolcrib.crib import Toolcrib
 from toolcrib.daemon.caller import ASK, WITHDRAW, Caller
 from toolcrib.daemon.rendezvous import Found, Meeting
@@ -289,9 +288,9 @@ def test_a_client_gets_the_place_that_it_would_find_itself_and_none_for_a_broken
         settings = load_gateway(files, overrides)
         found = Found.of(settings, Meeting.of(settings))
 
-    assert ask(user, words=None, place=place, environ=environ) == [[TAKEN], [END, asdict(found)]]
+    assert ask(user, words=None, place=place, environ=environ) == [[TAKEN], [END, fields_of(found)]]
     few = {**environ, "LANG": "xx_XX", "TZ": "Asia/Tokyo", "DBUS_SESSION_BUS_ADDRESS": "nowhere"}
-    assert ask(user, words=None, place=place, environ=few) == [[TAKEN], [END, asdict(found)]]
+    assert ask(user, words=None, place=place, environ=few) == [[TAKEN], [END, fields_of(found)]]
     assert ask(user, words=None, place=place, environ={**environ, "HOME": "/nowhere"}) == []
     assert found.mode == "plan"
     assert ask(user, words=None, place={**place, "files": ["none.yaml"]}) == [[TAKEN], [END, None]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import AsyncGenerator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from toolcrib.config import bare
 from toolcrib.config.settings import WorkspaceSpec
 from toolcrib.core.context import Context
+from toolcrib.core.json import fields_of
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved_call import SavedCall, SavedSession
@@ -166,7 +166,7 @@ async def test_a_saved_call_is_made_again_in_the_workspace_and_the_task_of_its_s
     crib: Toolcrib, root: Path
 ) -> None:
     state = crib.session(workspace=root, mode="review", task="t").state
-    session = SavedSession.from_json(json.loads(json.dumps(asdict(SavedSession.of(state)))))
+    session = SavedSession.from_json(json.loads(json.dumps(fields_of(SavedSession.of(state)))))
     assert session == SavedSession.of(state)
     definition = crib.catalog.tools["put"].digest.hex()
     arguments = {"path": "a.txt", "text": "A"}

@@ -19,7 +19,9 @@ PUSH = Tool(name="git__push", local_name="push", source="git", aliases=("shove",
 @pytest.mark.parametrize("name", ["git__push", "push*", "shove", "mcp__git__push", "git__*", "*", "g?t__push"])
 def test_an_entry_means_a_tool_by_each_of_its_names_and_by_patterns(name: str) -> None:
     found = permitted(PUSH, {name: "ask"}, {}, "mine")
-    assert found == (None if name == "push*" else Decision(effect="ask", rule=f"ask {name} (tools of mode mine)"))
+    rule = f"ask {name} (tools of mode mine)"
+    expected = Decision(effect="ask", rule=rule, named=not {"*", "?"} & set(name))
+    assert found == (None if name == "push*" else expected)
 
 
 def test_a_name_beats_a_pattern_and_a_longer_pattern_a_shorter_one() -> None:
@@ -59,7 +61,7 @@ def test_a_pattern_of_the_mode_replaces_a_name_of_all_modes() -> None:
 def test_the_merged_permission_is_one_entry_in_the_table_of_rules(
     written: Mapping[Effect, list[str]], entered: Effect, effect: Effect, rule: str
 ) -> None:
-    assert decided(written, everywhere={"git__push": entered}) == Decision(effect=effect, rule=rule)
+    assert decided(written, everywhere={"git__push": entered}) == Decision(effect=effect, rule=rule, named=True)
 
 
 def test_a_never_comes_before_what_is_permitted() -> None:
