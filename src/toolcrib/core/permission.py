@@ -15,6 +15,7 @@ the tool, with these arguments, by this principal.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -82,7 +83,8 @@ interaction. idle: every call until the session rests. all: every call of this s
 the model. never: the tool is denied in this session. edit: this call, with other arguments."""
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
     """The approver's answer. No blanket approval covers a tool that always asks or a command that cannot be undone."""
 
     verdict: Verdict

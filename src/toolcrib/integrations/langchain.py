@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -41,7 +42,6 @@ from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from ..core.json import dumps, loads
 from ..core.permission import Answer, Verdict

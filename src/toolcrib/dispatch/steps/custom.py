@@ -116,8 +116,8 @@ class CustomBefore:
         if not isinstance(outcome, Call):
             kind = type(outcome).__name__
             raise TypeError(f"the before-step {self._name} returned {kind}, not the call or a ToolResult")
-        others = (name for name, value in vars(outcome).items() if value is not vars(shown)[name])
-        if changed := [name for name in others if name != "arguments"]:
+        others = (name for name in shown.__struct_fields__ if name != "arguments")
+        if changed := [name for name in others if getattr(outcome, name) is not getattr(shown, name)]:
             raise TypeError(f"the before-step {self._name} changed {', '.join(changed)}: only arguments may change")
         return outcome.arguments
 

@@ -66,7 +66,7 @@ def test_rules_come_before_the_mode() -> None:
 
 def test_a_remembered_answer_comes_before_the_mode() -> None:
     assert decide(tool(), remembered={approved_as(tool()): "allow"}) == Decision(
-        effect="allow", rule="the answer 'always' for fs__do in this session"
+        effect="allow", rule="the answer 'always' for fs__do in this session", named=True
     )
     assert decide(tool(), "autonomous", {"fs__do": "deny"}).effect == "deny"
 
