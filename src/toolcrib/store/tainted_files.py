@@ -23,6 +23,7 @@ _PUT: Final = (
     " session = excluded.session, noted = excluded.noted"
 )
 _REMOVE: Final = "DELETE FROM tainted_files WHERE root = ? AND digest = ? AND path = ?"
+_GROW: Final = "UPDATE tainted_files_revision SET revision = revision + 1"
 _ALL: Final = f"SELECT {_COLUMNS} FROM tainted_files ORDER BY noted, path"
 
 
@@ -36,8 +37,8 @@ class TaintedFileRows:
         self.is_private = is_private
 
     async def state(self) -> object:
-        """Return the number of marks and the time of the newest one."""
-        return await self._reader.read(_state)
+        """Return the number of changes so far."""
+        return await self._reader.read(_revision)
 
     async def all(self) -> list[TaintedFile]:
         """Return all marks, the oldest first."""
@@ -57,18 +58,17 @@ def _all(connection: Connection) -> list[TaintedFile]:
     return [TaintedFile(**dict(zip(_NAMES, row, strict=True))) for row in found]
 
 
-def _state(connection: Connection) -> tuple[int, float]:
-    count, newest = connection.execute("SELECT count(*), max(noted) FROM tainted_files").fetchone()
-    return int(count), float(newest or 0.0)
+def _revision(connection: Connection) -> int:
+    return int(connection.execute("SELECT revision FROM tainted_files_revision").fetchone()[0])
 
 
 def _put(transaction: Transaction, files: Sequence[TaintedFile]) -> tuple[object, object]:
-    before = _state(transaction.connection)
+    before = _revision(transaction.connection)
     for file in files:
         transaction.execute(_PUT, astuple(file))
-    after = _state(transaction.connection)
-    if after[0] <= MOST_MARKS:
-        return before, after
+    transaction.execute(_GROW)
+    if int(transaction.execute("SELECT count(*) FROM tainted_files").fetchone()[0]) <= MOST_MARKS:
+        return before, before + 1
     _fold(transaction)
     return before, None
 
@@ -81,10 +81,10 @@ def _fold(transaction: Transaction) -> None:
         inside = [mark for mark in marks if top_of(mark.root, mark.path) == top]
         _remove(transaction, inside)
         transaction.execute(_PUT, astuple(replace(inside[-1], path=top, digest="", size=0, noted=newest.noted)))
-    for mark in _all(transaction.connection)[: -MOST_MARKS // 2]:
-        _remove(transaction, [mark])
+    _remove(transaction, _all(transaction.connection)[: -MOST_MARKS // 2])
 
 
 def _remove(transaction: Transaction, files: Sequence[TaintedFile]) -> None:
+    transaction.execute(_GROW)
     for file in files:
         transaction.execute(_REMOVE, (file.root, file.digest, file.path))

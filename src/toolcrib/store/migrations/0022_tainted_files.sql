@@ -11,4 +11,6 @@ CREATE TABLE tainted_files (
     PRIMARY KEY (root, digest, path)
 ) WITHOUT ROWID;
 
-CREATE INDEX tainted_files_by_time ON tainted_files (noted);
+-- Grows with each change, so that a process sees at once whether it knows all of them.
+CREATE TABLE tainted_files_revision (revision INTEGER NOT NULL);
+INSERT INTO tainted_files_revision (revision) VALUES (0);
