@@ -64,6 +64,7 @@ from .results.untrusted_text import fenced_text
 from .sources.plugins import Plugin, Services
 from .sources.python.declaration import find, tool
 from .workspace.git import harmless as harmless_git
+from .workspace.tainted_files import note_shown, unshown
 
 __all__ = [
     "DISMISSED",
@@ -128,8 +129,10 @@ __all__ = [
     "guides_programs",
     "harmless_git",
     "load_entry_points",
+    "note_shown",
     "parse_yaml",
     "tool",
+    "unshown",
 ]
 
 _LOG: Final = logging.getLogger(__name__)

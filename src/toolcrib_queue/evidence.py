@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from toolcrib.plugin import Context, Row, ToolFailure
+from toolcrib.plugin import Context, Row, ToolFailure, unshown
 from toolcrib_tools.git.repository import Repository, repository_at
 
 from .state import invalid
@@ -208,4 +208,4 @@ async def _hash(ctx: Context, folder: str, path: str) -> str:
     entry = await ctx.workspace.stat(place)
     if entry is None or entry.kind != "file" or not entry.size:
         return ""
-    return hashlib.sha256(await ctx.workspace.read(place, limit=_TOO_BIG)).hexdigest()
+    return hashlib.sha256(await unshown(ctx.workspace).read(place, limit=_TOO_BIG)).hexdigest()

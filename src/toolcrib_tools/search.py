@@ -11,7 +11,7 @@ from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, note_shown, tool, unshown
 
 from ._workspace.file_search import FileFilter, base_at, files_below, still_there
 from ._workspace.file_text import decoded
@@ -270,6 +270,8 @@ class _Search(Struct, kw_only=True):
     """Lines that match, or files with one, shown or not."""
     shown: int = 0
     files: int = 0
+    quoted: set[str] = field(default_factory=set[str])
+    """Files of which lines are shown."""
     too_large: list[str] = field(default_factory=list[str])
     """Files that were not searched for their size."""
     unreadable: int = 0
@@ -331,6 +333,7 @@ class _Search(Struct, kw_only=True):
             last = below.stop - 1
             if not self._show(block if self._fits(block) or self.shown else [matching]):
                 return
+            self.quoted.add(path)
 
     def _show(self, block: Sequence[str]) -> bool:
         """Show whole lines while there is room; return whether there was."""
@@ -368,7 +371,7 @@ async def _search_all(workspace: Workspace, paths: Sequence[str], search: _Searc
     done = 0
     while done < len(paths) and not search.is_full:
         names = paths[done : done + _BATCH]
-        contents = await workspace.read_many(names, limit=_NAMED_BYTES if is_named else _FILE_BYTES)
+        contents = await unshown(workspace).read_many(names, limit=_NAMED_BYTES if is_named else _FILE_BYTES)
         batch: list[tuple[str, bytes]] = []
         for path, content in zip(names, contents, strict=True):
             if not isinstance(content, ToolFailure):
@@ -382,6 +385,7 @@ async def _search_all(workspace: Workspace, paths: Sequence[str], search: _Searc
         done += _BATCH
         work = partial(_search_batch, batch, search, is_named=is_named)
         await to_thread.run_sync(work, abandon_on_cancel=True)
+        await note_shown(workspace, {path: content for path, content in batch if path in search.quoted})
     if done < len(paths):
         search.notes.append(f"{_counted(len(paths) - done, 'more file')} may hold it")
 

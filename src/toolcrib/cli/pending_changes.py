@@ -18,6 +18,7 @@ from ..crib.storage import has_store, open_store
 from ..crib.workspaces import FileChanges, PendingFile, Shadows, guard_of
 from ..errors import ToolFailure, UsageError
 from ..workspace.review import OnConflict
+from ..workspace.tainted_files import FileMarks
 from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, local_time, note, out, table
@@ -178,7 +179,7 @@ def _act(act: _Act, given: _Given, paths: Sequence[str] | None) -> Sequence[str]
 @asynccontextmanager
 async def _changes(given: _Given) -> AsyncGenerator[FileChanges]:
     async with open_store(given.settings) as store:
-        yield FileChanges(store.pending, guard_of(given.settings))
+        yield FileChanges(store.pending, guard_of(given.settings), FileMarks(store.tainted_files))
 
 
 def _owner_of(task: str, session: str) -> str:

@@ -269,7 +269,9 @@ class Context(Struct, frozen=True, kw_only=True):
     @property
     def sandbox(self) -> Sandbox | None:
         """Sandbox for commands of this session; None where commands are not allowed."""
-        return None if self.host is None else self.host.sandbox(self.principal, self.session_key)
+        if self.host is None:
+            return None
+        return self.host.sandbox(self.principal, self.session_key, self.stored_taint)
 
     def records(self, collection: str) -> Records:
         """Return the records of the caller's principal in a collection; other principals cannot see them."""

@@ -487,8 +487,8 @@ class Host(Protocol):
         """HTTP APIs by their descriptions."""
         ...
 
-    def sandbox(self, owner: str, session: str) -> Sandbox | None:
-        """Return the sandbox for commands of a session; None where commands are not allowed."""
+    def sandbox(self, owner: str, session: str, taint: StoredTaint | None = None) -> Sandbox | None:
+        """Return the sandbox for commands of a session; None where none may run. `taint` as for `records`."""
         ...
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:

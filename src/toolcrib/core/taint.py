@@ -41,6 +41,8 @@ class StoredTaint(Struct, kw_only=True):
     """Whether a person saw and approved the whole arguments of this very call."""
     read: str = ""
     """The mark of the first marked content that the call has read; empty for none."""
+    reason: str = ""
+    """The file that this content stood in and its origin, for people; empty for content of another kind."""
 
     @property
     def mark(self) -> str:
@@ -51,3 +53,12 @@ class StoredTaint(Struct, kw_only=True):
         """Note the marks of content that the call has read; empty ones mean none."""
         if not self.read:
             self.read = next(filter(None, marks), "")
+
+    def note_file(self, source: str, reason: str) -> None:
+        """Note that the call has read a marked file; `source` tainted the session that wrote it."""
+        if not self.read:
+            self.read, self.reason = source, reason
+
+    def cause_for(self, tool: str) -> str:
+        """Return what taints the session of the call: the tool that read marked content, with the file that it read."""
+        return f"{tool}: {self.reason}" if self.reason else tool

@@ -24,6 +24,7 @@ from ..jobs.job import Jobs
 from ..policy.questions import Board
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
+from ..workspace.tainted_files import FileMarks
 from .approval_channels import ApprovalChannels
 from .approvals import ApprovalService, DeferredCalls
 from .calls import CallRunner, SavedCalls
@@ -56,6 +57,7 @@ class Parts(SessionParts, frozen=True, kw_only=True):
     intake: Intake
     profiles: ProfileRegistry
     workspaces: Workspaces
+    file_marks: FileMarks
     plans: Plans
     session_table: SessionTable
     learning: Learning
@@ -103,7 +105,8 @@ def assemble(
     profiles.get_or_load(settings.disclosure.profile)
     views = Views(inventory, profiles, policy, table, intake.shelf, guarded=guarded)
     plans = Plans(table)
-    workspaces = Workspaces(settings, policy, store.pending, plans)
+    file_marks = FileMarks(store.tainted_files)
+    workspaces = Workspaces(settings, policy, store.pending, plans, file_marks)
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, learning)
 
     # The tools, and the calls of them.
@@ -136,6 +139,7 @@ def assemble(
         calls,
         table,
         artifacts,
+        file_marks,
         inventory.ranking.embedder,
     )
     return Parts(
@@ -147,6 +151,7 @@ def assemble(
         policy=policy,
         views=views,
         workspaces=workspaces,
+        file_marks=file_marks,
         plans=plans,
         session_table=table,
         sessions=sessions,
@@ -209,6 +214,7 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             learning=parts.learning,
             host=parts.hosting,
             memory=MemoryBudget(parts.settings.memory.budget),
+            file_marks=parts.file_marks,
             custom=parts.custom,
         )
     )

@@ -41,6 +41,7 @@ from ..net.guard import Guard, NetFailure
 from ..results.artifacts import Artifacts
 from ..store.store import Store
 from ..system.tasks import Background
+from ..workspace.tainted_files import FileMarks, MarkedSandbox
 from .calls import CallRunner
 from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
@@ -360,9 +361,11 @@ class Hosting:
         calls: CallRunner,
         sessions: SessionTable,
         artifacts: Artifacts,
+        marks: FileMarks,
         embedder: SharedEmbedder | None = None,
     ) -> None:
         """Secrets are masked in records; a crib with a home was configured by a person, in files."""
+        self._marks = marks
         self._settings = settings
         self._folders = storage.folders
         self._rows = storage.store.records
@@ -463,10 +466,11 @@ class Hosting:
             self._apis = ApiShelf(self._folders.for_tools, self._private)
         return self._apis
 
-    def sandbox(self, owner: str, session: str) -> Sandbox | None:
-        """Return where commands of a session run; None where they may not."""
+    def sandbox(self, owner: str, session: str, taint: StoredTaint | None = None) -> Sandbox | None:
+        """Return where commands of a session run; None where they may not. `taint` marks what they write."""
         state = self._sessions.find(owner, session)
-        return self._shells.sandbox_of(state) if state is not None else None
+        sandbox = self._shells.sandbox_of(state) if state is not None else None
+        return sandbox if sandbox is None or taint is None else MarkedSandbox(sandbox, self._marks, taint, session)
 
     def configuration(self, owner: str) -> Adjusting:
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""

@@ -28,8 +28,9 @@ from ..workspace.disk import DiskWorkspace, Tree
 from ..workspace.git import is_from_commit
 from ..workspace.paths import Guard, Roots
 from ..workspace.pending_changes import PendingWorkspace
-from ..workspace.review import OnConflict, accept, diff, reject
+from ..workspace.review import OnConflict, accept, chosen, diff, reject
 from ..workspace.shadow import Shadow, ShadowChange, shadow_of, shadows_of
+from ..workspace.tainted_files import FileMarks
 from .options import SessionOptions
 from .policy import Plans, end_planning
 
@@ -60,10 +61,11 @@ class FileChanges:
     be named.
     """
 
-    def __init__(self, store: PendingStore, guard: Guard) -> None:
-        """`store` keeps them."""
+    def __init__(self, store: PendingStore, guard: Guard, marks: FileMarks) -> None:
+        """`store` keeps them; `marks` are those of files with untrusted content."""
         self._store = store
         self._guard = guard
+        self._marks = marks
 
     async def list(self, *, owner: str = "", principal: str = LOCAL) -> Sequence[PendingFile]:
         """Return what waits, by owner and path; folders that were made on the way to a file are left out."""
@@ -97,7 +99,10 @@ class FileChanges:
         and `not_found` for a path at which nothing waits.
         """
         waiting, tree = await self._of(owner, principal)
-        return await accept(tree, self._store, waiting.key, paths or None, on_conflict=on_conflict)
+        reviewed = {change.content for change in chosen(tree, waiting, paths or None) if change.content}
+        accepted = await accept(tree, self._store, waiting.key, paths or None, on_conflict=on_conflict)
+        await self._marks.forget_digests(reviewed)  # a person has seen this content
+        return accepted
 
     async def reject(self, *paths: str, owner: str = "", principal: str = LOCAL) -> Sequence[str]:
         """Forget changes; return the paths. Without `paths` it is the batch. Raises `ToolFailure("not_found")`."""
@@ -188,10 +193,10 @@ _WORKSPACE: Final = "workspace"
 class Workspaces:
     """Gives each session its workspace. One for a crib."""
 
-    def __init__(self, settings: Settings, policy: Policy, store: PendingStore, plans: Plans) -> None:
+    def __init__(self, settings: Settings, policy: Policy, store: PendingStore, plans: Plans, marks: FileMarks) -> None:
         """`settings` name the folders of sessions that name none; `store` keeps what waits.
 
-        `plans` lets sessions plan whose mode wants it.
+        `plans` lets sessions plan whose mode wants it; `marks` are those of files with untrusted content.
         """
         self._roots = settings.workspace.roots
         self._policy = policy
@@ -205,7 +210,7 @@ class Workspaces:
         self._making = anyio.Lock()
         self._guard = guard_of(settings)
         self.shells = Shells(settings)
-        self.changes = FileChanges(store, self._guard)
+        self.changes = FileChanges(store, self._guard, marks)
         self.shadows = Shadows(self._roots, self._guard, self._programs)
 
     def arrange(self, state: SessionState, options: SessionOptions, *, is_new: bool) -> None:

@@ -25,6 +25,7 @@ from ..results.redacted_output import Cleaning
 from ..sources.source import Source
 from ..store.store import Store
 from ..telemetry.otel import Telemetry
+from ..workspace.tainted_files import FileMarks
 from .budgets import Spending
 from .pipeline import Pipeline
 from .steps import arguments, content, permission, record
@@ -62,6 +63,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     host: Host | None = None
     memory: MemoryBudget | None = None
     """The budget for large contents; None without a limit."""
+    file_marks: FileMarks | None = None
+    """The marks of files with untrusted content."""
     custom: CustomSteps = NO_STEPS
     """The steps of the program that embeds Toolcrib."""
 
@@ -92,10 +95,11 @@ def build(parts: Parts) -> Pipeline:
         parts.store.calls,
         parts.policy.permissions,
         RedactedPeers(Cleaning(parts.redactor)),
-        parts.policy.taint.stain,
+        parts.policy.taint.stain_by,
         parts.host,
         parts.memory,
         parts.redactor.learn_used,
+        parts.file_marks,
     )
     return Pipeline(
         before=[

@@ -34,6 +34,7 @@ from .schedules import ScheduleRows
 from .services import ServiceRows
 from .shared_rows import SharedRows
 from .sqlite import SqliteDatabase
+from .tainted_files import TaintedFileRows
 from .threads import Reader, Writer
 from .vault import Vault
 
@@ -146,6 +147,7 @@ class Store:
     shared: SharedRows
     schedules: ScheduleRows
     services: ServiceRows
+    tainted_files: TaintedFileRows
     workflows: WorkflowRuns
 
     def __init__(
@@ -182,6 +184,7 @@ class Store:
         self.jobs = JobRows(self._writer, self._reader, self._lease)
         self.pending = Pending(self._writer, self._reader, vault, clock)
         self.services = ServiceRows(self._writer, self._lease)
+        self.tainted_files = TaintedFileRows(self._writer, self._reader, is_private=place is None)
         self.schedules = ScheduleRows(self._writer, self._reader, self._lease, is_private=place is None)
 
     @classmethod

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace
+from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace, unshown
 
 from .._records import Values, change, date_of, names_of, project_of
 from .._workspace.place import name_of, workspace_of
@@ -163,7 +163,7 @@ class Artifacts(Struct, frozen=True, kw_only=True):
 async def digests(workspace: Workspace, paths: Iterable[str]) -> dict[str, str]:
     """Return what tells a file's content from another one, by path; empty for what is not there or not readable."""
     wanted = list(dict.fromkeys(paths))
-    contents = await workspace.read_many(wanted, limit=_MOST_BYTES)
+    contents = await unshown(workspace).read_many(wanted, limit=_MOST_BYTES)
     found: dict[str, str] = {}
     for path, content in zip(wanted, contents, strict=True):
         if not isinstance(content, ToolFailure):

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from anyio import to_thread
 from msgspec import Struct
 
-from toolcrib.plugin import Context, ToolFailure
+from toolcrib.plugin import Context, ToolFailure, unshown
 
 from .._workspace.file_search import Base, FileFilter, base_at, files_below
 from .._workspace.place import workspace_of
@@ -375,7 +375,8 @@ async def _refreshed(ctx: Context, base: Base, file: Path, names: Sequence[str],
                 hint="ask again: what was read is kept",
             )
         some = stale[at : at + _BATCH]
-        contents = await workspace.read_many([base.display(name) for name, _ in some], limit=FILE_BYTES)
+        names_of_some = [base.display(name) for name, _ in some]
+        contents = await unshown(workspace).read_many(names_of_some, limit=FILE_BYTES)  # results show names of symbols
         await to_thread.run_sync(_store, file, some, contents)
         if len(stale) > _BATCH:
             await ctx.report(at + len(some), len(stale), "reading the project")

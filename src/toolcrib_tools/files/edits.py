@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 from anyio import to_thread
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, note_shown, tool, unshown
 
 from .._workspace.file_text import Text, decoded, encoding_by_name
 from .._workspace.place import file_at, name_of, workspace_of
@@ -34,14 +34,14 @@ class Draft:
         """Each as it is to be."""
 
     async def find(self, path: str, *, limit: int | None = None) -> bytes | None:
-        """Return what is to be at `path`, None for no file. Raises `ToolFailure` for a folder."""
+        """Return what is to be at `path`, None for no file, for no result. Raises `ToolFailure` for a folder."""
         name = name_of(self._workspace, path)
         if name in self.after:
             return self.after[name]
         if await self._workspace.stat(path) is None:
             return None
         await file_at(self._workspace, path)
-        return await self._workspace.read(path, limit=limit)
+        return await unshown(self._workspace).read(path, limit=limit)
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return what is to be at `path`; raises `ToolFailure` for no file, or one with more than `limit` bytes."""
@@ -51,12 +51,16 @@ class Draft:
             raise ToolFailure("not_found", f"there is no {path!r} any more: an operation before this one took it away")
         return content
 
+    async def show(self, path: str, content: bytes) -> None:
+        """Note that the result shows a part of a content, and that a part of it stays in the file."""
+        await note_shown(self._workspace, {path: content})
+
     async def put(self, path: str, content: bytes | None) -> str:
         """Let `content` be what is at `path`; return the path as the workspace names it."""
         name = name_of(self._workspace, path)
         if name not in self.before:
             entry = await self._workspace.stat(path)
-            self.before[name] = None if entry is None else await self._workspace.read(path)
+            self.before[name] = None if entry is None else await unshown(self._workspace).read(path)
         self.after[name] = content
         return name
 
@@ -123,7 +127,7 @@ async def write_file(
         if entry is None and if_missing == "fail":
             await file_at(workspace, path)  # raises, with the names that are nearest
         is_kept = entry is None or entry.size <= MOST_FILE_BYTES
-        before = await workspace.read(path) if entry is not None and is_kept else None
+        before = await unshown(workspace).read(path) if entry is not None and is_kept else None
         text = await to_thread.run_sync(_written, content, before, encoding)
         after = text.to_bytes()
         if after == before:
@@ -296,6 +300,7 @@ async def _draft_edits(draft: Draft, operation: Operation) -> EditReport:
             return EditReport(path=await draft.put(target, content), action="moved", size=len(content))
         case _:
             content = await draft.read(path, limit=EDIT_BYTES)
+            await draft.show(path, content)
             edit = Edit(
                 search=operation.get("search", ""),
                 replace=operation.get("replace", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, FileEntry, ToolFailure, Workspace, tool, unshown
 
 from .._workspace.place import entry_at, name_of, workspace_of
 from .edits import EditReport
@@ -47,8 +47,8 @@ async def move_file(source: str, destination: str, ctx: Context, overwrite: bool
             written = await workspace.move(entry.path, target)
             history_of(ctx).record_move("move_file", entry.path, written.path)
             return EditReport(path=written.path, action="moved", size=entry.size, pending=written.pending, undo=True)
-        content = await workspace.read(entry.path)
-        before = {entry.path: content, there.path: await workspace.read(there.path)}
+        content = await unshown(workspace).read(entry.path)
+        before = {entry.path: content, there.path: await unshown(workspace).read(there.path)}
         done, undo = await apply(ctx, workspace, "move_file", before, {entry.path: None, there.path: content})
     pending = any(one.pending for one in done)
     return EditReport(path=there.path, action="moved", size=len(content), pending=pending, undo=undo)
@@ -82,7 +82,7 @@ async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool
         contents = await _contents(workspace, entry, target)
         before: dict[str, bytes | None] = dict.fromkeys(contents)
         if there is not None:
-            before[target] = await workspace.read(target)
+            before[target] = await unshown(workspace).read(target)
         done, undo = await apply(ctx, workspace, "copy_file", before, contents)
     size = sum(len(content) for content in contents.values())
     return EditReport(path=target, action="copied", size=size, pending=any(one.pending for one in done), undo=undo)
@@ -147,7 +147,7 @@ async def _check_target(workspace: Workspace, entry: FileEntry, target: str, *, 
 async def _contents(workspace: Workspace, entry: FileEntry, target: str) -> dict[str, bytes]:
     """Return what a copy consists of, by path; raises `ToolFailure` for more than one call may copy."""
     if entry.kind == "file":
-        return {target: await workspace.read(entry.path)}
+        return {target: await unshown(workspace).read(entry.path)}
     if entry.kind != "folder":
         raise ToolFailure("tool_error", f"{entry.path!r} is neither a file nor a folder")
     files = await workspace.walk(entry.path, hidden=True, limit=_MOST_FILES + 1)
@@ -158,7 +158,7 @@ async def _contents(workspace: Workspace, entry: FileEntry, target: str) -> dict
     if not files:
         raise ToolFailure("tool_error", f"there is no file in {entry.path!r} to copy")
     inside = {file.path.removeprefix(entry.path).lstrip("/"): file for file in files}
-    return {f"{target}/{name}": await workspace.read(file.path) for name, file in inside.items()}
+    return {f"{target}/{name}": await unshown(workspace).read(file.path) for name, file in inside.items()}
 
 
 async def _backup_of(workspace: Workspace, entry: FileEntry) -> dict[str, bytes | None] | None:
@@ -169,6 +169,6 @@ async def _backup_of(workspace: Workspace, entry: FileEntry) -> dict[str, bytes 
     if not files or len(files) > _MOST_FILES or sum(file.size for file in files) > MOST_BYTES:
         return None
     try:
-        return {file.path: await workspace.read(file.path) for file in files}
+        return {file.path: await unshown(workspace).read(file.path) for file in files}
     except ToolFailure:
         return None

@@ -10,7 +10,7 @@ from anyio import to_thread
 from msgspec import Struct
 from pydantic import Field
 
-from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, tool
+from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, note_shown, tool, unshown
 
 from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import decoded
@@ -116,7 +116,7 @@ async def find_and_replace(
         skipped = 0
         for path in names:
             try:
-                content = await workspace.read(path, limit=None if path in meant else _FILE_BYTES)
+                content = await unshown(workspace).read(path, limit=None if path in meant else _FILE_BYTES)
                 work = partial(_rewrite, content, path, found)
                 rewrite = await to_thread.run_sync(work, abandon_on_cancel=True)
             except ToolFailure as failure:
@@ -127,6 +127,7 @@ async def find_and_replace(
             if rewrite is not None:
                 rewrites.append(rewrite)
                 _check(rewrites)
+        await note_shown(workspace, {rewrite.path: rewrite.before for rewrite in rewrites})
         report = _report_of(rewrites, searched=len(names) - skipped, skipped=skipped, dry_run=dry_run)
         if dry_run or not rewrites:
             return report

@@ -16,7 +16,7 @@ from anyio.lowlevel import RunVar
 from msgspec import Struct, field
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, Workspace, Written, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, Written, tool, unshown
 
 from .._workspace.place import entry_at, name_of, workspace_of
 
@@ -287,7 +287,7 @@ async def restore_backup(path: str, ctx: Context, backup: str = "") -> Undone:
             )
         content = known[backup].before[name]
         entry = await workspace.stat(name)
-        before = None if entry is None else await workspace.read(name)
+        before = None if entry is None else await unshown(workspace).read(name)
         written, _ = await apply(ctx, workspace, "restore_backup", {name: before}, {name: content})
     return Undone(undone=known[backup].tool, paths=[name], pending=any(one.pending for one in written))
 
@@ -302,7 +302,7 @@ async def _take_back(workspace: Workspace, change: Change) -> bool:
     changed: list[str] = []
     for path, made in change.after.items():
         entry = await workspace.stat(path)
-        now = await workspace.read(path) if entry is not None and entry.kind == "file" else None
+        now = await unshown(workspace).read(path) if entry is not None and entry.kind == "file" else None
         if digest(now) != made or (entry is not None and entry.kind != "file"):
             changed.append(path)
     if changed:

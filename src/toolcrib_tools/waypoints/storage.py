@@ -19,7 +19,7 @@ from anyio import to_thread
 from msgspec import Struct, field
 from pydantic import Field, TypeAdapter, ValidationError
 
-from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace
+from toolcrib.plugin import Context, Record, Records, ToolFailure, Workspace, unshown
 
 from .._records import date_of, names_of
 from .._workspace.file_search import FileFilter, base_at, files_below
@@ -186,7 +186,7 @@ async def take(workspace: Workspace, blobs: Blobs) -> Snapshot:
     snapshot = Snapshot()
     for start in range(0, len(found.paths), _AT_ONCE):
         paths = found.paths[start : start + _AT_ONCE]
-        contents = dict(zip(paths, await workspace.read_many(paths, limit=MOST_FILE_BYTES), strict=True))
+        contents = dict(zip(paths, await unshown(workspace).read_many(paths, limit=MOST_FILE_BYTES), strict=True))
         await to_thread.run_sync(_keep, snapshot, blobs, contents)
         if snapshot.size > MOST_BYTES:
             raise ToolFailure(

@@ -41,6 +41,7 @@ from ...policy.grant import spend
 from ...policy.secret_arguments import HANDS_ON
 from ...sources.source import Source, still_starting
 from ...store.calls import Calls
+from ...workspace.tainted_files import FileMarks, MarkedWorkspace
 from ..plan import Execute as Run
 from ..plan import Subject
 from ..running_calls import Locks, allowed_time, lock_keys
@@ -215,17 +216,20 @@ class Execute:
         journal: Calls,
         permissions: Callable[[SessionState], Mapping[str, Effect]],
         peers: RedactedPeers,
-        stain: Callable[[Tool, SessionState], None],
+        stain: Callable[[str, SessionState], None],
         host: Host | None = None,
         memory: MemoryBudget | None = None,
         learn: Callable[[Iterable[str]], None] = _nothing,
+        marks: FileMarks | None = None,
     ) -> None:
         """`sources` finds a source by name; `journal` records the intents of calls with side effects.
 
         `permissions` returns the permissions of single tools in a session's mode; `peers` redacts the tools' output to
-        clients; `stain` taints a session with a tool; `host` provides their services; `memory` is the budget for large
-        contents, None without a limit; `learn` gets the hidden values that are put in arguments, to be masked.
+        clients; `stain` taints a session with a cause; `host` provides their services; `memory` is the budget for large
+        contents, None without a limit; `learn` gets the hidden values that are put in arguments, to be masked; `marks`
+        are those of files with untrusted content, None keeps none.
         """
+        self._marks = marks
         self._learn = learn
         self._sources = sources
         self._journal = journal
@@ -255,7 +259,7 @@ class Execute:
         signal = Signal(time.monotonic() + _CHECK)
         silent = call.evolve(client=Client())
         taint = StoredTaint(session=call.session.taint, is_approved=False)
-        context = _context(silent, signal, self._services(call.session), self._peers, taint)
+        context = _context(silent, signal, self._services(call.session), self._peers, taint, self._marks)
         try:
             with anyio.move_on_after(_CHECK):
                 await check(call.target, call.arguments, context)
@@ -265,7 +269,7 @@ class Execute:
             _logger.exception("the check of %s failed", call.target.name)
         finally:
             if taint.read and call.origin not in UNREAD:  # its failure may show what it read
-                self._stain(call.target, call.session)
+                self._stain(taint.cause_for(call.target.name), call.session)
 
     def bind(self, subject: Subject) -> Run:
         """Return the execution for one tool and one mode; calls that take no turns need not look for theirs."""
@@ -328,7 +332,7 @@ class Execute:
         if not tool.annotations.read_only:
             await self._journal.intend(call)
         taint = StoredTaint(session=call.session.taint, is_approved=_is_read_by_person(call))
-        context = _context(call, signal, services, self._peers, taint)
+        context = _context(call, signal, services, self._peers, taint, self._marks)
         arguments = self._filled(call) if call.may_use_secrets else call.arguments
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
@@ -341,7 +345,7 @@ class Execute:
             raise
         finally:
             if taint.read and call.origin not in UNREAD:  # a call that failed, too: its error may show what it read
-                self._stain(tool, call.session)
+                self._stain(taint.cause_for(tool.name), call.session)
             if context.is_waiting:  # for output that it held back
                 with anyio.move_on_after(_LAST_WORDS, shield=True):
                     await context.settle()
@@ -374,10 +378,14 @@ def _context(
     signal: Signal,
     services: Mapping[str, Any],
     peers: RedactedPeers,
-    taint: StoredTaint | None = None,
+    taint: StoredTaint,
+    marks: FileMarks | None,
 ) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session, client, files = call.session, call.client, call.session.files
+    workspace = files.workspace
+    if workspace is not None and marks is not None:
+        workspace = MarkedWorkspace(workspace, marks, taint, session.key)
     fields: dict[str, Any] = {
         **services,
         "call_id": call.id,
@@ -393,7 +401,7 @@ def _context(
         "meta": client.meta or {},
         "resume": client.resume,
         "cwd": files.cwd,
-        "workspace": files.workspace,
+        "workspace": workspace,
         "runtime": session.runtime,
         "stored_taint": taint,
         "signal": signal,

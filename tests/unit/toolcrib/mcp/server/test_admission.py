@@ -103,3 +103,50 @@ async def test_a_call_that_waits_for_a_person_lends_its_place_out() -> None:
     gate.leave()
     gate.leave()
     await gate.idle()
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        {f"caller {number}": 125 for number in range(8)},
+        {"greedy": 900, **{f"modest {number}": 10 for number in range(10)}},
+        {f"modest {number}": 10 for number in range(10)} | {"greedy": 900},
+        {"greedy": 500, "greedy too": 400, **{f"single {number}": 1 for number in range(100)}},
+    ],
+    ids=["equal", "greedy first", "greedy last", "many callers with one call"],
+)
+async def test_of_a_thousand_calls_at_once_no_caller_gets_less_than_half_of_its_fair_share(
+    demand: dict[str, int],
+) -> None:
+    gate, hold, decided = Admission(running=64, queue=256), anyio.Event(), 0
+    ran, refused = dict.fromkeys(demand, 0), dict.fromkeys(demand, 0)
+
+    async def one(caller: str) -> None:
+        try:
+            await gate.enter(caller)
+        except Overloaded:
+            refused[caller] += 1
+            return
+        await hold.wait()
+        ran[caller] += 1
+        gate.leave()
+
+    async with anyio.create_task_group() as tasks:
+        for caller, count in demand.items():  # each caller's calls in one burst, the worst order for those behind it
+            for _ in range(count):
+                tasks.start_soon(one, caller)
+        await anyio.wait_all_tasks_blocked()
+        decided = sum(refused.values())
+        hold.set()
+
+    assert (sum(ran.values()), decided) == (64 + 256, 1000 - 64 - 256)  # refused at once, nothing lost
+    share = _fair_share(demand, 64 + 256)
+    assert {caller: ran[caller] for caller in demand if ran[caller] < min(demand[caller], share) / 2} == {}
+
+
+def _fair_share(demand: dict[str, int], places: int) -> float:
+    """Return the places of a caller that wants more than all can have; those that want less leave theirs to others."""
+    left, open_callers = float(places), sorted(demand.values())
+    while open_callers and open_callers[0] <= left / len(open_callers):
+        left -= open_callers.pop(0)
+    return left / len(open_callers) if open_callers else float(places)

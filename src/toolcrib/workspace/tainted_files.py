@@ -1,0 +1,442 @@
+"""Untrusted content in files: what a tainted session writes stays untrusted for every session that reads it.
+
+A tool of a tainted session, or a command that it runs, marks the files that it writes (`core.tainted_files`); what a
+person approved is not marked. A call that reads a file with marked content has an untrusted result. The mark is of the
+content: a copy or a renamed file in the same workspace keeps it, and it ends where a person or a clean session changes
+the content.
+
+Limits: a command that copies a marked file to another workspace, or changes it, takes the mark away, and a command
+that prints a marked file has no untrusted result. Names, empty files and words without blanks are not marked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from anyio import CancelScope, to_thread
+
+from ..core.sandbox import Command, Reach, Running, Sandbox
+from ..core.taint import StoredTaint
+from ..core.tainted_files import TaintedFile, TaintedFileStore, fold, top_of
+from ..core.workspace import FileEntry, OpenFile, Workspace, Written
+from ..errors import ToolFailure
+from .batch import MAX_BYTES
+from .disk import SKIPPED
+
+__all__ = ["FileMarks", "MarkedSandbox", "MarkedWorkspace", "note_shown", "unshown"]
+
+_SAYS_NOTHING: Final = 64
+"""Bytes without blanks between them that are a name or a number, and no sentence."""
+_INLINE: Final = 1 << 20
+"""Bytes that are hashed on the event loop, in about 1 ms; more in a thread."""
+_PIECE: Final = 1 << 20
+_MOST_OF_COMMAND: Final = 2_000
+"""Files of one command that are marked one by one; of more than that, the folders with most of them."""
+_MOST_HASHED: Final = 256 << 20
+"""Bytes of a command's files that are hashed, in about 0.5 s."""
+_MOST_CAUSE: Final = 300
+"""Characters of a cause: one that names a file that names a session grows with each session."""
+_COARSE: Final = 5
+"""CLOCK_REALTIME_COARSE of Linux, from which files get their times: it lies some milliseconds behind the exact one."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+class FileMarks:
+    """The marks of a crib's store, held in memory. Belongs to its event loop."""
+
+    def __init__(self, store: TaintedFileStore, clock: Callable[[], float] = time.time) -> None:
+        """Read nothing yet."""
+        self._store = store
+        self._clock = clock
+        self._state: object = None
+        self._is_read = False
+        self._by_digest: dict[str, dict[tuple[str, str], TaintedFile]] = {}
+        self._sizes: set[int] = set()
+        self._folders: dict[tuple[str, str], TaintedFile] = {}
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a mark, as far as was read."""
+        return bool(self._by_digest or self._folders)
+
+    async def refresh(self) -> None:
+        """Read the marks again if another process has changed them; while they cannot be read, the known ones hold."""
+        if self._is_read and self._store.is_private:
+            return
+        try:
+            state = await self._store.state()
+            if state != self._state:
+                self._hold(await self._store.all())
+        except ToolFailure as failure:
+            _LOG.warning("the marks of files with untrusted content cannot be read: %s", failure)
+            return
+        self._state, self._is_read = state, True
+
+    async def all(self) -> Sequence[TaintedFile]:
+        """Return all marks. Raises `ToolFailure("storage")`."""
+        return await self._store.all()
+
+    async def of(self, path: Path, content: bytes) -> TaintedFile | None:
+        """Return the mark of a file with that content; None without one."""
+        if len(content) not in self._sizes:
+            return self._of_folder(path)
+        return self._of(path, await _digest(content))
+
+    async def of_open(self, path: Path, file: OpenFile) -> TaintedFile | None:
+        """Return the mark of an open file; None without one."""
+        if file.size not in self._sizes:
+            return self._of_folder(path)
+        return self._of(path, await to_thread.run_sync(_digest_of_open, file))
+
+    def _of(self, path: Path, digest: str) -> TaintedFile | None:
+        mark = next((mark for mark in self._with(digest) if path.is_relative_to(mark.root)), None)
+        return mark or self._of_folder(path)
+
+    def _with(self, digest: str) -> Sequence[TaintedFile]:
+        return tuple(self._by_digest.get(digest, {}).values())
+
+    def _of_folder(self, path: Path) -> TaintedFile | None:
+        for mark in self._folders.values():
+            if path.is_relative_to(mark.path):
+                try:
+                    changed = os.lstat(path).st_ctime_ns
+                except OSError:
+                    continue
+                if changed <= mark.noted * 1e9:
+                    return mark
+        return None
+
+    async def put(self, contents: Mapping[Path, bytes], roots: Sequence[Path], source: str, session: str) -> None:
+        """Mark contents that files are about to get. Without a `source` those keep their marks that have one elsewhere.
+
+        Raises `ToolFailure("storage")`.
+        """
+        found: list[TaintedFile] = []
+        for path, content in contents.items():
+            if not source and len(content) not in self._sizes:
+                continue
+            if not _says_something(content):
+                continue
+            digest, root = await _digest(content), _root_of(path, roots)
+            if source:
+                mark = TaintedFile(root=root, path=str(path), digest=digest, source=source[:_MOST_CAUSE])
+                found.append(replace(mark, size=len(content), session=session, noted=self._clock()))
+            elif known := self._with(digest):
+                found.append(replace(known[0], root=root, path=str(path), noted=self._clock()))
+        await self._put(found)
+
+    async def put_changed(self, roots: Sequence[Path], since: int, source: str, session: str) -> None:
+        """Mark the files below `roots` that were changed since, in nanoseconds since 1970."""
+        made = TaintedFile(root="", path="", source=source[:_MOST_CAUSE], session=session)
+        found = await to_thread.run_sync(_changed, roots, since, made)
+        now = self._clock()
+        await self._put([replace(mark, noted=now) for mark in found])
+
+    async def keep_moved(self, source: Path, target: Path, roots: Sequence[Path]) -> None:
+        """Let what was moved keep its marks: those of a folder, and those that do not hold in its new root."""
+        covering = self._of_folder(target) or next(
+            (mark for mark in self._folders.values() if source.is_relative_to(mark.path)), None
+        )
+        if covering is not None:
+            mark = replace(covering, root=_root_of(target, roots), path=str(target), noted=self._clock())
+            await self._put([mark])
+        if self._by_digest and _root_of(source, roots) != _root_of(target, roots):
+            found = await to_thread.run_sync(_files_of, target)
+            digests = {path: await to_thread.run_sync(_digest_at, path) for path, _ in found}
+            await self._put(
+                [
+                    replace(known[0], root=_root_of(path, roots), path=str(path), noted=self._clock())
+                    for path, digest in digests.items()
+                    if (known := self._with(digest))
+                ]
+            )
+
+    async def forget(self, marks: Sequence[TaintedFile]) -> None:
+        """Remove marks: a person has looked at their content. Raises `ToolFailure("storage")`."""
+        if marks:
+            await self._store.remove(marks)
+            await self._reread()
+
+    async def forget_digests(self, digests: Iterable[str]) -> None:
+        """Remove the marks of these contents, wherever they lie."""
+        await self.refresh()
+        await self.forget([mark for digest in digests for mark in self._with(digest)])
+
+    async def _put(self, marks: Sequence[TaintedFile]) -> None:
+        if not marks:
+            return
+        before, after = await self._store.put(marks)
+        if after is None or before != self._state or not self._is_read:
+            await self._reread()
+            return
+        for mark in marks:
+            self._add(mark)
+        self._state = after
+
+    async def _reread(self) -> None:
+        state = await self._store.state()
+        self._hold(await self._store.all())
+        self._state, self._is_read = state, True
+
+    def _hold(self, marks: Iterable[TaintedFile]) -> None:
+        self._by_digest, self._sizes, self._folders = {}, set(), {}
+        for mark in marks:
+            self._add(mark)
+
+    def _add(self, mark: TaintedFile) -> None:
+        if mark.digest:
+            self._by_digest.setdefault(mark.digest, {})[mark.root, mark.path] = mark
+            self._sizes.add(mark.size)
+        else:
+            self._folders[mark.root, mark.path] = mark
+
+
+class MarkedWorkspace:
+    """The protocol `Workspace` for one call: it marks what the call writes, and notes the marks of what it reads."""
+
+    def __init__(self, files: Workspace, marks: FileMarks, taint: StoredTaint, session: str) -> None:
+        """`taint` is that of the call, `session` the key of its session."""
+        self.files = files
+        self._marks = marks
+        self._taint = taint
+        self._session = session
+
+    @property
+    def root(self) -> Path:
+        """Base folder of relative paths."""
+        return self.files.root
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders inside which tools may work."""
+        return self.files.roots
+
+    @property
+    def diverts(self) -> bool:
+        """Whether changes wait for review instead of going to the disk."""
+        return self.files.diverts
+
+    async def stat(self, path: str) -> FileEntry | None:
+        """Return the entry at `path`, None if missing."""
+        return await self.files.stat(path)
+
+    async def stat_many(self, paths: Sequence[str]) -> Sequence[FileEntry | None]:
+        """Return the entry at each path."""
+        return await self.files.stat_many(paths)
+
+    async def read(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return the whole file."""
+        content = await self.files.read(path, limit=limit)
+        await self.note({path: content})
+        return content
+
+    @asynccontextmanager
+    async def opened(self, path: str, *, limit: int | None = None) -> AsyncGenerator[OpenFile]:
+        """Open a file for as long as the block runs."""
+        async with self.files.opened(path, limit=limit) as file:
+            await self._marks.refresh()
+            if self._marks.has_any and not self._taint.read:
+                self._note(await self._marks.of_open(self.files.local(path), file))
+            yield file
+
+    async def read_many(self, paths: Sequence[str], *, limit: int | None = None) -> Sequence[bytes | ToolFailure]:
+        """Return the content or the error for each path."""
+        contents = await self.files.read_many(paths, limit=limit)
+        found = zip(paths, contents, strict=True)
+        await self.note({path: content for path, content in found if not isinstance(content, ToolFailure)})
+        return contents
+
+    async def note(self, contents: Mapping[str, bytes]) -> None:
+        """Note the marks of contents that were read, by path."""
+        await self._marks.refresh()  # after the read: a mark is stored before its content is there
+        if not self._marks.has_any:
+            return
+        for path, content in contents.items():
+            if self._taint.read:
+                return
+            self._note(await self._marks.of(self.files.local(path), content))
+
+    def _note(self, mark: TaintedFile | None) -> None:
+        if mark is not None:
+            self._taint.note_file(mark.source, mark.reason)
+
+    async def write(self, path: str, content: bytes) -> Written:
+        """Put the file there."""
+        return (await self.write_all({path: content}))[0]
+
+    async def write_all(self, contents: Mapping[str, bytes | None]) -> Sequence[Written]:
+        """Put all these files there or none of them; None removes one."""
+        source = self._taint.mark
+        if not source:
+            await self._marks.refresh()
+        if source or self._marks.has_any:
+            new = {self.files.local(path): content for path, content in contents.items() if content is not None}
+            await self._marks.put(new, self.files.roots, source, self._session)
+        return await self.files.write_all(contents)
+
+    async def remove(self, path: str, *, recursive: bool = False) -> Sequence[Written]:
+        """Remove a file, or a folder."""
+        return await self.files.remove(path, recursive=recursive)
+
+    async def move(self, source: str, target: str) -> Written:
+        """Move a file or a folder."""
+        await self._marks.refresh()
+        if not self._marks.has_any:
+            return await self.files.move(source, target)
+        old, new = self.files.local(source), self.files.local(target)
+        written = await self.files.move(source, target)
+        await self._marks.keep_moved(old, new, self.files.roots)
+        return written
+
+    async def make_folder(self, path: str) -> None:
+        """Make a folder and its parents."""
+        await self.files.make_folder(path)
+
+    async def list(self, path: str = ".") -> Sequence[FileEntry]:
+        """Return the entries of a folder, by name."""
+        return await self.files.list(path)
+
+    async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[FileEntry]:
+        """Return the files below a folder, by path."""
+        return await self.files.walk(path, hidden=hidden, limit=limit)
+
+    def local(self, path: str) -> Path:
+        """Return a real path for a program."""
+        return self.files.local(path)
+
+    async def overlay(self, path: str = ".") -> Mapping[str, bytes | None]:
+        """Return the pending changes below `path`."""
+        return await self.files.overlay(path)
+
+
+def unshown(workspace: Workspace) -> Workspace:
+    """Return the same files for content that no result shows, such as a backup: reading it notes no mark."""
+    return workspace.files if isinstance(workspace, MarkedWorkspace) else workspace
+
+
+async def note_shown(workspace: Workspace, contents: Mapping[str, bytes]) -> None:
+    """Note the marks of contents, by path, that were read by `unshown` and that the result shows after all."""
+    if isinstance(workspace, MarkedWorkspace):
+        await workspace.note(contents)
+
+
+class MarkedSandbox:
+    """The protocol `Sandbox` for one call: the files that a command of a tainted session changed are marked."""
+
+    def __init__(self, sandbox: Sandbox, marks: FileMarks, taint: StoredTaint, session: str) -> None:
+        """`taint` is that of the call, `session` the key of its session."""
+        self.kind: Final = sandbox.kind
+        self._sandbox = sandbox
+        self._marks = marks
+        self._taint = taint
+        self._session = session
+
+    @property
+    def network(self) -> bool | Reach:
+        """Network access that the operator permits to the model's commands."""
+        return self._sandbox.network
+
+    @asynccontextmanager
+    async def open(self, command: Command) -> AsyncGenerator[Running]:
+        """Run a command until the context is left; then its files are marked, also where its caller was cancelled."""
+        began = _file_time()
+        try:
+            async with self._sandbox.open(command) as running:
+                yield running
+        finally:
+            source = self._taint.mark
+            if source and not command.read_only:
+                with CancelScope(shield=True):
+                    await self._marks.put_changed(command.folders, began, source, self._session)
+
+
+def _says_something(content: bytes) -> bool:
+    return len(content) > _SAYS_NOTHING or len(content.split(None, 1)) > 1
+
+
+def _file_time() -> int:
+    """Return the time, in nanoseconds, that a file would get if it were changed now."""
+    return time.clock_gettime_ns(_COARSE) if sys.platform == "linux" else time.time_ns()
+
+
+def _root_of(path: Path, roots: Sequence[Path]) -> str:
+    return str(next((root for root in roots if path.is_relative_to(root)), path.parent))
+
+
+async def _digest(content: bytes) -> str:
+    if len(content) > _INLINE:
+        return await to_thread.run_sync(_sha256, content)
+    return _sha256(content)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _digest_of_open(file: OpenFile) -> str:
+    digest = hashlib.sha256()
+    for offset in range(0, file.size, _PIECE):
+        digest.update(file.read_at(offset, _PIECE))
+    return digest.hexdigest()
+
+
+def _digest_at(path: Path) -> str:
+    """Return the digest of a regular file; empty for one that is gone, or that says nothing."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
+            content = file.read(_SAYS_NOTHING + 1)
+            if not _says_something(content):
+                return ""
+            file.seek(0)
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def _changed(roots: Sequence[Path], since: int, made: TaintedFile) -> list[TaintedFile]:
+    """Return a mark for each file that was changed since; of too many, one for each folder with most of them."""
+    found = [
+        (replace(made, root=str(root), path=str(path), size=status.st_size))
+        for root in roots
+        for path, status in _files_of(root)
+        if status.st_ctime_ns >= since and status.st_size <= MAX_BYTES
+    ]
+    most = _MOST_OF_COMMAND if sum(mark.size for mark in found) <= _MOST_HASHED else 1
+    folders = set(fold(((mark.root, mark.path) for mark in found), most))
+    single = [mark for mark in found if top_of(mark.root, mark.path) not in folders]
+    if len(single) > _MOST_OF_COMMAND:
+        folders, single = {str(root) for root in roots}, []
+    marks = [replace(made, root=_root_of(Path(top), roots), path=top) for top in sorted(folders)]
+    return [*marks, *(replace(mark, digest=digest) for mark in single if (digest := _digest_at(Path(mark.path))))]
+
+
+def _files_of(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the regular files at and below a path, without those of version control and our own."""
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name not in SKIPPED:
+                            waiting.append(Path(entry.path))
+                    elif entry.is_file(follow_symlinks=False):
+                        yield Path(entry.path), entry.stat(follow_symlinks=False)
+        except NotADirectoryError:
+            if folder == top:
+                yield top, os.lstat(top)
+        except OSError:
+            continue  # it is gone meanwhile, or closed to us and so to file tools
