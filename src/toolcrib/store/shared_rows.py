@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from ..core.intent import Intent
 from ..core.json import dumps, loads
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Event, Member, Role, Row, Schema, Table
 from ..core.taint import StoredTaint
@@ -371,9 +372,11 @@ class SharedRows:
         principal: str,
         mask: Callable[[Any], Any],
         work: Callable[[Any], T],
+        *,
         taint: StoredTaint | None = None,
+        intent: Intent | None = None,
     ) -> tuple[T, SharedTransaction]:
-        """Return `work` of the rows, and the finished transaction. Durable on return.
+        """Return `work` of the rows, and the finished transaction. Durable on return, or with the record of `intent`.
 
         What a session tainted by `taint` stores is marked.
         """
@@ -390,7 +393,7 @@ class SharedRows:
             )
             return work(rows), rows
 
-        return await self._writer.run(change, durable=True)
+        return await (self._writer.run(change, durable=True) if intent is None else intent.run(change))
 
     def note(self, type: str, project_id: str, actor: str, payload: Mapping[str, Any], tainted: str = "") -> None:
         """Record an event with one of the next commits."""
@@ -427,6 +430,14 @@ class SharedRows:
     async def position(self, name: str) -> int:
         """Return how far a subscriber has come; a new one begins behind the newest event."""
         return await self._writer.run(_position, name, durable=True)
+
+    async def settle(self, name: str) -> None:
+        """Return when the disk has every event that can be read now, for the subscriber `name`.
+
+        A handler may tell the world outside: a loss of power must not take back what it told.
+        """
+        sql = "UPDATE event_positions SET position = position WHERE name = ?"
+        await self._writer.run(_execute, sql, (name,), durable=True)
 
     async def advance(self, name: str, position: int) -> None:
         """Store how far a subscriber has come."""
