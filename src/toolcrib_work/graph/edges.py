@@ -268,9 +268,14 @@ def project_edges(rows: Rows, project_id: str) -> list[Row]:
     return rows.select("SELECT * FROM {edges} AS e WHERE project_id = ? ORDER BY created_at, id", (project_id,))
 
 
-def version_of(revisions: Mapping[str, int]) -> str:
-    """Return a digest of the revisions of a project's edges by id: another one after each change of them."""
-    states = sorted([id if revision == 1 else f"{id} {revision}" for id, revision in revisions.items()])
+def version_of(ids: Sequence[str], revisions: Sequence[int]) -> str:
+    """Return a digest of the ids and revisions of a project's edges: another one after each change of them."""
+    changed = [f"{id} {revision}" for id, revision in zip(ids, revisions, strict=True) if revision != 1]
+    if changed:  # few projects: an edge changes with its properties alone
+        unchanged = [id for id, revision in zip(ids, revisions, strict=True) if revision == 1]
+        states = sorted([*unchanged, *changed])
+    else:
+        states = sorted(ids)
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]
 
 
