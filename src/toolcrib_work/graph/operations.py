@@ -118,6 +118,7 @@ def listed(
         values += ids
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     table = f"{{{kind.plural}}} AS one{where}"
-    total = rows.select(f"SELECT count(*) AS n FROM {table}", values)[0]["n"]
-    sql = f"SELECT {', '.join(brief_columns(kind))} FROM {table} ORDER BY updated_at DESC, id LIMIT ?"
-    return rows.select(sql, [*values, most]), int(total)
+    columns = f"{', '.join(brief_columns(kind))}, (SELECT count(*) FROM {table}) AS total"  # one way to a server
+    sql = f"SELECT {columns} FROM {table} ORDER BY updated_at DESC, id LIMIT ?"
+    found = rows.select(sql, [*values, *values, most])
+    return found, int(found[0]["total"]) if found else 0
