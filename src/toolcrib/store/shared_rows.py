@@ -208,7 +208,7 @@ class SharedTransaction:
         sql = f"INSERT INTO {_full(self.schema, of)} ({', '.join(names)}) VALUES ({marks})"
         self._writing().execute(sql, [_encoded(of, name, row[name]) for name in names])
         self.marks.put(self._writing(), of.name, row["id"], values)
-        self._index(of, row)
+        self._index(of, row, is_new=True)
         return row
 
     def update(
@@ -303,14 +303,15 @@ class SharedTransaction:
         self._writing().execute(sql, (project_id, principal, role))
         self._roles.clear()
 
-    def _index(self, of: Table, row: Row) -> None:
+    def _index(self, of: Table, row: Row, *, is_new: bool = False) -> None:
         if not of.title and not of.text:
             return
         title = str(row.get(of.title) or "")
         text = "\n\n".join(str(row[name]) for name in of.text if row[name])
         words = SearchText(text=f"{title} {title} {title} {text}")
         key = text_key(self.schema, row["project_id"])
-        record = put_record(self._writing(), key, row["id"], RecordContent({}, of.name, words), None, self.now)
+        content = RecordContent({}, of.name, words)
+        record = put_record(self._writing(), key, row["id"], content, None, self.now, is_new=is_new)
         self.indexed.append(IndexedText(key=key, id=row["id"], revision=record.revision, text=text, title=title))
 
     def _writing(self) -> Transaction:

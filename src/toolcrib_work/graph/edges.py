@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from toolcrib.plugin import Row, Rows
 
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
-from .nodes import get_node, invalid, new_id, node_kind
+from .nodes import check_node, invalid, new_id, node_kind
 
 __all__ = [
     "End",
@@ -111,7 +111,7 @@ def link(
     src, rel, dst = canonical(*ends, path)
     at = f"{path}." if path else ""
     for end, name in ((ends[0], paths[0]), (ends[2], paths[1])):
-        get_node(rows, KINDS[end.kind], end.id, project_id, f"{at}{name}")
+        check_node(rows, KINDS[end.kind], end.id, project_id, f"{at}{name}")
     if src.id == dst.id:
         raise invalid(f"{at}{paths[1]}", "an entity has no edge to itself")
     known = _find(rows, src, rel, dst)
@@ -183,7 +183,7 @@ def attach(
 
 def _link_parent(rows: Rows, project_id: str, parent: End, child: End, edges: Sequence[Row], path: str) -> Linked:
     """Link an entity to a parent; `edges` are those to its other parents."""
-    get_node(rows, KINDS[parent.kind], parent.id, project_id, path)
+    check_node(rows, KINDS[parent.kind], parent.id, project_id, path)
     for edge in edges:
         if edge["src_id"] == parent.id:
             return Linked(edge=edge, is_new=False)
