@@ -193,6 +193,14 @@ _CRASH = """
     os.kill(os.getpid(), 9)
 """
 
+_CRASH_IN_A_CHANGE = """
+    def change(transaction):
+        transaction.execute("INSERT INTO meta VALUES ('changed by', 'call')")
+    store.calls.later_intent(make("unchanged"))
+    await store.calls.later_intent(make("cut")).run(change)
+    os.kill(os.getpid(), 9)
+"""
+
 _APPEND = """
     async with anyio.create_task_group() as group:
         async def one(name):
@@ -223,6 +231,18 @@ async def test_after_kill_9_no_acknowledged_call_is_lost_and_a_started_one_is_un
     assert rows == {"done": "ok", "cut": "outcome_unknown"}
     assert found.problem == ""
     assert (type(repeated).__name__, type(unstarted).__name__) == ("Replay", "Fresh")
+
+
+@shared
+async def test_after_kill_9_a_change_of_the_store_is_there_with_the_call_that_made_it(place: Place) -> None:
+    killed = await anyio.run_process(process(place, _CRASH_IN_A_CHANGE), check=False)
+
+    async with place.open() as store:
+        rows = {row.id: row.outcome for row in await store.calls.list()}
+
+    assert killed.returncode == -9, killed.stderr.decode()
+    assert rows == {"cut": "outcome_unknown"}
+    assert place.tamper("SELECT value FROM meta WHERE key = 'changed by'") == [("call",)]
 
 
 @shared

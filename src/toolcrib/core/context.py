@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from ..errors import ToolFailure
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
 from .host import Host, Records, Schedules, ServedTools
+from .intent import Intent
 from .permission import Effect
 from .result import ToolResult
 from .sandbox import Sandbox
@@ -246,6 +247,8 @@ class Context(Struct, frozen=True, kw_only=True):
     elicitor: Elicitor | None = None
     stored_taint: StoredTaint | None = None
     """Marks what the call stores and what it reads as untrusted; None in a context that was built by hand."""
+    intent: Intent | None = None
+    """Of a call that changes nothing but the store: its changes record it. Another one's is on the disk already."""
     cleaner: Cleaner | None = None
     """Masks secrets in all output; None sends output unchanged."""
     _sent: _Sent = field(default_factory=_Sent)
@@ -275,7 +278,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     def records(self, collection: str) -> Records:
         """Return the records of the caller's principal in a collection; other principals cannot see them."""
-        return self.lent.records(self.principal, collection, self.stored_taint)
+        return self.lent.records(self.principal, collection, self.stored_taint, self.intent)
 
     def storage(self, schema: Schema, *, source: str = "") -> SharedStorage:
         """Return the tables of a guest, with the rows of the projects that the caller's principal is a member of.
@@ -284,7 +287,7 @@ class Context(Struct, frozen=True, kw_only=True):
         marked with it, and taints the sessions that read it.
         """
         taint = StoredTaint(session=Taint(), is_approved=False, read=source) if source else self.stored_taint
-        return self.lent.storage(self.principal, schema, taint)
+        return self.lent.storage(self.principal, schema, taint, self.intent)
 
     async def events(self, *, project_id: str = "", types: Sequence[str] = (), limit: int = 50) -> list[Event]:
         """Return the newest events of guests that the caller's principal may see, newest first."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
+from .intent import Intent
 from .result import ToolResult
 from .sandbox import Sandbox
 from .shared_storage import EventLog, Schema, SharedStorage
@@ -453,12 +454,19 @@ class Host(Protocol):
         """Return the introspection of the crib for a session; `taint` notes what servers say in it."""
         ...
 
-    def records(self, owner: str, collection: str, taint: StoredTaint | None = None) -> Records:
-        """Return the records of a collection; `owner` is a principal, `taint` that of the call that wants them."""
+    def records(
+        self, owner: str, collection: str, taint: StoredTaint | None = None, intent: Intent | None = None
+    ) -> Records:
+        """Return the records of a collection; `owner` is a principal.
+
+        `taint` and `intent` are those of the call that wants them.
+        """
         ...
 
-    def storage(self, principal: str, schema: Schema, taint: StoredTaint | None = None) -> SharedStorage:
-        """Return the tables of a guest, as far as a principal may see their rows; `taint` as for `records`."""
+    def storage(
+        self, principal: str, schema: Schema, taint: StoredTaint | None = None, intent: Intent | None = None
+    ) -> SharedStorage:
+        """Return the tables of a guest, as far as a principal may see their rows; the others as for `records`."""
         ...
 
     def set_default(self, owner: str, session: str, name: str, value: Any, categories: Sequence[str]) -> None:

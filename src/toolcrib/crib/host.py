@@ -28,6 +28,7 @@ from ..core.call import default_key
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.host import SESSIONS, Apis, Embedded, Nearest, Page, ProgramRequest, Records, ServedTools, Setting, Web
+from ..core.intent import Intent
 from ..core.json import fields_of
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
@@ -412,14 +413,18 @@ class Hosting:
         if self._apis is not None:
             await self._apis.aclose()
 
-    def records(self, owner: str, collection: str, taint: StoredTaint | None = None) -> Records:
+    def records(
+        self, owner: str, collection: str, taint: StoredTaint | None = None, intent: Intent | None = None
+    ) -> Records:
         """Return the records of a collection, marked by and marking the call with that taint."""
-        return RecordCollection(self._rows, (owner, collection), self._mask, self._meaning, taint)
+        return RecordCollection(self._rows, (owner, collection), self._mask, self._meaning, taint, intent)
 
-    def storage(self, principal: str, schema: Schema, taint: StoredTaint | None = None) -> SharedStorage:
+    def storage(
+        self, principal: str, schema: Schema, taint: StoredTaint | None = None, intent: Intent | None = None
+    ) -> SharedStorage:
         """Return the tables of a guest for a principal, marked by and marking the call with that taint."""
         parts = self._shared, self._rows, self._mask, self._meaning, self.events
-        return GuestStorage(schema, principal, *parts, taint)
+        return GuestStorage(schema, principal, *parts, taint, intent)
 
     async def call(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Make a call of the session of another one, by the names of the catalog."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ..catalog.embedding import open_texts
 from ..catalog.embedding.embedder import SharedEmbedder, Texts
 from ..core.host import Embedded, Nearest, Record
+from ..core.intent import Intent
 from ..core.json import dumps
 from ..core.taint import StoredTaint
 from ..errors import ToolFailure
@@ -158,12 +159,15 @@ class RecordCollection:
         mask: Callable[[Any], Any],
         meaning: Meaning,
         taint: StoredTaint | None = None,
+        intent: Intent | None = None,
     ) -> None:
         """`key` is the owner with the collection's name; `mask` takes secrets out.
 
-        `taint` is that of the call which uses the collection; without it records are stored unmarked.
+        `taint` and `intent` are those of the call which uses the collection; without a taint records are stored
+        unmarked.
         """
         self._taint = taint
+        self._intent = intent
         self._rows = rows
         self._key = key
         self._mask = mask
@@ -173,6 +177,7 @@ class RecordCollection:
         """Keep a new one; see `core.host.Records`, here and below. Raises `ToolFailure` for what is over a limit."""
         group = self._name(group, "group")
         kept, search_text = await self._content(value, text, title)
+        await self._begin()
         return await self._rows.add(self._key, kept, group=group, text=search_text, tainted=self._mark)
 
     async def put(
@@ -188,6 +193,7 @@ class RecordCollection:
         """Keep one in the place of what has the id."""
         named, group = self._name(id, "id"), self._name(group, "group")
         kept, search_text = await self._content(value, text, title)
+        await self._begin()
         return await self._rows.put(
             self._key, named, kept, group=group, text=search_text, revision=revision, tainted=self._mark
         )
@@ -199,7 +205,9 @@ class RecordCollection:
 
     async def remove(self, id: str) -> bool:
         """Forget one."""
-        return await self._rows.remove(self._key, self._name(id, "id"))
+        name = self._name(id, "id")
+        await self._begin()
+        return await self._rows.remove(self._key, name)
 
     async def list(self, *, group: str | None = None, limit: int = 1000) -> list[Record]:
         """Return those of a group, or all."""
@@ -223,6 +231,11 @@ class RecordCollection:
         """Return how many are found by their meaning; None where there is no embedder."""
         group, model = self._group(group), await self._meaning.model()
         return await self._rows.count_vectors(self._key, group=group, model=model) if model else None
+
+    async def _begin(self) -> None:
+        """Record the intent of a call that has recorded none yet."""
+        if self._intent is not None:
+            await self._intent.record()
 
     @property
     def _mark(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
+from ..core.intent import Intent
 from ..core.shared_storage import Event, EventHandler, Rows, Schema, TextHit
 from ..core.taint import StoredTaint
 from ..errors import ToolcribError
@@ -63,8 +64,11 @@ class StoredEvents:
             published = self._published
             try:
                 events = await self._rows.events_after(position, _BATCH)
+                wanted = {event.id for event in events if "*" in types or event.type in types}
+                if wanted:
+                    await self._rows.settle(name)
                 for event in events:
-                    is_wanted = "*" in types or event.type in types
+                    is_wanted = event.id in wanted
                     if is_wanted:
                         await handler(event)
                     position = event.id
@@ -94,9 +98,11 @@ class GuestStorage:
         meaning: Meaning,
         events: StoredEvents,
         taint: StoredTaint | None = None,
+        intent: Intent | None = None,
     ) -> None:
-        """`texts` are the search records, `mask` takes secrets out, `taint` is that of the call."""
+        """`texts` are the search records, `mask` takes secrets out, `taint` and `intent` are those of the call."""
         self._taint = taint
+        self._intent = intent
         self._schema = schema
         self._principal = principal
         self._rows = rows
@@ -113,7 +119,9 @@ class GuestStorage:
     async def write(self, work: Callable[[Rows], T]) -> T:
         """Return `work(rows)`, run in one durable transaction."""
         await self._rows.prepare(self._schema)
-        value, done = await self._rows.write(self._schema, self._principal, self._mask, work, self._taint)
+        value, done = await self._rows.write(
+            self._schema, self._principal, self._mask, work, taint=self._taint, intent=self._intent
+        )
         if done.published:
             self._events.wake()
         if self._meaning.embeds:

@@ -43,7 +43,7 @@ def lock_keys(tool: Tool, arguments: Mapping[str, Any], cwd: Path | None = None)
     own = (f"tool:{tool.source}/{tool.local_name}",) if tool.execution.serial else ()
     if tool.annotations.read_only:
         return own
-    names = tool.execution.locks or _RESOURCE_ARGUMENTS
+    names = tool.execution.locks or [name for name in arguments if name in _RESOURCE_ARGUMENTS]
     parts = [part for name in names for part in _values(arguments, name.split("."))]
     return tuple(sorted({*own, *(f"resource:{key}" for part in parts for key in _keys(part, cwd))}))
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from ..errors import ToolFailure
 from .chain import (
     COLUMNS,
     GENESIS,
+    BegunBefore,
     Head,
     Transaction,
     Verification,
@@ -34,7 +35,9 @@ from .chain import (
 from .database import Connection, Lease
 from .threads import Reader, Writer
 
-__all__ = ["OUTCOME_UNKNOWN", "CallRow", "Calls", "Exported", "export", "settle_intents", "verify_lines"]
+__all__ = ["OUTCOME_UNKNOWN", "CallRow", "Calls", "Exported", "LaterIntent", "export", "settle_intents", "verify_lines"]
+
+T = TypeVar("T")
 
 _KEYS: Final = ("seq", *COLUMNS, "prev", "hash")
 
@@ -159,6 +162,34 @@ class CallRow(Struct, frozen=True, kw_only=True):
     result_hash: str
 
 
+class LaterIntent:
+    """Intent that is recorded in one transaction with the first change of its call; see `core.intent.Intent`."""
+
+    def __init__(self, intend: Callable[[Transaction], None], begin: Callable[..., Any]) -> None:
+        """`intend` adds it to a transaction, `begin` runs the work of a transaction that does so."""
+        self._intend = intend
+        self._begin = begin
+        self._is_recorded = False
+
+    async def run(self, change: Callable[[Transaction], T]) -> T:
+        """Return `change(transaction)`; durable with `Calls.finish`."""
+        if self._is_recorded:
+            return await self._begin(change)
+
+        def begun(transaction: Transaction) -> T:
+            self._intend(transaction)
+            return change(transaction)
+
+        value = await self._begin(begun)
+        self._is_recorded = True
+        return value
+
+    async def record(self) -> None:
+        """Record the intent by itself."""
+        if not self._is_recorded:
+            await self.run(lambda transaction: None)
+
+
 class Calls:
     """The audit rows of one store. `note`, `intend` and `finish` take the call as it was when it ended or started."""
 
@@ -180,19 +211,31 @@ class Calls:
         Raises `ToolFailure`, and then it must not run: `storage` where that is impossible now, `conflict` where a call
         with this id was begun before, by this or another process.
 
-        A tool with the trait `store_writer` changes nothing but this store: the disk has the intent with the commit of
-        the change at the latest, because commits reach it in their order. After a loss of power it has both or neither.
+        A tool with the trait `store_writer` has `later_intent` instead.
         """
-        durable = call.tool is None or "store_writer" not in call.tool.traits
+        await self._begin(call, self._intending(call), durable=True)
+
+    def later_intent(self, call: Call) -> LaterIntent:
+        """Return the intent of a call that changes nothing but this store: it is recorded with the first change.
+
+        The store has both or neither after a crash of the process, and after a loss of power as well. The disk has them
+        when `finish` returns, because commits reach it in their order.
+        """
+        return LaterIntent(self._intending(call), partial(self._begin, call))
+
+    def _intending(self, call: Call) -> Callable[[Transaction], None]:
+        return partial(self._intend, call=call, now=time.time(), clock=time.monotonic())
+
+    async def _begin(self, call: Call, work: Callable[[Transaction], T], *, durable: bool = False) -> T:
+        """Return `work(transaction)`, which records the intent of the call."""
         try:
-            await self._writer.run(self._intend, call, time.time(), time.monotonic(), durable=durable)
-        except ToolFailure as failure:
-            if failure.code == "conflict":
-                self._begun_elsewhere.add(call.id)
+            return await self._writer.run(work, durable=durable)
+        except BegunBefore:
+            self._begun_elsewhere.add(call.id)
             raise
 
     async def finish(self, call: Call, result: ToolResult) -> None:
-        """Put the outcome of an intended call on the disk.
+        """Put the outcome of an intended call on the disk, and with it what a `LaterIntent` has changed.
 
         Raises `ToolFailure("storage")` when that is impossible now; the row is kept and written when it is possible. A
         call whose intent was refused because it was begun before leaves no row: it is in the record already.

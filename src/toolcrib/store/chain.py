@@ -24,6 +24,7 @@ __all__ = [
     "COLUMNS",
     "EVENT_COLUMNS",
     "GENESIS",
+    "BegunBefore",
     "Head",
     "Transaction",
     "Verification",
@@ -110,6 +111,13 @@ class Verification(Struct, frozen=True, kw_only=True):
     """The last row that retention dropped; the chain is proven from the next one on."""
 
 
+class BegunBefore(ToolFailure):
+    """A call with this id was begun by another process: its record is that one's."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__("conflict", f"call {call} was begun before, and is not begun again")
+
+
 class Transaction:
     """One write transaction that may extend the chain. Lives between begin and commit, in the writer's thread.
 
@@ -140,7 +148,7 @@ class Transaction:
     def intend(self, call: str, writer: str, text: str) -> None:
         """Note that the call with this id is about to run; `writer` owns the note.
 
-        Where the call was begun before, `write` raises `ToolFailure("conflict")`: of two processes that both claimed a
+        Where the call was begun before, `write` raises `BegunBefore`, a conflict: of two processes that both claimed a
         saved call, the second must not run it.
         """
         if call in self._done:
@@ -186,7 +194,7 @@ class Transaction:
         ids = [row[0] for row in rows]
         begun = self.connection.execute(_find_begun(len(ids)), [*ids, *ids, rows[0][1]]).fetchone()
         if begun is not None:
-            raise ToolFailure("conflict", f"call {begun[0]} was begun before, and is not begun again")
+            raise BegunBefore(begun[0])
         self.connection.execute(_put_intents(len(rows)), [value for row in rows for value in row])
 
     def _write_rows(self) -> None:

@@ -210,10 +210,12 @@ def put_record(
     content: RecordContent,
     revision: int | None,
     now: float,
+    *,
+    is_new: bool = False,
 ) -> Record:
-    """Write a record in a transaction, as `RecordRows.put` does."""
+    """Write a record in a transaction, as `RecordRows.put` does; `is_new` where there can be none with its id."""
     value, group, search_text, tainted = content
-    before = _get(transaction, key=key, id=id)
+    before = None if is_new else _get(transaction, key=key, id=id)
     found = before.revision if before else 0
     if revision is not None and revision != found:
         raise ToolFailure(

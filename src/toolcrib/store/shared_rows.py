@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
 
+from ..core.intent import Intent
 from ..core.json import dumps, loads
 from ..core.shared_storage import ROLES, ROW_COLUMNS, Event, Member, Role, Row, Schema, Table
 from ..core.taint import StoredTaint
@@ -206,7 +207,7 @@ class SharedTransaction(Struct, kw_only=True):
         sql = f"INSERT INTO {_full(self.schema, of)} ({', '.join(names)}) VALUES ({marks})"
         self._writing().execute(sql, [_encoded(of, name, row[name]) for name in names])
         self.marks.put(self._writing(), of.name, row["id"], values)
-        self._index(of, row)
+        self._index(of, row, is_new=True)
         return row
 
     def update(
@@ -301,14 +302,15 @@ class SharedTransaction(Struct, kw_only=True):
         self._writing().execute(sql, (project_id, principal, role))
         self._roles.clear()
 
-    def _index(self, of: Table, row: Row) -> None:
+    def _index(self, of: Table, row: Row, *, is_new: bool = False) -> None:
         if not of.title and not of.text:
             return
         title = str(row.get(of.title) or "")
         text = "\n\n".join(str(row[name]) for name in of.text if row[name])
         words = SearchText(text=f"{title} {title} {title} {text}")
         key = text_key(self.schema, row["project_id"])
-        record = put_record(self._writing(), key, row["id"], RecordContent({}, of.name, words), None, self.now)
+        content = RecordContent({}, of.name, words)
+        record = put_record(self._writing(), key, row["id"], content, None, self.now, is_new=is_new)
         self.indexed.append(IndexedText(key=key, id=row["id"], revision=record.revision, text=text, title=title))
 
     def _writing(self) -> Transaction:
@@ -370,9 +372,11 @@ class SharedRows:
         principal: str,
         mask: Callable[[Any], Any],
         work: Callable[[Any], T],
+        *,
         taint: StoredTaint | None = None,
+        intent: Intent | None = None,
     ) -> tuple[T, SharedTransaction]:
-        """Return `work` of the rows, and the finished transaction. Durable on return.
+        """Return `work` of the rows, and the finished transaction. Durable on return, or with the record of `intent`.
 
         What a session tainted by `taint` stores is marked.
         """
@@ -389,7 +393,7 @@ class SharedRows:
             )
             return work(rows), rows
 
-        return await self._writer.run(change, durable=True)
+        return await (self._writer.run(change, durable=True) if intent is None else intent.run(change))
 
     def note(self, type: str, project_id: str, actor: str, payload: Mapping[str, Any], tainted: str = "") -> None:
         """Record an event with one of the next commits."""
@@ -426,6 +430,14 @@ class SharedRows:
     async def position(self, name: str) -> int:
         """Return how far a subscriber has come; a new one begins behind the newest event."""
         return await self._writer.run(_position, name, durable=True)
+
+    async def settle(self, name: str) -> None:
+        """Return when the disk has every event that can be read now, for the subscriber `name`.
+
+        A handler may tell the world outside: a loss of power must not take back what it told.
+        """
+        sql = "UPDATE event_positions SET position = position WHERE name = ?"
+        await self._writer.run(_execute, sql, (name,), durable=True)
 
     async def advance(self, name: str, position: int) -> None:
         """Store how far a subscriber has come."""

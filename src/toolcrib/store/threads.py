@@ -174,8 +174,11 @@ class Writer:
             if self._database.is_failure(error):
                 self._refuse(backlog, jobs, error)
                 return False
-            _logger.debug("a commit is taken apart", exc_info=True)  # one bad work must not undo its neighbours
-            values = self._commit_singly(backlog, jobs)
+            if isinstance(error, ToolcribError) and len(jobs) == 1 and not backlog:
+                values = [error]
+            else:
+                _logger.debug("a commit is taken apart", exc_info=True)  # one bad work must not undo its neighbours
+                values = self._commit_singly(backlog, jobs)
         _tell(jobs, values)
         return not self._later
 

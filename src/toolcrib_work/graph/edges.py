@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from toolcrib.plugin import Row, Rows
 
 from .model import CONTEXT_DOCUMENT, DEPRECATED, KINDS, MAX_CHILDREN, PARENTS, RELATIONS, SEMANTIC, containment
-from .nodes import get_node, invalid, new_id, node_kind
+from .nodes import check_node, invalid, new_id, node_kind
 
 __all__ = [
     "End",
@@ -110,7 +110,7 @@ def link(
     src, rel, dst = canonical(*ends, path)
     at = f"{path}." if path else ""
     for end, name in ((ends[0], paths[0]), (ends[2], paths[1])):
-        get_node(rows, KINDS[end.kind], end.id, project_id, f"{at}{name}")
+        check_node(rows, KINDS[end.kind], end.id, project_id, f"{at}{name}")
     if src.id == dst.id:
         raise invalid(f"{at}{paths[1]}", "an entity has no edge to itself")
     known = _find(rows, src, rel, dst)
@@ -182,7 +182,7 @@ def attach(
 
 def _link_parent(rows: Rows, project_id: str, parent: End, child: End, edges: Sequence[Row], path: str) -> Linked:
     """Link an entity to a parent; `edges` are those to its other parents."""
-    get_node(rows, KINDS[parent.kind], parent.id, project_id, path)
+    check_node(rows, KINDS[parent.kind], parent.id, project_id, path)
     for edge in edges:
         if edge["src_id"] == parent.id:
             return Linked(edge=edge, is_new=False)
@@ -267,9 +267,14 @@ def project_edges(rows: Rows, project_id: str) -> list[Row]:
     return rows.select("SELECT * FROM {edges} AS e WHERE project_id = ? ORDER BY created_at, id", (project_id,))
 
 
-def version_of(revisions: Mapping[str, int]) -> str:
-    """Return a digest of the revisions of a project's edges by id: another one after each change of them."""
-    states = sorted([id if revision == 1 else f"{id} {revision}" for id, revision in revisions.items()])
+def version_of(ids: Sequence[str], revisions: Sequence[int]) -> str:
+    """Return a digest of the ids and revisions of a project's edges: another one after each change of them."""
+    changed = [f"{id} {revision}" for id, revision in zip(ids, revisions, strict=True) if revision != 1]
+    if changed:  # few projects: an edge changes with its properties alone
+        unchanged = [id for id, revision in zip(ids, revisions, strict=True) if revision == 1]
+        states = sorted([*unchanged, *changed])
+    else:
+        states = sorted(ids)
     return hashlib.sha256("\n".join(states).encode()).hexdigest()[:16]
 
 

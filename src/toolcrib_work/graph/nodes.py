@@ -15,6 +15,7 @@ __all__ = [
     "brief",
     "brief_columns",
     "check_fields",
+    "check_node",
     "date_of",
     "edge_view",
     "get_node",
@@ -174,6 +175,13 @@ def get_node(rows: Rows, kind: Kind, id: str, project_id: str, path: str) -> Row
     if found["project_id"] != project_id:
         raise invalid(path, f"{kind.name} {id} belongs to another project")
     return found
+
+
+def check_node(rows: Rows, kind: Kind, id: str, project_id: str, path: str) -> None:
+    """Raise as `get_node` does. A project has its whole document tree in its row: this does not read it."""
+    sql = f"SELECT id, project_id FROM {{{kind.plural}}} AS one WHERE id = ?"
+    if rows.select_values(sql, (id,)) != [(id, project_id)]:
+        get_node(rows, kind, id, project_id, path)
 
 
 def label_of(kind: Kind, row: Mapping[str, Any]) -> str:

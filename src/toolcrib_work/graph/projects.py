@@ -423,7 +423,7 @@ def _reorganize(
 ) -> dict[str, Any]:
     rows.require(project_id)
     before = {edge["id"]: edge for edge in project_edges(rows, project_id)}
-    version = version_of({id: edge["revision"] for id, edge in before.items()})
+    version = version_of([*before], [edge["revision"] for edge in before.values()])
     if options.get("version") and options["version"] != version:
         raise ToolFailure(
             "conflict",

@@ -405,7 +405,7 @@ async def get_onto_project_graph(
                 ]
         named = ("id", "revision", "src_kind", "src_id", "rel", "dst_kind", "dst_id")
         ids, revisions, *ends = rows.select_columns(named, "FROM {edges} AS e WHERE project_id = ?", (project_id,))
-        version = version_of(dict(zip(ids, revisions, strict=True)))
+        version = version_of(ids, revisions)
         edges = [
             {"id": id, "src_kind": src_kind, "src_id": src_id, "rel": rel, "dst_kind": dst_kind, "dst_id": dst_id}
             for id, src_kind, src_id, rel, dst_kind, dst_id in zip(ids, *ends, strict=True)

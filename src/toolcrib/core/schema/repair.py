@@ -27,6 +27,8 @@ _MAX_DEPTH: Final = 16
 """Levels below the root that are looked at for stringified values."""
 _SETTLED: Final = (int, float, type(None))
 """Types that are final; text, objects and arrays may contain further values."""
+_OPENING: Final = ("{", "[")
+"""Any other text is not read as an object or array."""
 
 
 def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
@@ -49,8 +51,6 @@ def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
             hint='Send the arguments by name: {"name": value, …}.',
         )
     given = cast("Mapping[str, Any]", arguments)
-    if not notes and plain_check(schema)(given):
-        return given, ()
     unwrapped = _unwrap(given, schema, notes)
     return _Repair(schema, notes).object(unwrapped, schema, "", 0), tuple(notes)
 
@@ -60,7 +60,7 @@ def plain_check(schema: Node) -> Callable[[Any], bool]:
     declared = schema.get("properties")
     has_properties = isinstance(declared, dict)
     nodes = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
-    texts = {name: as_node(node).get("type") == "string" for name, node in nodes.items()}
+    texts = {name: _admits_text(as_node(node).get("type")) for name, node in nodes.items()}
     lists = {name: as_node(as_node(node).get("items")).get("type") == "string" for name, node in nodes.items()}
 
     def is_plain(arguments: Any) -> bool:
@@ -71,13 +71,18 @@ def plain_check(schema: Node) -> Callable[[Any], bool]:
             if name not in texts:
                 return False
             if isinstance(value, str):
-                if not texts[name]:
+                if not texts[name] and value.lstrip()[:1] in _OPENING:
                     return False
             elif not isinstance(value, _SETTLED) and not (isinstance(value, list) and lists[name]):
                 return False
         return True
 
     return is_plain
+
+
+def _admits_text(kind: Any) -> bool:
+    """Whether a `type` admits every text."""
+    return kind == "string" or (isinstance(kind, list) and "string" in kind)
 
 
 def _read_object(text: str | bytes | bytearray, notes: list[str]) -> Any:
@@ -282,7 +287,7 @@ def _read_as(text: str, types: frozenset[str]) -> Any:
     A number or a boolean in quotes stays text, and is refused: scalars are never coerced (security.md T4).
     """
     stripped = text.strip()
-    if stripped[:1] not in ("{", "["):
+    if stripped[:1] not in _OPENING:
         return text
     value = _try_json(stripped)
     return value if json_type(value) in types else text

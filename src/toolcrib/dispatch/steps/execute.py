@@ -1,8 +1,9 @@
 """The only place where a tool's body is entered.
 
 A call without a grant that covers exactly this tool and these arguments does not run. The intent of a call with side
-effects is on disk before it starts; if it cannot be written, the call does not start. The grant is spent last, without
-a pause before the body: while it is unspent, nothing ran.
+effects is on disk before it starts; if it cannot be written, the call does not start. That of a call which changes
+nothing but the store is written with the change. The grant is spent last, without a pause before the body: while it is
+unspent, nothing ran.
 
 A call that may outlive its caller runs as a job, for which the caller waits a while. The permission was given before,
 and the job finishes the call (enrich, redact, limit, record) once, when it ends. A caller that leaves while it waits
@@ -26,6 +27,7 @@ from ...core.call import UNREAD, USUAL, Call, Client
 from ...core.context import Cleaner, Context, Peer, Signal
 from ...core.elicitation import Elicitor
 from ...core.host import Host
+from ...core.intent import Intent
 from ...core.json import dumps
 from ...core.kept_secrets import KeptSecrets, fill, placeholders_in
 from ...core.loop_guards import Deadlines, Lag
@@ -329,10 +331,14 @@ class Execute:
     async def _run(
         self, call: Call, tool: Tool, source: Source, signal: Signal, services: Mapping[str, Any]
     ) -> ToolResult:
+        intent = None
         if not tool.annotations.read_only:
-            await self._journal.intend(call)
+            if "store_writer" in tool.traits:
+                intent = self._journal.later_intent(call)
+            else:
+                await self._journal.intend(call)
         taint = StoredTaint(session=call.session.taint, is_approved=_is_read_by_person(call))
-        context = _context(call, signal, services, self._peers, taint, self._marks)
+        context = _context(call, signal, services, self._peers, taint, self._marks, intent)
         arguments = self._filled(call) if call.may_use_secrets else call.arguments
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
@@ -380,6 +386,7 @@ def _context(
     peers: RedactedPeers,
     taint: StoredTaint,
     marks: FileMarks | None,
+    intent: Intent | None,
 ) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session, client, files = call.session, call.client, call.session.files
@@ -404,6 +411,7 @@ def _context(
         "workspace": workspace,
         "runtime": session.runtime,
         "stored_taint": taint,
+        "intent": intent,
         "signal": signal,
         "listener": client.listener,
         "elicitor": _elicitor(session),

@@ -6,14 +6,15 @@ What every store does, whatever keeps it, is in tests/durable/test_stores.py.
 import hashlib
 import json
 import random
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from toolcrib.cli.log import Wanted, new_calls
 from toolcrib.core.call import Call
@@ -24,6 +25,7 @@ from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.grant import mint
+from toolcrib.store.chain import Transaction
 from toolcrib.store.store import Store
 from toolcrib.store.threads import Work, Writer
 
@@ -43,6 +45,15 @@ def make_call(number: int = 1) -> Call:
         decision=Decision(effect="allow", rule="mode autonomous"),
         started=time.monotonic(),
     )
+
+
+def put_meta(transaction: Transaction) -> None:
+    transaction.execute("INSERT INTO meta VALUES ('changed by', 'call')")
+
+
+def read_meta(folder: Path) -> list[str]:
+    with closing(sqlite3.connect(folder / "store.db")) as file:
+        return [value for (value,) in file.execute("SELECT value FROM meta WHERE key = 'changed by'")]
 
 
 async def test_arguments_are_stored_as_the_redactor_shows_them_and_cut_when_long() -> None:
@@ -68,7 +79,7 @@ async def test_the_hash_of_a_granted_call_is_that_of_the_arguments_that_were_gra
     assert [first.arguments_hash, ungranted.arguments_hash] == hashes
 
 
-async def test_only_an_intent_of_a_tool_that_writes_into_the_store_does_not_wait_for_the_disk(
+async def test_a_call_that_changes_the_store_alone_waits_for_the_disk_once_and_not_for_its_intent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits: list[bool] = []
@@ -81,11 +92,43 @@ async def test_only_an_intent_of_a_tool_that_writes_into_the_store_does_not_wait
     async with Store.open(tmp_path / "store.db") as store:
         monkeypatch.setattr(Writer, "run", noted)
         await store.calls.intend(make_call(1))
-        await store.calls.intend(make_call(2).evolve(tool=replace(TOOL, traits=("store_writer",))))
+        await store.calls.later_intent(make_call(2)).run(put_meta)
         await store.calls.finish(make_call(2), DONE)
         monkeypatch.undo()
 
     assert commits == [True, False, True]
+
+
+async def test_an_intent_that_comes_with_a_change_is_recorded_with_the_first_one_and_not_without_it(
+    tmp_path: Path,
+) -> None:
+    def refuse(transaction: Transaction) -> None:
+        put_meta(transaction)
+        raise ToolFailure("not_found", "there is no such row")
+
+    async with Store.open(tmp_path / "store.db") as store:
+        intent = store.calls.later_intent(make_call(1))
+        with pytest.raises(ToolFailure):
+            await intent.run(refuse)
+        refused = (await store.calls.is_started("call-1"), read_meta(tmp_path))
+        await intent.run(put_meta)
+        changed = (await store.calls.is_started("call-1"), read_meta(tmp_path))
+        await store.calls.finish(make_call(1), DONE)
+        rows = [(row.id, row.outcome) for row in await store.calls.list()]
+
+    assert (refused, changed, rows) == ((False, []), (True, ["call"]), [("call-1", "ok")])
+
+
+async def test_a_change_of_a_call_that_another_process_has_begun_is_not_stored(tmp_path: Path) -> None:
+    async with Store.open(tmp_path / "store.db") as first, Store.open(tmp_path / "store.db") as second:
+        await first.calls.intend(make_call(1))
+        with pytest.raises(ToolFailure) as caught:
+            await second.calls.later_intent(make_call(1)).run(put_meta)
+        await second.calls.finish(make_call(1), ToolResult.failed("conflict", "it was begun before"))
+        await first.calls.finish(make_call(1), DONE)
+        rows = [(row.id, row.outcome) for row in await second.calls.list()]
+
+    assert (caught.value.code, read_meta(tmp_path), rows) == ("conflict", [], [("call-1", "ok")])
 
 
 async def test_a_call_that_another_process_has_begun_stays_that_processs_own_in_the_record(tmp_path: Path) -> None:
@@ -127,6 +170,7 @@ async def test_200_flipped_bits_in_the_rows_of_the_file_are_all_found(tmp_path: 
 _KILLED = """
 import os, pathlib, sys
 sys.path[:0] = {path!r}
+from toolcrib.store.chain import Transaction
 from toolcrib.store.store import Store
 Store.open(pathlib.Path({file!r}))
 os.kill(os.getpid(), 9)
