@@ -313,6 +313,8 @@ class Call:
             if isinstance(value, str):
                 if SIGN in value:
                     return True
+            elif value is None or isinstance(value, int | float):
+                continue
             elif isinstance(value, Mapping | list) and any(True for _ in placeholders_in(value)):
                 return True
         return False
