@@ -308,6 +308,8 @@ class Call(Struct, frozen=True, kw_only=True):
             if isinstance(value, str):
                 if SIGN in value:
                     return True
+            elif value is None or isinstance(value, int | float):
+                continue
             elif isinstance(value, Mapping | list) and any(True for _ in placeholders_in(value)):
                 return True
         return False

@@ -145,6 +145,8 @@ def _texts(value: Any, depth: int = 0) -> list[str]:
     """Return the texts inside of mappings and lists, as deep as `_DEPTH`."""
     if isinstance(value, str):
         return [value]
+    if value is None or isinstance(value, int | float):  # most others; a look for the interface of mappings costs more
+        return []
     if isinstance(value, Mapping):
         value = cast("Mapping[str, Any]", value).values()
     elif not isinstance(value, list | tuple):

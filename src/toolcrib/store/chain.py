@@ -232,6 +232,7 @@ def verify(connection: OwnConnection, known: Head | None = None) -> Verification
     """Check every row against its neighbours, the last against the stored head, the first against the dropped rows.
 
     `known` is a head that was stored elsewhere: the chain must contain it. Reads the whole table, a page at a time.
+    Damage that no row shows is left to the caller.
     """
     try:
         return _verify(connection, known)
@@ -303,12 +304,19 @@ def dropped_row(floor: Head, first: int, rule: str, now: float) -> tuple[Any, ..
 
 def _verify(connection: OwnConnection, known: Head | None) -> Verification:
     head, floor = read_head(connection), read_head(connection, "floor")
-    last, signed = floor, floor.seq == 0
-    for seq, *values, prev, digest in rows_from(connection, _LOWEST):
-        if problem := broken(last, seq, values, (prev, digest)) or differs(known, Head(seq=seq, hash=digest)):
-            return Verification(rows=last.seq - floor.seq, head=head, problem=problem, seq=last.seq + 1)
-        last = Head(seq=seq, hash=digest)
-        signed = signed or _signs(values, floor)
+    signed, known_seq = floor.seq == 0, None if known is None else known.seq
+    seq, digest = floor.seq, floor.hash
+    for row in rows_from(connection, _LOWEST):
+        # Written out, since a call or an object for each of a million rows costs as much as its hash.
+        fits = row[0] == seq + 1 and row[-2] == digest and row[-1] == _digest_of(row)
+        if not fits or row[0] == known_seq:
+            number, *values, prev, own = row
+            last, this = Head(seq=seq, hash=digest), Head(seq=number, hash=own)
+            if problem := broken(last, number, values, (prev, own)) or differs(known, this):
+                return Verification(rows=seq - floor.seq, head=head, problem=problem, seq=seq + 1)
+        seq, digest = row[0], row[-1]
+        signed = signed or _signs(row[1:], floor)
+    last = Head(seq=seq, hash=digest)
     problem = departs(known, floor, last)
     if last != head:
         problem = f"the chain ends at row {last.seq}, its stored head is row {head.seq}"
@@ -317,7 +325,7 @@ def _verify(connection: OwnConnection, known: Head | None) -> Verification:
     rows = last.seq - floor.seq
     if problem:
         return Verification(rows=rows, head=head, problem=problem, seq=last.seq + 1)
-    return Verification(rows=rows, head=head, problem=connection.damage(), dropped=floor.seq)
+    return Verification(rows=rows, head=head, dropped=floor.seq)
 
 
 def _signs(values: Sequence[Any], floor: Head) -> bool:
@@ -373,3 +381,8 @@ def _put_intents(count: int) -> str:
 
 def _digest(prev: str, seq: int, values: Sequence[Any]) -> str:
     return hashlib.sha256(prev.encode() + canonical([seq, *values])).hexdigest()
+
+
+def _digest_of(row: Sequence[Any]) -> str:
+    """Return the hash of a whole row: seq, `COLUMNS`, prev, hash."""
+    return hashlib.sha256(row[-2].encode() + canonical(row[:-2])).hexdigest()

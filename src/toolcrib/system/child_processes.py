@@ -20,6 +20,7 @@ import sys
 import termios
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final
 
 __all__ = ["PipeReader", "PipeWriter", "Reaper", "clean_environment", "shared_reaper"]
@@ -138,6 +139,8 @@ def shared_reaper() -> Reaper:
     return _reaper
 
 
+_TOGETHER: Final = 256
+"""Buffers of one system call."""
 _READ: Final = 64 * 1024
 """One read a wake-up, so that a server that floods shares the loop with everybody else."""
 
@@ -225,10 +228,18 @@ class PipeWriter:
             return self.written
         return self.written - int.from_bytes(left, sys.byteorder)
 
-    def write(self, data: bytes) -> None:
-        """Send `data`; silently nothing once the far end is gone, which its reader notices."""
+    def write(self, data: bytes, *, at_once: bool = True) -> None:
+        """Send `data`; silently nothing once the far end is gone, which its reader notices.
+
+        Not `at_once`: together with all that is sent before the event loop turns. Each system call wakes the reader,
+        which costs some 10 µs of CPU.
+        """
         self.accepted += len(data)
-        if self._waiting or self._broken:
+        if self._broken:
+            return
+        if self._queue or not at_once:
+            if not self._queue:
+                self._loop.call_soon(self._flush)
             self._queue.append(memoryview(data))
             return
         try:
@@ -253,9 +264,8 @@ class PipeWriter:
 
     def _flush(self) -> None:
         while self._queue and not self._broken:
-            head = self._queue[0]
             try:
-                count = os.write(self._descriptor, head)
+                count = os.writev(self._descriptor, list(islice(self._queue, _TOGETHER)))
             except BlockingIOError:
                 self._arm()
                 return
@@ -263,10 +273,10 @@ class PipeWriter:
                 self.stop()
                 return
             self.written += count
-            if count == len(head):
-                self._queue.popleft()
-            else:
-                self._queue[0] = head[count:]
+            while self._queue and count >= len(self._queue[0]):
+                count -= len(self._queue.popleft())
+            if count:
+                self._queue[0] = self._queue[0][count:]
         if self._waiting:
             self._waiting = False
             with contextlib.suppress(ValueError):

@@ -261,7 +261,7 @@ class Execute:
         signal = Signal(time.monotonic() + _CHECK)
         silent = call.evolve(client=Client())
         taint = StoredTaint(session=call.session.taint, is_approved=False)
-        context = _context(silent, signal, self._services(call.session), self._peers, taint, self._marks)
+        context = _context(silent, signal, self._services(call.session), self._peers, taint, self._marks, None)
         try:
             with anyio.move_on_after(_CHECK):
                 await check(call.target, call.arguments, context)

@@ -315,7 +315,8 @@ class StdioLink:
         message = self._mux.enter(request)
         try:
             request.start = writer.accepted
-            writer.write(dumps(message) + b"\n")
+            # Alone, a call does not wait for the event loop; several share a write, and wake the server once.
+            writer.write(dumps(message) + b"\n", at_once=len(self._mux.pending) == 1)
             return await request.wait()
         except TypeError as error:
             raise ToolFailure("invalid_arguments", f"the arguments cannot be written as JSON: {error}") from error

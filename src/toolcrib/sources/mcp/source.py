@@ -7,7 +7,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -39,7 +39,7 @@ from ...mcp.stdio import SpooledMessage
 from ...system.child_processes import shared_reaper
 from ...system.file_watch import POLL_SECONDS
 from ...system.tasks import Background
-from ...telemetry.otel import hop
+from ...telemetry.otel import current_kit, hop
 from ..source import Listing, Publish, still_starting
 from .handshake_connection import HandshakeConnection, asks_during_calls
 from .tool_list import Cached, ListingCache, build_listing, same
@@ -181,14 +181,18 @@ class McpSource:
         self._start()
         await self._ready.wait()
 
-    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> Coroutine[Any, Any, ToolResult]:
         """Run `tool`; raises `ToolFailure` by the deadline of `context` or the server's own time limit.
 
         Where the runner of the call cancels it at that deadline, a scope of our own could not end before.
         """
         signal = context.signal
         if signal.is_enforced and signal.deadline == context.deadline and self._spec.timeout is None:
-            return await self._call(tool, arguments, context)
+            return self._call(tool, arguments, context)
+        return self._call_in_time(tool, arguments, context)
+
+    async def _call_in_time(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        signal = context.signal
         limit = min(context.remaining + _GRACE, self._spec.timeout or math.inf)
         scope = self._deadlines.open(time.monotonic() + limit)
         try:
@@ -311,6 +315,8 @@ class McpSource:
         headers: Mapping[str, str] | None,
     ) -> Reply:
         """Send the call, in a span of its own if tracing is on; raises the exceptions of `Session.call`."""
+        if current_kit() is None:
+            return await session.call(tool.local_name, arguments, context, headers)
         transport = "pipe" if self._spec.transport == "stdio" else "tcp"
         with hop("tools/call", tool.name, version=session.era.version, transport=transport) as span:
             if span is None:

@@ -61,6 +61,9 @@ def test_what_is_read_can_be_written_with_envelopes_of_the_same_depth_around_it(
     [
         ('{"a":1,"a":2}', "the key 'a' is given twice"),
         ('{"a":[{"b":1,"b":1}]}', "the key 'b' is given twice"),
+        ('{"a": 1, "a": 1}', "the key 'a' is given twice"),
+        ('{"a": ["x, \\"y\\": "], "a": ["x, \\"y\\": "]}', "the key 'a' is given twice"),
+        ('{"a": 1, "b": 18446744073709551616}', "an integer beyond 64 bits"),
         ("18446744073709551616", "an integer beyond 64 bits"),
         ("-9223372036854775809", "an integer beyond 64 bits"),
         ("1" * 300, "an integer beyond 64 bits"),
@@ -77,6 +80,13 @@ def test_a_text_above_its_limit_is_not_parsed() -> None:
     assert read_json(b'"12345678"', limit=10) == "12345678"
     with pytest.raises(JsonTooLarge):
         read_json(b"{" * 11, limit=10)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": "x, \\"y\\": z", "b": [1, 2, "c, "]}', '{"\u00fc, ": "\u00fc", "b": {"c": null}}']
+)
+def test_a_strict_reader_keeps_the_spaces_inside_of_strings(text: str) -> None:
+    assert read_json(text, strict=True) == json.loads(text)
 
 
 @pytest.mark.slow
