@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol
+
+from msgspec import Struct
 
 __all__ = ["TaintedFile", "TaintedFileStore", "fold", "top_of"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaintedFile:
+class TaintedFile(Struct, frozen=True, kw_only=True):
     """Content that a tainted session put into a file.
 
     It holds for every file below `root` with that content: a copy or a renamed file keeps it, an edited one has none.

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.call import Call
 from ..core.json import canonical, dumps, loads

@@ -7,7 +7,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -181,15 +181,15 @@ class McpSource:
         self._start()
         await self._ready.wait()
 
-    def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> Coroutine[Any, Any, ToolResult]:
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run `tool`; raises `ToolFailure` by the deadline of `context` or the server's own time limit.
 
         Where the runner of the call cancels it at that deadline, a scope of our own could not end before.
         """
         signal = context.signal
         if signal.is_enforced and signal.deadline == context.deadline and self._spec.timeout is None:
-            return self._call(tool, arguments, context)
-        return self._call_in_time(tool, arguments, context)
+            return await self._call(tool, arguments, context)
+        return await self._call_in_time(tool, arguments, context)
 
     async def _call_in_time(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         signal = context.signal
