@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, replace
 from typing import Final
 
 from ..core.tainted_files import TaintedFile, fold, top_of
@@ -15,7 +15,7 @@ __all__ = ["MOST_MARKS", "TaintedFileRows"]
 
 MOST_MARKS: Final = 20_000
 """Marks of one store: some 5 MB in each process, and more files than sessions write by tools."""
-_NAMES: Final = tuple(field.name for field in fields(TaintedFile))
+_NAMES: Final = TaintedFile.__struct_fields__
 _COLUMNS: Final = ", ".join(_NAMES)
 _PUT: Final = (
     f"INSERT INTO tainted_files ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
