@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
 from typing import Final
+
+from msgspec.structs import astuple, replace
 
 from ..core.tainted_files import TaintedFile, fold, top_of
 from .chain import Transaction
