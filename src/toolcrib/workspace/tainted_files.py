@@ -19,11 +19,11 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from anyio import CancelScope, to_thread
+from msgspec.structs import replace
 
 from ..core.sandbox import Command, Reach, Running, Sandbox
 from ..core.taint import StoredTaint
