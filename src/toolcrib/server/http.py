@@ -16,19 +16,12 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
 import uvicorn
 from msgspec import Struct, field
-from uvicorn.protocols.http.httptools_impl import (
-    HEADER_RE,
-    HEADER_VALUE_RE,
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..config.settings import TokenSpec
 from ..core.json import dumps
@@ -37,7 +30,6 @@ from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, R
 from ..mcp.server.backend import Backend
 from ..mcp.server.http_endpoint import CLOSE, RETRY, SESSION_HEADER, VERSION_HEADER, Arrival, HttpEndpoint, SessionTable
 from ..mcp.server.http_messages import (
-    WHOLE,
     EventStream,
     Receive,
     Refusal,
@@ -50,50 +42,53 @@ from ..mcp.server.http_messages import (
 from ..mcp.server.service import Service, ServiceLimits
 from .request_checks import Authority, RequestLimits, instance_of
 
-__all__ = ["HttpOptions", "HttpRoute", "Listener", "MakeRoute", "McpApp", "bind", "serve_http"]
+__all__ = ["HttpOptions", "HttpRoute", "JoinedWrites", "Listener", "MakeRoute", "McpApp", "bind", "serve_http"]
 
 _HEADER_BYTES: Final = 32 * 1024
 
 
-async def _send(cycle: RequestResponseCycle, message: dict[str, Any]) -> None:
-    """Send an ASGI message, or a `WHOLE` response in one write.
+class JoinedWrites(asyncio.Transport):
+    """Transport that sends the head of a response together with what follows in the same turn of the event loop.
 
-    uvicorn takes two messages and writes the head and the body apart: two system calls and two packets for each small
-    answer.
+    uvicorn writes the head and the body apart: two system calls and two packets for each small answer.
     """
-    if message["type"] != WHOLE:
-        await cycle.send(message)  # pyright: ignore[reportArgumentType]
-        return
-    if cycle.flow.write_paused and not cycle.disconnected:
-        await cycle.flow.drain()
-    if cycle.disconnected:
-        return
-    if cycle.response_started:
-        raise RuntimeError("the response has begun already")
-    cycle.transport.write(_whole(cycle, message))
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        cycle.transport.close()
-    cycle.on_response()
 
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        """`transport` is that of the connection, `loop` the event loop that it belongs to."""
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
 
-def _whole(cycle: RequestResponseCycle, message: dict[str, Any]) -> bytes:
-    """Return the text of a response. Raises `RuntimeError` for a header of several lines."""
-    body = message["body"]
-    parts = [STATUS_LINE[message["status"]], b"content-length: %d\r\n" % len(body)]
-    for name, value in message["headers"]:
-        if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-            raise RuntimeError(f"the header {name!r} is not one line")
-        if name == b"connection":  # nothing but `close` is sent
-            cycle.keep_alive = False
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Send `data`; the head of a response waits for more until the event loop turns."""
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head + data)
+        elif data[:9] == b"HTTP/1.1 ":
+            self._head = bytes(data)
+            self._loop.call_soon(self._send_head)
         else:
-            parts += (name, b": ", value, b"\r\n")
-    parts.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
-    if cycle.scope["method"] != "HEAD":
-        parts.append(body)
-    return b"".join(parts)
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what waits, and close the connection."""
+        self._send_head()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Cut the connection; what waits is lost."""
+        self._head = b""
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closing or closed."""
+        return self._transport.is_closing()
+
+    def _send_head(self) -> None:
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head)
 
 
 class _Protocol(HttpToolsProtocol):
@@ -110,6 +105,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        self.transport = JoinedWrites(transport, self.loop)
         self._header_timer = self.loop.call_later(self.patience, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -136,9 +132,6 @@ class _Protocol(HttpToolsProtocol):
         self._in_headers = False
         self._stop_timer()
         super().on_headers_complete()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        super()._start_asgi_task(cycle, lambda scope, receive, _: app(scope, receive, partial(_send, cycle)))
 
     def _stop_timer(self) -> None:
         if self._header_timer is not None:

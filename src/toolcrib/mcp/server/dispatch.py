@@ -75,12 +75,12 @@ _C = TypeVar("_C", bound=Client)
 Handler = Callable[[Request, _C], Awaitable[bytes | None]]
 
 
-def dispatch(methods: Mapping[str, Handler[_C]], request: Request, client: _C) -> Awaitable[bytes | None]:
+async def dispatch(methods: Mapping[str, Handler[_C]], request: Request, client: _C) -> bytes | None:
     """Run the handler of the request's method. Raises `RpcError`, with METHOD_NOT_FOUND for an unknown one."""
     handler = methods.get(request.method)
     if handler is None:
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")
-    return handler(request, client)
+    return await handler(request, client)
 
 
 async def _list_tools(request: Request, client: Client) -> bytes:
@@ -107,8 +107,8 @@ async def _complete(request: Request, client: Client) -> bytes:
     return await complete(request, client.session.resources, client.head())
 
 
-def _call(request: Request, client: Client) -> Awaitable[bytes | None]:
-    return client.call(request)
+async def _call(request: Request, client: Client) -> bytes | None:
+    return await client.call(request)
 
 
 async def _task(request: Request, client: Client) -> bytes:

@@ -15,7 +15,6 @@ from ..sse import PING, encode_events
 from .exchange import Exchange
 
 __all__ = [
-    "WHOLE",
     "EventStream",
     "Headers",
     "HttpExchange",
@@ -77,8 +76,6 @@ def accepts_json_and_stream(accept: bytes) -> bool:
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-WHOLE: Final = "toolcrib.response"
-"""Type of a message that our listener takes beside those of ASGI: `status`, `headers` without a length, and `body`."""
 Pair = tuple[bytes, bytes]
 """A header: name and value."""
 
@@ -102,18 +99,16 @@ async def send_json(
     send: Send, body: bytes, *, status: int = 200, headers: Iterable[Pair] = (), more: bool = False
 ) -> None:
     """Send a whole JSON response; with `more`, leave it to the caller to end it."""
-    fields = [(b"content-type", b"application/json"), *headers]
-    if not more:
-        await send({"type": WHOLE, "status": status, "headers": fields, "body": body})
-        return
-    fields.append((b"content-length", str(len(body)).encode()))
+    length = str(len(body)).encode()
+    fields = [(b"content-type", b"application/json"), (b"content-length", length), *headers]
     await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+    await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 async def send_status(send: Send, status: int, *, headers: Iterable[Pair] = ()) -> None:
     """Send a response without a body."""
-    await send({"type": WHOLE, "status": status, "headers": headers, "body": b""})
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def linger(receive: Receive) -> None:

@@ -97,14 +97,6 @@ async def test_a_preflight_from_another_page_gets_no_permission(site: Site) -> N
     assert b"access-control" not in (evil + ours).lower()
 
 
-async def test_an_answer_to_head_has_the_length_of_its_body_and_no_body(site: Site) -> None:
-    request = f"HEAD /healthz HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nConnection: close\r\n\r\n"
-    head, _, body = (await site.raw(request.encode())).partition(b"\r\n\r\n")
-
-    assert (_status(head), body) == (200, b"")
-    assert {b"content-length: 15", b"connection: close"} <= set(head.split(b"\r\n"))
-
-
 async def test_headers_without_end_are_refused(site: Site) -> None:
     response = await site.raw(b"POST /mcp HTTP/1.1\r\n" + b"X-Filler: " + b"a" * 70_000)
     assert _status(response) == 431
