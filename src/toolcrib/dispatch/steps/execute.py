@@ -393,30 +393,29 @@ def _context(
     workspace = files.workspace
     if workspace is not None and marks is not None:
         workspace = MarkedWorkspace(workspace, marks, taint, session.key)
-    fields: dict[str, Any] = {
+    return Context(
         **services,
-        "call_id": call.id,
-        "session_key": session.key,
-        "principal": session.principal,
-        "first_call": call.first or call.id,
-        "instance": session.instance,
-        "defaults": session.defaults,
-        "user": session.user,
-        "deadline": signal.deadline,
-        "peer": client.peer and peers.to(client.peer),
-        "progress_token": client.progress_token,
-        "meta": client.meta or {},
-        "resume": client.resume,
-        "cwd": files.cwd,
-        "workspace": workspace,
-        "runtime": session.runtime,
-        "stored_taint": taint,
-        "intent": intent,
-        "signal": signal,
-        "listener": client.listener,
-        "elicitor": _elicitor(session),
-    }
-    return Context(**fields)
+        call_id=call.id,
+        session_key=session.key,
+        principal=session.principal,
+        first_call=call.first or call.id,
+        instance=session.instance,
+        defaults=session.defaults,
+        user=session.user,
+        deadline=signal.deadline,
+        peer=client.peer and peers.to(client.peer),
+        progress_token=client.progress_token,
+        meta=client.meta or {},
+        resume=client.resume,
+        cwd=files.cwd,
+        workspace=workspace,
+        runtime=session.runtime,
+        stored_taint=taint,
+        intent=intent,
+        signal=signal,
+        listener=client.listener,
+        elicitor=_elicitor(session),
+    )
 
 
 def _elicitor(session: SessionState) -> Elicitor | None:

@@ -80,7 +80,7 @@ async def test_a_file_that_a_tainted_session_wrote_by_an_allow_rule_taints_its_r
         }
 
     assert read == ASKS
-    assert cause == f"read_file: {tmp_path}/work/notes.md, which session a wrote after it had read web__page"
+    assert cause == f"read_file: {tmp_path / 'work' / 'notes.md'}, which session a wrote after it had read web__page"
     assert found == {"searched": ASKS, "another file": FREE, "searched for other words": FREE, "names only": FREE}
 
 
@@ -182,15 +182,15 @@ async def test_more_marks_than_the_store_takes_become_one_of_their_folder(
 ) -> None:
     monkeypatch.setattr(tainted_files, "MOST_MARKS", 10)
     async with Store.open(tmp_path / "store.db") as store:
-        paths = [*(f"/work/many/{number}.md" for number in range(11)), "/work/one.md"]
+        paths = [*(f"/docs/many/{number}.md" for number in range(11)), "/docs/one.md"]
         marks = [
-            TaintedFile(root="/work", path=path, digest=str(number), source="web__page", session="a", noted=number)
+            TaintedFile(root="/docs", path=path, digest=str(number), source="web__page", session="a", noted=number)
             for number, path in enumerate(paths)
         ]
         await store.tainted_files.put(marks)
         left = {(mark.path, mark.digest) for mark in await store.tainted_files.all()}
 
-    assert left == {("/work/many", ""), ("/work/one.md", "11")}
+    assert left == {("/docs/many", ""), ("/docs/one.md", "11")}
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(3600, ASKS), (-3600, FREE)])
