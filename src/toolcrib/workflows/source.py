@@ -128,19 +128,16 @@ class WorkflowRun(Struct, kw_only=True):
 
     async def _one(self, step: Step, ended: Mapping[str, anyio.Event]) -> None:
         state = self.steps[step.name]
-        try:
-            if state.status == "completed":
-                return
+        if state.status != "completed":
             for name in step.needs:
                 await ended[name].wait()
             if any(self.steps[name].status != "completed" for name in step.needs):
                 state.status = "skipped"
-                return
-            await self._call(step, state)
-            await self.keep(self)
-            await self._tell(step)
-        finally:
-            ended[step.name].set()
+            else:
+                await self._call(step, state)
+                await self.keep(self)
+                await self._tell(step)
+        ended[step.name].set()  # never after a save that failed: the steps that wait for it are cancelled
 
     async def _call(self, step: Step, state: StepState) -> None:
         try:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from toolcrib.core.result import ToolResult
@@ -70,3 +71,21 @@ async def test_only_the_step_whose_end_was_not_stored_yet_runs_again(killed_at: 
     again = {name for name, count in disk.ended.items() if count > 1}
     assert set(disk.ended) == {"one", "two", "three"}
     assert (again & stored, again) == (set(), {("one", "two", "three")[killed_at - 1]})
+
+
+async def test_no_step_begins_after_one_whose_end_could_not_be_stored() -> None:
+    begun: list[str] = []
+
+    async def door(tool: str, arguments: Any, *, idempotency_key: str, **options: Any) -> ToolResult:
+        begun.append(idempotency_key.split(":")[2])
+        return ToolResult.of_text("found")
+
+    async def keep(run: WorkflowRun) -> None:
+        await anyio.lowlevel.checkpoint()
+        raise Killed
+
+    run = WorkflowRun(id="run", workflow=WORKFLOW, input={}, door=door, keep=keep, may_repeat=lambda tool: True)
+    with pytest.raises(BaseExceptionGroup):
+        await run()
+
+    assert begun == ["one"]
