@@ -1,5 +1,3 @@
-from msgspec.structs import replace
-
 from toolcrib import Call, Toolcrib, ToolResult, run, tool
 
 
@@ -17,7 +15,7 @@ def at_most_two(call: Call) -> Call | ToolResult:
 
 async def with_notice(call: Call, result: ToolResult) -> ToolResult:
     notice = {"type": "text", "text": "Test data."}
-    return replace(result, content=(*result.content, notice))
+    return result.evolve(content=(*result.content, notice))
 
 
 async def main() -> None:
