@@ -74,7 +74,7 @@ class SavedSession(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the session from the form of `dataclasses.asdict`, or JSON of that."""
+        """Return the session from the form of `fields_of`, or JSON of that."""
         given: dict[str, Any] = {name: values[name] for name in cls.__struct_fields__ if name in values}
         for name in ("allowed", "exact", "contexts", "disabled", "roots"):
             if given.get(name) is not None:
