@@ -55,14 +55,14 @@ __all__ = ["HttpOptions", "HttpRoute", "Listener", "MakeRoute", "McpApp", "bind"
 _HEADER_BYTES: Final = 32 * 1024
 
 
-async def _send(cycle: RequestResponseCycle, message: dict[str, Any]) -> None:
+async def _send(cycle: RequestResponseCycle, message: Any) -> None:
     """Send an ASGI message, or a `WHOLE` response in one write.
 
     uvicorn takes two messages and writes the head and the body apart: two system calls and two packets for each small
     answer.
     """
     if message["type"] != WHOLE:
-        await cycle.send(message)  # pyright: ignore[reportArgumentType]
+        await cycle.send(message)
         return
     if cycle.flow.write_paused and not cycle.disconnected:
         await cycle.flow.drain()
