@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from toolcrib.catalog.index import Hit
 from toolcrib.catalog.names import fold, fold_all
 from toolcrib.catalog.preflight import findings
 from toolcrib.catalog.registry import Registry
@@ -48,6 +49,7 @@ async def test_the_loop_runs_while_the_index_of_a_large_catalog_is_built() -> No
 async def test_what_changes_while_the_index_is_built_is_found_as_it_is_then() -> None:
     registry = Registry()
     registry.put("s", _many("s"))
+    early = True
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(registry.catalog.prepare)
         await anyio.lowlevel.checkpoint()
@@ -64,6 +66,7 @@ async def test_what_changes_while_the_index_is_built_is_found_as_it_is_then() ->
 async def test_a_search_that_does_not_wait_builds_the_index_itself() -> None:
     registry = Registry()
     registry.put("s", _many("s"))
+    found: list[Hit] = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(registry.catalog.prepare)
         await anyio.lowlevel.checkpoint()
@@ -77,8 +80,9 @@ async def test_a_search_that_does_not_wait_builds_the_index_itself() -> None:
 def test_an_unknown_name_does_not_build_the_index_of_a_large_catalog() -> None:
     registry = Registry()
     registry.put("s", _many("s"))
+    registry.put("shop", [_tool("create_invoice", source="shop")])
 
-    assert registry.catalog.nearest("s__tol_77")[0] == "s__tool_77"
+    assert registry.catalog.nearest("shop__creat_invioce") == ["shop__create_invoice"]
     assert registry.catalog.nearest("completely different") == []
     assert not registry.is_prepared
 
