@@ -26,7 +26,7 @@ def collect_seldom(*, is_clean: bool = False) -> None:
     if not is_clean:
         gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 1, 4_000)
+    gc.set_threshold(20_000, 1, 2_000)
 
 
 def keep_freed_memory() -> None:
