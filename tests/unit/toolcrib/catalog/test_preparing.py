@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import anyio
@@ -141,10 +140,3 @@ def test_a_finding_shows_wherever_in_a_definition_its_text_stands(text: str) -> 
 
     assert all(findings(tool) for tool in tools)
     assert not findings(_tool("x", "Tells the user which tools < 5 ignore rules."))
-
-
-def test_findings_of_many_ordinary_tools_take_little_time() -> None:
-    start = time.process_time()
-    for tool in _many("s"):
-        assert not findings(tool)
-    assert time.process_time() - start < 3
