@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from rig import PATIENCE
 from toolcrib.catalog.index import Hit
 from toolcrib.catalog.names import fold, fold_all
 from toolcrib.catalog.preflight import findings
@@ -36,7 +37,7 @@ async def test_the_loop_runs_while_the_index_of_a_large_catalog_is_built() -> No
             turns += 1
             await anyio.lowlevel.checkpoint()
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn)
             await registry.catalog.prepare()
