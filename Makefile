@@ -45,7 +45,7 @@ soak: .venv/ready-to-test
 site: .venv/ready-to-test
 	$(BIN)/zensical build --strict
 bench: .venv/ready-to-test
-	set -e; for name in dispatch parallel startup gateway search sources store jobs tools wire; do $(BIN)/python bench/$$name.py; done
+	set -e; for name in dispatch parallel startup gateway growth search sources store jobs tools wire; do $(BIN)/python bench/$$name.py; done
 eval: .venv/ready-to-test
 	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
 

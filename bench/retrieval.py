@@ -54,6 +54,8 @@ MOST_TOOLS = 800
 APIS, SERVERS = ("metatool", "apimix"), ("livemcp", "mcp_mid")
 MOST_FOREIGN = 1_000
 """Queries of other sets that are asked of one."""
+MOST_WRONG, LEAST_RIGHT = 0.02, 0.5
+"""Goals of "nothing fits": of a set's own queries, and of foreign ones and small talk."""
 FOREIGN = 60
 """Queries asked of each that none of its tools is for."""
 
@@ -291,9 +293,11 @@ def main() -> None:
             f" {row['true']:.3f} of {row['n_foreign']:,} foreign queries"
         )
     for row in unlike:
+        held = row["wrong"] <= MOST_WRONG and min(row["foreign"], row["small_talk"]) >= LEAST_RIGHT
         print(
             f"{row['set']:12}{row['by']:9}nothing fits: {row['wrong']:.3f} of its own queries (goal .02),"
-            f" {row['foreign']:.3f} of foreign ones (goal .50), {row['small_talk']:.3f} of small talk"
+            f" {row['foreign']:.3f} of foreign ones (goal .50), {row['small_talk']:.3f} of small talk (goal .50):"
+            f" {'held' if held else 'missed'}"
         )
     for kind, counted in pairs.items():
         print(

@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
@@ -14,9 +14,10 @@ from msgspec import Struct, field
 
 from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
-from ..core.tool import EVERY_SESSION, Kind, Tool
+from ..core.tool import Kind, Tool
 from ..core.versions import pin_of_session
 from . import names as naming
+from .parts import CatalogPart, categories_of, category_of, declared_names, parts_of
 
 if TYPE_CHECKING:
     from .ranking.terms import Hit, IndexEntry
@@ -27,8 +28,6 @@ __all__ = [
     "Catalog",
     "PinnedCatalogs",
     "Searcher",
-    "categories_of",
-    "category_of",
     "digest_sum",
     "entry_of",
     "version_of",
@@ -42,15 +41,13 @@ OUR_SOURCES = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "resources
 _MODULUS = 1 << 256
 _WEAK = 20
 """Tools that come nearest, from which the categories of a query that nothing fits are taken."""
-_DEPRECATED = 0.5
-"""Factor on the score of a deprecated tool: it comes after equally good matches."""
-_UNABLE = 0.5
-"""Factor on the score of a tool that cannot work as configured: it comes after what fits nearly as well and works."""
 _OURS = 0.9
 """Factor on the score of a tool that comes with Toolcrib, where the user has some: it comes after equally good ones."""
 _TIED = 5
 """Tools beyond those that are asked for, among which a tie at the end may be settled."""
 _KINDS: tuple[Kind, ...] = ("read", "write", "destructive")
+_ALIKE = 1000
+"""Names of a large catalog that a wrong one is compared with."""
 _LONGEST = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
 
@@ -68,6 +65,15 @@ class Searcher(Protocol):
         weak: bool = False,
     ) -> list[Hit]:
         """Return the best tools, best first; empty without a match, unless `weak` matches are wanted."""
+        ...
+
+    async def prepare(self) -> None:
+        """Return when a search does not hold the event loop up any more."""
+        ...
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether that is so."""
         ...
 
 
@@ -113,20 +119,6 @@ def entry_of(tool: Tool, about: About | None = None) -> IndexEntry:
     )
 
 
-def categories_of(tools: Iterable[Tool]) -> dict[str, int]:
-    """Return how many of `tools` each category has; a tool without one counts for its source."""
-    counts: dict[str, int] = {}
-    for tool in tools:
-        key = category_of(tool)
-        counts[key] = counts.get(key, 0) + 1
-    return counts
-
-
-def category_of(tool: Tool) -> str:
-    """Return the category of a tool; one without is of its source."""
-    return tool.category or tool.source
-
-
 class Catalog(Mapping[str, Tool]):
     """All tools of one moment by name, in a stable order: sources as configured, tools as listed.
 
@@ -143,13 +135,21 @@ class Catalog(Mapping[str, Tool]):
         searcher: Searcher,
         withheld: Mapping[str, Problem] | None = None,
         about: Mapping[str, About] | None = None,
+        parts: Sequence[CatalogPart] | None = None,
     ) -> None:
-        """`tools` is taken over and must not be changed afterwards."""
+        """`tools` is taken over and must not be changed afterwards; `parts` are the same, if they are there already."""
         self.tools: Mapping[str, Tool] = MappingProxyType(tools)
         self.version = version
         self.about: Mapping[str, About] = about or {}
         self.withheld: Mapping[str, Problem] = withheld or {}
         self._searcher = searcher
+        if parts is not None:
+            self.parts = parts
+
+    @cached_property
+    def parts(self) -> Sequence[CatalogPart]:
+        """The tools by source, in their order."""
+        return parts_of(self.tools)
 
     def __len__(self) -> int:
         """Return how many tools there are."""
@@ -199,13 +199,30 @@ class Catalog(Mapping[str, Tool]):
         meant = self._meant(name)
         return self.tools[meant[0]] if len(meant) == 1 else None
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether `search` does not hold the event loop up; see `prepare`."""
+        return self._searcher.is_prepared
+
+    async def prepare(self) -> None:
+        """Return when `search` and `nearest` do not hold the event loop up any more: the index is built in a thread."""
+        await self._searcher.prepare()
+
     def nearest(self, name: str, n: int = 3, *, allowed: Callable[[str], bool] | None = None) -> list[str]:
-        """Return names that `name` may have meant, best first; only such as are `allowed`."""
-        pool = self.tools if allowed is None else [other for other in self.tools if allowed(other)]
+        """Return names that `name` may have meant, best first; only such as are `allowed`.
+
+        Where none is alike, those that a search finds, unless its index has to be built first.
+        """
         meant = [other for other in self._meant(name) if allowed is None or allowed(other)]
-        close = naming.nearest(name, pool, n)
-        found = close or [hit.name for hit in self.search(name[:_LONGEST].replace("_", " "), n, allowed=allowed)]
-        return list(dict.fromkeys([*meant, *found]))[:n]
+        if len(self.tools) <= naming.LOOKED_AT:
+            close = naming.nearest(name, self.tools if allowed is None else filter(allowed, self.tools), n)
+        else:
+            alike = (pair for part in self.parts for pair in part.alike(name[:_LONGEST]))
+            pairs = (pair for pair in alike if allowed is None or allowed(pair[1]))
+            close = naming.nearest_of(name[:_LONGEST], dict(islice(pairs, _ALIKE)), n)
+        if not close and self.is_prepared:
+            close = [hit.name for hit in self.search(name[:_LONGEST].replace("_", " "), n, allowed=allowed)]
+        return list(dict.fromkeys([*meant, *close]))[:n]
 
     def search(
         self,
@@ -236,12 +253,14 @@ class Catalog(Mapping[str, Tool]):
         runs = ([*run] for _, run in groupby(found, key=lambda hit: (hit.exact, hit.score)))
         return [hit for run in runs for hit in (run if len(run) == 1 else sorted(run, key=self._tie))][: max(k, 0)]
 
-    def _tie(self, hit: Hit) -> tuple[int, int]:
-        return _KINDS.index(self.tools[hit.name].kind), self._places[hit.name]
+    def _tie(self, hit: Hit) -> tuple[int, int, int]:
+        tool = self.tools[hit.name]
+        number, part = self._numbered[tool.source]
+        return _KINDS.index(tool.kind), number, part.places.get(hit.name, 0)
 
     @cached_property
-    def _places(self) -> Mapping[str, int]:
-        return {name: place for place, name in enumerate(self.tools)}
+    def _numbered(self) -> Mapping[str, tuple[int, CatalogPart]]:
+        return {part.source: (number, part) for number, part in enumerate(self.parts)}
 
     def nearest_categories(
         self, query: str, n: int = 5, *, allowed: Callable[[str], bool] | None = None
@@ -251,31 +270,35 @@ class Catalog(Mapping[str, Tool]):
         With how many tools each has of those that are `allowed`. Fewer than `n` when the tools that come nearest are of
         fewer; when none comes near at all, the user's own and then the largest ones.
         """
-        counts = (
-            self.categories if allowed is None else categories_of(t for name, t in self.tools.items() if allowed(name))
-        )
         hits = self.search(query, _WEAK, allowed=allowed, weak=True)
         found = dict.fromkeys(category_of(self.tools[hit.name]) for hit in hits)
-        users = {category_of(tool) for tool in self.tools.values() if tool.source not in OUR_SOURCES}
+        counts = self.categories
+        if allowed is not None:
+            parts = [part for part in self.parts if not found or not found.keys().isdisjoint(part.categories)]
+            counts = categories_of(t for part in parts for name, t in part.tools.items() if allowed(name))
+        users = {name for part in self.parts if part.source not in OUR_SOURCES for name in part.categories}
         names = list(found) or sorted(counts, key=lambda name: (name not in users, -counts[name], name))
         return {name: counts[name] for name in names[:n]}
 
     @cached_property
     def categories(self) -> Mapping[str, int]:
         """Return how many tools each category has; a tool without one counts for its source."""
-        return categories_of(self.tools.values())
+        counts: dict[str, int] = {}
+        for part in self.parts:
+            for name, count in part.categories.items():
+                counts[name] = counts.get(name, 0) + count
+        return counts
 
     @cached_property
     def _factors(self) -> Mapping[str, float]:
         """Factors on the scores of tools that come after others of equal fit."""
-        has_users = any(tool.source not in OUR_SOURCES for tool in self.tools.values())
+        has_users = any(part.source not in OUR_SOURCES for part in self.parts)
         found: dict[str, float] = {}
-        for name, tool in self.tools.items():
-            factor = _DEPRECATED if tool.deprecated else 1.0
-            factor *= _UNABLE if tool.availability.missing else 1.0
-            factor *= _OURS if has_users and tool.source in OUR_SOURCES else 1.0
-            if factor != 1.0:
-                found[name] = factor
+        for part in self.parts:
+            if has_users and part.source in OUR_SOURCES:
+                found.update((name, _OURS * part.factors.get(name, 1.0)) for name in part.tools)
+            else:
+                found.update(part.factors)
         return found
 
     @cached_property
@@ -286,12 +309,12 @@ class Catalog(Mapping[str, Tool]):
     @cached_property
     def has_conditions(self) -> bool:
         """Whether some tool is made for certain kinds of session only, or needs what not every session has."""
-        return any(tool.availability != EVERY_SESSION for tool in self.tools.values())
+        return any(part.has_conditions for part in self.parts)
 
     @cached_property
     def has_skills(self) -> bool:
         """Whether some entry is a skill."""
-        return any(tool.capability.type == "SKILL" for tool in self.tools.values())
+        return any(part.has_skills for part in self.parts)
 
     def diff(self, older: Catalog) -> CatalogChanged:
         """Return what changed since `older`."""
@@ -309,32 +332,17 @@ class Catalog(Mapping[str, Tool]):
         A tool's own name is untrusted: `evil` may call a tool `fs_write`, and that is not `fs__write`.
         """
         folded = naming.fold(name[:_LONGEST])
-        meant = self._spellings.get(folded, ()) if len(name) <= _LONGEST else ()
+        if len(name) > _LONGEST:
+            return ()
+        meant = tuple(other for part in self.parts for other in part.spellings.get(folded, ()))
         if naming.SEPARATOR not in name:
             return meant
         return [other for other in meant if _is_full_name(self.tools[other], name, folded)]
 
-    @cached_property
-    def _spellings(self) -> dict[str, tuple[str, ...]]:
-        spellings: dict[str, tuple[str, ...]] = {}
-        for tool in self.tools.values():
-            whole = f"{tool.source}{tool.local_name}"  # the full name, before it was shortened
-            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases, *_declared_names(tool))
-            for form in {naming.fold(form) for form in written} - {""}:
-                spellings[form] = (*spellings.get(form, ()), tool.name)
-        return spellings
-
 
 def _is_full_name(tool: Tool, name: str, folded: str) -> bool:
     whole = naming.fold(tool.source + tool.local_name)
-    return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases, *_declared_names(tool))
-
-
-def _declared_names(tool: Tool) -> tuple[str, ...]:
-    """Return the shorter names under which clients and APIs declare the tool."""
-    if len(tool.name) <= naming.MAX_NAME:
-        return ()
-    return naming.declared(tool.name, tool.source, tool.local_name), naming.declared(tool.name, "", tool.name)
+    return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases, *declared_names(tool))
 
 
 _KEPT: Final = 32

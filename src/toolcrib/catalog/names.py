@@ -11,10 +11,23 @@ import difflib
 import hashlib
 import heapq
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["MAX_NAME", "MAX_WHOLE", "SEPARATOR", "declared", "fold", "nearest", "portable", "qualify", "shortened"]
+__all__ = [
+    "LOOKED_AT",
+    "MAX_NAME",
+    "MAX_WHOLE",
+    "SEPARATOR",
+    "declared",
+    "fold",
+    "fold_all",
+    "nearest",
+    "nearest_of",
+    "portable",
+    "qualify",
+    "shortened",
+]
 
 MAX_NAME: Final = 40
 """Characters of the name of a declared tool, where the client puts its prefix before it."""
@@ -22,8 +35,8 @@ MAX_WHOLE: Final = 128
 """Characters of a name in MCP."""
 SEPARATOR: Final = "__"
 _DIGEST: Final = 8
-_LOOKED_AT: Final = 2000
-"""Of more names than this only those that begin alike, or hold the wrong one, are looked at."""
+LOOKED_AT: Final = 2000
+"""Of more names than this only some that begin alike, or hold the wrong one, are looked at."""
 _COMPARED: Final = 100
 """Of these, the ones that share the most pairs of letters are compared letter by letter, some 20 µs each."""
 _LONGEST: Final = 128
@@ -39,6 +52,8 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
 _START = re.compile(r"^[^A-Za-z_]")
 _WORD_STARTS = re.compile(r"([a-z0-9])([A-Z])")
 _SEPARATORS = re.compile(r"[\s!-/:-@\[-`{-~]+")
+_BETWEEN_LINES = re.compile(r"(?:[^\S\n]|[!-/:-@\[-`{-~])+")
+"""`_SEPARATORS` without the newline."""
 
 
 def portable(name: str) -> str:
@@ -71,6 +86,13 @@ def fold(name: str) -> str:
     return _SEPARATORS.sub("", name.lower())
 
 
+def fold_all(names: Iterable[str]) -> list[str]:
+    """Return `fold` of each; three times as fast as one after the other."""
+    listed = list(names)
+    folded = _BETWEEN_LINES.sub("", "\n".join(listed).lower()).split("\n")
+    return folded if len(folded) == len(listed) else [fold(name) for name in listed]
+
+
 def _ends_with(name: str, folded: str) -> bool:
     """Whether the last words of `name` are `folded`: `read_file` ends with `file`, `view_profile` does not."""
     words = _WORD_STARTS.sub(r"\1 \2", name)
@@ -88,18 +110,22 @@ def _ends_with(name: str, folded: str) -> bool:
 def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
     """Return up to `n` of `names` that `name` may have meant, best first; names that share nothing are not offered."""
     name = name[:_LONGEST]
-    folded = fold(name)
-    pool = list(names)
-    if len(pool) > _LOOKED_AT:
-        start = folded[:2]
-        pool = [other for other in pool if fold(other).startswith(start) or name in other][:_LOOKED_AT]
     by_fold: dict[str, str] = {}
-    for other in pool:
-        by_fold.setdefault(fold(other), other)
+    pool = list(names)
+    for form, other in zip(fold_all(pool), pool, strict=True):
+        by_fold.setdefault(form, other)
+    return nearest_of(name, by_fold, n)
+
+
+def nearest_of(name: str, by_fold: Mapping[str, str], n: int = 3) -> list[str]:
+    """Return `nearest` of the names in `by_fold`, each under its folded form."""
+    folded = fold(name)
     pairs = {folded[at : at + 2] for at in range(len(folded))}
     alike = heapq.nlargest(_COMPARED, by_fold, key=lambda other: sum([pair in other for pair in pairs]))
     close = difflib.get_close_matches(folded, alike, n=n, cutoff=_SHORT_ALIKE if len(folded) <= _SHORT else _ALIKE)
     inside = [
-        key for key, other in by_fold.items() if len(folded) >= 3 and _ends_with(other, folded) and key not in close
+        key
+        for key, other in by_fold.items()
+        if len(folded) >= 3 and key.endswith(folded) and _ends_with(other, folded) and key not in close
     ]
     return [by_fold[key] for key in (*inside, *close)][:n]

@@ -14,13 +14,15 @@ instance only.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from anyio import to_thread
 from msgspec import Struct, field
 
 from ..core.events import CatalogChanged, Problem
@@ -30,6 +32,7 @@ from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .embedding.embedder import Meanings
+from .parts import CatalogPart
 from .preflight import look_alikes
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ Collisions = Literal["drop", "prefix", "error"]
 _LOG: Final = logging.getLogger(__name__)
 _WORTH_KEEPING: Final = 1_000
 """Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
+_BUILT_AT_ONCE: Final = 200
+"""Tools whose index is built in 10 ms; that of more is built in a thread."""
 _SILENT: Final = About()
 """Description of a source that has none."""
 
@@ -57,6 +62,8 @@ class _Layer(Struct):
     about: About = _SILENT
     reported: tuple[Problem, ...] = ()
     withheld: Mapping[str, Problem] = field(default_factory=dict[str, Problem])
+    part: Sequence[CatalogPart] | None = None
+    """Its tools as they stand in the catalog, none or one part; None since a change."""
 
 
 class Registry:
@@ -88,6 +95,9 @@ class Registry:
         self._kept = kept
         self._meanings = meanings
         self._index: Index | None = None
+        self._building: asyncio.Future[None] | None = None
+        self._touched: set[str] = set()
+        """Names that changed since the index began to be built."""
         self._stamped = ""
         self.snapshot: Catalog | None = None
         """The catalog as it was last asked for; None since a change."""
@@ -196,8 +206,12 @@ class Registry:
             layers = sorted(self._layers.values(), key=lambda layer: layer.order)
             withheld = {name: problem for layer in layers for name, problem in layer.withheld.items()}
             about = {name: layer.about for name, layer in self._layers.items() if layer.about != _SILENT}
+            parts = tuple(part for layer in layers for part in self._part(layer))
+            tools: dict[str, Tool] = {}
+            for part in parts:
+                tools.update(part.tools)
             self.snapshot = Catalog(
-                self._ordered(layers), version=version_of(self._total), searcher=self, withheld=withheld, about=about
+                tools, version=version_of(self._total), searcher=self, withheld=withheld, about=about, parts=parts
             )
         return self.snapshot
 
@@ -232,14 +246,52 @@ class Registry:
     ) -> list[Hit]:
         """Rank with the index, which is opened or built at the first search and kept up to date from then on."""
         if self._index is None:
-            from .index import Index  # it brings the stemmer and word lists: only to search
-
-            self._stamped = self._stamp()
-            entries = (self._entry(tool) for tool in self._placed.values())
-            kept = self._kept if len(self._placed) >= _WORTH_KEEPING else None
-            self._index = Index(entries, path=kept, stamp=self._stamped)
+            self._index = self._new_index()
         near = self._meanings.near(query) if self._meanings is not None else None
         return self._index.search(query, k, allowed=allowed, boost=boost, near=near, weak=weak)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether a search does not hold the event loop up: the index is there, or made in some milliseconds."""
+        return self._index is not None or len(self._placed) < _BUILT_AT_ONCE
+
+    def _touch(self, name: str) -> None:
+        if self._building is not None:
+            self._touched.add(name)
+
+    async def prepare(self) -> None:
+        """Build the index in a thread, unless it is there; what changes meanwhile is changed in it at the end.
+
+        A search that comes first builds it at once: 5 s for 100,000 tools.
+        """
+        if self.is_prepared:
+            return
+        if self._building is None:
+            self._building = asyncio.ensure_future(self._build())
+        await asyncio.shield(self._building)
+
+    async def _build(self) -> None:
+        self._touched.clear()
+        index, known = self._new_index(), self._placed.keys() | set[str]()
+        try:
+            await to_thread.run_sync(index.build, abandon_on_cancel=True)
+            if self._index is None:  # else a search did not wait
+                index.update(
+                    (self._entry(self._placed[name]) for name in self._touched if name in self._placed),
+                    self._touched & known,
+                )
+                self._index = index
+        finally:
+            self._building = None
+
+    def _new_index(self) -> Index:
+        from .index import Index  # it brings the stemmer and word lists: only to search
+
+        self._stamped = self._stamp()
+        about = {source: layer.about for source, layer in self._layers.items()}
+        entries = (entry_of(tool, about.get(tool.source)) for tool in tuple(self._placed.values()))
+        kept = self._kept if len(self._placed) >= _WORTH_KEEPING else None
+        return Index(entries, path=kept, stamp=self._stamped)
 
     def keep(self) -> None:
         """Write the index to its file if it has changed since: for the end of a crib's life. Never raises."""
@@ -270,20 +322,25 @@ class Registry:
     def _read_again(self, names: Iterable[str]) -> None:
         """Rank these anew: the description of their source changed."""
         for name in names:
+            self._touch(name)
             entry = self._entry(self._placed[name])
             if self._index is not None:
                 self._index.add(entry)
             if self._meanings is not None:
                 self._meanings.put(entry)
 
-    def _ordered(self, layers: list[_Layer]) -> dict[str, Tool]:
-        ordered: dict[str, Tool] = {}
-        for layer in layers:
+    def _part(self, layer: _Layer) -> Sequence[CatalogPart]:
+        """Return the tools of a source that have a name, in its order."""
+        if layer.part is None:
+            ordered: dict[str, Tool] = {}
             for claim in layer.tools:
                 for name in self._homes.get(claim, ()):
                     if self._placed[name].source == layer.tools[claim].source:
                         ordered[name] = self._placed[name]
-        return ordered
+            layer.part = (CatalogPart(ordered),) if ordered else ()
+            for part in layer.part:
+                part.prepare()
+        return layer.part
 
     def _name(self, source: str, layer: _Layer, local: str) -> str:
         return naming.qualify(source, local, separator=self._separator, prefix=layer.prefix)
@@ -323,6 +380,8 @@ class Registry:
             claims.append(source)
             claims.sort(key=lambda claimant: (self._layers[claimant].yields, self._layers[claimant].order))
         self._settle(name, claims)
+        for changed in (source, *claims):
+            self._layers[changed].part = None
         if not claims:
             del self._claims[name]
 
@@ -353,6 +412,7 @@ class Registry:
         self._before.setdefault(name, None)
         self._placed[name] = placed
         self._total = digest_sum(self._total, added=[placed])
+        self._touch(name)
         if self._index is not None:
             self._index.add(self._entry(placed))
         if self._meanings is not None:
@@ -362,6 +422,7 @@ class Registry:
         tool = self._placed.pop(name)
         self._before.setdefault(name, tool)
         self._total = digest_sum(self._total, removed=[tool])
+        self._touch(name)
         if self._index is not None:
             self._index.remove(name)
         if self._meanings is not None:
@@ -427,6 +488,15 @@ class Overlay:
             )
             self._seen = (below, own)
         return self._catalog
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the lower layer is; that of one instance is small."""
+        return self._lower.is_prepared
+
+    async def prepare(self) -> None:
+        """Prepare the search of the lower layer."""
+        await self._lower.prepare()
 
     def search(
         self,

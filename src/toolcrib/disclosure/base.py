@@ -207,6 +207,25 @@ class VisibleCatalog(Struct, frozen=True, kw_only=True):
         """Yield those of `tools` that are not switched off and can be called under the name that they are shown by."""
         return filter(self.is_offered, self.tools())
 
+    def core(self) -> Iterator[Tool]:
+        """Yield those of `offered` that are core tools by their own definition."""
+        core = (tool for part in self.catalog.parts for tool in part.core)
+        return (tool for tool in core if self.session.admits(tool) and self.is_offered(tool))
+
+    def offered_by_source(self) -> dict[str, int]:
+        """Return how many tools each source has in `offered`, without a look at each of a source that has no limits."""
+        scope, found = self.session.scope, dict[str, int]()
+        is_open = scope.allowed is None and scope.exact is None and not (scope.included or scope.excluded)
+        off = {*scope.disabled, *scope.disabled_for_all, *self.labels.shadowed}
+        for part in self.catalog.parts:
+            if is_open and not part.has_conditions and not part.has_skills:
+                count = len(part.tools) - sum(name in part.tools for name in off)
+            else:
+                count = sum(self.session.admits(tool) and self.is_offered(tool) for tool in part.tools.values())
+            if count:
+                found[part.source] = found.get(part.source, 0) + count
+        return found
+
     def listed(self) -> Iterator[Tool]:
         """Yield those of `offered` that a list of all tools declares."""
         return self.offered() if self.aids else (tool for tool in self.offered() if tool.source != RESOURCES)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from ..core.json import canonical
+from ..core.json import canonical, dumps, loads
 from ..errors import ToolFailure
 from .database import Connection, Cursor, OwnConnection
 
@@ -256,13 +256,13 @@ def read_head(connection: Connection, key: str = "head") -> Head:
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     if row is None:
         return Head()
-    value = json.loads(row[0])
+    value = loads(row[0])
     return Head(seq=int(value["seq"]), hash=str(value["hash"]))
 
 
 def put_head(connection: Connection, head: Head, key: str = "head") -> None:
     """Store the head, or with `floor` the last dropped row."""
-    connection.execute(_PUT_HEAD, (key, json.dumps({"seq": head.seq, "hash": head.hash})))
+    connection.execute(_PUT_HEAD, (key, dumps({"seq": head.seq, "hash": head.hash}).decode()))
 
 
 def broken(last: Head, seq: int, values: Sequence[Any], link: tuple[str, str]) -> str:
@@ -338,6 +338,9 @@ def _signs(values: Sequence[Any], floor: Head) -> bool:
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Cut `items` into pieces of the sizes in `_TOGETHER`, the largest first."""
+    if len(items) == 1:  # as a call alone has it
+        yield items
+        return
     first = 0
     for size in _TOGETHER:
         while len(items) - first >= size:

@@ -67,8 +67,7 @@ def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
 def _core(scene: VisibleCatalog, budget: int) -> tuple[Tool, ...]:
     """Return the core tools that fit beside the meta-tools; the others can be found by search."""
     named = (scene.find(name) for name in scene.profile.core)
-    marked = (tool for tool in scene.offered() if tool.core)
-    found = {tool.name: tool for tool in (*named, *marked) if tool is not None and scene.is_offered(tool)}
+    found = {tool.name: tool for tool in (*named, *scene.core()) if tool is not None and scene.is_offered(tool)}
     taken: list[Tool] = []
     for tool in found.values():
         cost = estimate_tokens(tool)
@@ -91,11 +90,10 @@ def _instructions(scene: VisibleCatalog) -> str:
     The sources stand alone on the first line: it is all that Codex shows of a server whose tools it holds back, in
     place of one line for each server that it has itself.
     """
-    tools = tuple(scene.offered())
-    known = dict.fromkeys(tool.source for tool in tools)
+    known = scene.offered_by_source()
     sources = [source for source in known if source not in OUR_SOURCES] or [*known]
     listed = ", ".join(sources) if len(sources) <= _SOURCES_NAMED else f"{len(sources)} sources"
-    return f"Tools of {listed}\n{meta_tools.instructions(scene.profile)}\n{len(tools)} tools in all."
+    return f"Tools of {listed}\n{meta_tools.instructions(scene.profile)}\n{sum(known.values())} tools in all."
 
 
 STRATEGY = Strategy(view=adaptive)

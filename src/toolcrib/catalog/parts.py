@@ -1,0 +1,141 @@
+"""The tools of one source in a catalog, with what a catalog must know of them together.
+
+A catalog is made anew at every change; its parts are kept until their own source changes, so that a change costs by the
+size of the source and not by that of the catalog.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import groupby
+from typing import Final
+
+from ..core.tool import EVERY_SESSION, Tool
+from . import names as naming
+
+__all__ = ["CatalogPart", "categories_of", "category_of", "declared_names", "parts_of"]
+
+_DEPRECATED: Final = 0.5
+"""Factor on the score of a deprecated tool: it comes after equally good matches."""
+_UNABLE: Final = 0.5
+"""Factor on the score of a tool that cannot work as configured: it comes after what fits nearly as well and works."""
+
+
+class CatalogPart:
+    """Tools that stand together in a catalog, of one source. Immutable."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        """`tools` is not empty, and is not changed afterwards."""
+        self.tools = tools
+        self.source = next(iter(tools.values())).source
+
+    @cached_property
+    def has_conditions(self) -> bool:
+        """Whether some tool is made for certain kinds of session only, or needs what not every session has."""
+        return any(
+            tool.availability is not EVERY_SESSION and tool.availability != EVERY_SESSION
+            for tool in self.tools.values()
+        )
+
+    @cached_property
+    def has_skills(self) -> bool:
+        """Whether some entry is a skill."""
+        return any(tool.capability.type == "SKILL" for tool in self.tools.values())
+
+    @cached_property
+    def core(self) -> tuple[Tool, ...]:
+        """Those that are core tools by their own definition."""
+        return tuple(tool for tool in self.tools.values() if tool.core)
+
+    @cached_property
+    def categories(self) -> Mapping[str, int]:
+        """How many tools each category has."""
+        return categories_of(self.tools.values())
+
+    @cached_property
+    def factors(self) -> Mapping[str, float]:
+        """Factors on the scores of tools that come after others of equal fit, by name."""
+        found: dict[str, float] = {}
+        for name, tool in self.tools.items():
+            factor = (_DEPRECATED if tool.deprecated else 1.0) * (_UNABLE if tool.availability.missing else 1.0)
+            if factor != 1.0:
+                found[name] = factor
+        return found
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The place of each tool."""
+        return {name: place for place, name in enumerate(self.tools)}
+
+    @cached_property
+    def spellings(self) -> Mapping[str, tuple[str, ...]]:
+        """The tools that a folded name may mean, by every form of their names."""
+        names, forms = list[str](), list[str]()
+        for tool in self.tools.values():
+            whole = f"{tool.source}{tool.local_name}"  # the full name, before it was shortened
+            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases, *declared_names(tool))
+            names += [tool.name] * len(written)
+            forms += written
+        found: dict[str, tuple[str, ...]] = {}
+        for form, name in zip(naming.fold_all(forms), names, strict=True):
+            if form and name not in (known := found.get(form, ())):
+                found[form] = (*known, name)
+        return found
+
+    @cached_property
+    def _folded(self) -> tuple[list[str], list[str]]:
+        """The folded names in order, and the name of each."""
+        pairs = sorted(zip(naming.fold_all(self.tools), self.tools, strict=True))
+        return [folded for folded, _ in pairs], [name for _, name in pairs]
+
+    @cached_property
+    def _text(self) -> str:
+        return "\n".join(("", *self.tools, ""))
+
+    def prepare(self) -> None:
+        """Compute now what the first unknown name would wait for."""
+        _ = self.spellings, self._folded, self._text, self.core, self.has_conditions, self.has_skills
+
+    def alike(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield folded name and name of the tools that begin like `name`, or hold it."""
+        start = naming.fold(name)[:2]
+        folded, names = self._folded
+        for at in range(bisect_left(folded, start), len(folded)):
+            if not folded[at].startswith(start):
+                break
+            yield folded[at], names[at]
+        text, at = self._text, self._text.find(name) if name else -1
+        while at >= 0:
+            end = text.find("\n", at)
+            other = text[text.rfind("\n", 0, at) + 1 : end]
+            yield naming.fold(other), other
+            at = text.find(name, end)
+
+
+def parts_of(tools: Mapping[str, Tool]) -> tuple[CatalogPart, ...]:
+    """Return the parts of a whole catalog: runs of tools of one source."""
+    runs = groupby(tools.items(), key=lambda item: item[1].source)
+    return tuple(CatalogPart(dict(run)) for _, run in runs)
+
+
+def categories_of(tools: Iterable[Tool]) -> dict[str, int]:
+    """Return how many of `tools` each category has; a tool without one counts for its source."""
+    counts: dict[str, int] = {}
+    for tool in tools:
+        key = category_of(tool)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def category_of(tool: Tool) -> str:
+    """Return the category of a tool; one without is of its source."""
+    return tool.category or tool.source
+
+
+def declared_names(tool: Tool) -> tuple[str, ...]:
+    """Return the shorter names under which clients and APIs declare the tool."""
+    if len(tool.name) <= naming.MAX_NAME:
+        return ()
+    return naming.declared(tool.name, tool.source, tool.local_name), naming.declared(tool.name, "", tool.name)
