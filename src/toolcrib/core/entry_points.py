@@ -6,7 +6,7 @@ import ast
 import sys
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Final
 
@@ -42,12 +42,13 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
 
     Some hundred small files are read for it: once in a process, and again when a package has come or gone.
     """
-    return _named(group, tuple((place, _changed(place)) for place in sys.path))
+    named = _named(tuple((place, _changed(place)) for place in sys.path)).select(group=group)
+    return tuple(sorted(named, key=lambda point: (point.name, point.value)))
 
 
-@lru_cache(maxsize=8)
-def _named(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    return tuple(sorted(entry_points(group=group), key=lambda point: (point.name, point.value)))
+@lru_cache(maxsize=2)
+def _named(_: tuple[tuple[str, int], ...]) -> EntryPoints:
+    return entry_points()
 
 
 def _changed(place: str) -> int:

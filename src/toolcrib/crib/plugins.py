@@ -24,6 +24,7 @@ from ..plugin import Guest, load_entry_points
 from ..sources.plugins import Enrichment, FoundPlugin, Plugin, PluginSource, discover, given
 from ..sources.python import PythonSource, Setting
 from ..sources.settings import PluginSettings
+from ..system.memory import without_collection
 from .agents import toolsets
 from .calls import CallRunner
 from .storage import Folders
@@ -181,11 +182,12 @@ def load_guests(chosen: bool | tuple[str, ...], setting: Setting, *own: object) 
     `setting` gives the operator's settings for tools by the name of their section, `own` has tools of a slice.
     """
     source = PythonSource(GUESTS, setting)
-    guests, problems = load_entry_points()
     words = None if isinstance(chosen, bool) else frozenset(chosen)
     known: dict[str, str] = {}
-    for guest in (*guests, *(Guest(origin="toolcrib", thing=thing) for thing in own)):
-        known |= source.offer(guest.thing, guest.origin, words)
+    with without_collection():
+        guests, problems = load_entry_points()
+        for guest in (*guests, *(Guest(origin="toolcrib", thing=thing) for thing in own)):
+            known |= source.offer(guest.thing, guest.origin, words)
     if words is not None and not words <= {*known, *known.values()}:
         for toolset in toolsets():
             known |= toolset.categories
