@@ -7,6 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from types import UnionType
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
@@ -399,8 +400,10 @@ def _output(annotation: Any) -> tuple[TypeAdapter[Any] | None, JsonSchemaValue |
     if annotation in (Any, ToolResult, *_SILENT):
         return None, None
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(portable(annotation))
-        schema = adapter.json_schema(mode="serialization", by_alias=True, schema_generator=_Schema)
+        try:
+            adapter, schema = _adapter(annotation)
+        except TypeError:  # an annotation that has no hash is not kept
+            adapter, schema = _adapter.__wrapped__(annotation)
     except (PydanticUserError, PydanticSchemaGenerationError, TypeError):
         return None, None
     resolved = schema
@@ -410,6 +413,13 @@ def _output(annotation: Any) -> tuple[TypeAdapter[Any] | None, JsonSchemaValue |
     if resolved.get("type") != "object":
         return None, None
     return adapter, _untitled(schema)
+
+
+@lru_cache(maxsize=128)
+def _adapter(annotation: Any) -> tuple[TypeAdapter[Any], JsonSchemaValue]:
+    """Return what converts and describes a type; several tools return the same one."""
+    adapter: TypeAdapter[Any] = TypeAdapter(portable(annotation))
+    return adapter, adapter.json_schema(mode="serialization", by_alias=True, schema_generator=_Schema)
 
 
 def _untitled(schema: JsonSchemaValue) -> JsonSchemaValue:
