@@ -248,7 +248,10 @@ class Registry:
         if self._index is None:
             self._index = self._new_index()
         near = self._meanings.near(query) if self._meanings is not None else None
-        return self._index.search(query, k, allowed=allowed, boost=boost, near=near, weak=weak)
+        hits = self._index.search(query, k, allowed=allowed, boost=boost, near=near, weak=weak)
+        if self._meanings is not None:
+            self._meanings.want(hit.name for hit in hits)
+        return hits
 
     @property
     def is_prepared(self) -> bool:

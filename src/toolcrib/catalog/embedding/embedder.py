@@ -10,7 +10,7 @@ BERT model. An entry point is a callable without arguments that returns an `Embe
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -81,6 +81,10 @@ class Meanings(Protocol):
 
     def drop(self, name: str) -> None:
         """Forget a tool."""
+        ...
+
+    def want(self, names: Iterable[str]) -> None:
+        """Make the vectors of these tools before others."""
         ...
 
     def near(self, query: str) -> Nearness | None:

@@ -110,6 +110,36 @@ def test_saving_to_a_path_also_means_writing_a_file() -> None:
     assert embedder.encoded == ["Save the rain to ./a.md", "Write a file.", "rain of today"]
 
 
+def test_vectors_of_tools_that_a_search_found_are_made_first() -> None:
+    embedder = Concepts()
+    vectors = Vectors(lambda: embedder)
+    registry = Registry(meanings=vectors)
+    tools = [Tool(name=f"t{n}", local_name=f"t{n}", source="many", description="rain " * 400) for n in range(20)]
+    wanted = Tool(name="z", local_name="z", source="many", description=f"{'Send mail to a recipient. ' * 100}")
+    registry.put("many", [*tools, wanted])
+    assert [hit.name for hit in registry.search("mail to a recipient", 5)] == ["many__z"]
+    vectors.fill()
+    assert "recipient" in embedder.encoded[0]
+
+
+def test_texts_of_like_length_are_computed_together() -> None:
+    asked: list[list[int]] = []
+
+    class Watched(Concepts):
+        def encode(self, texts: Sequence[str]) -> list[list[float]]:
+            asked.append([len(text) for text in texts])
+            return super().encode(texts)
+
+    embedder = Watched()
+    vectors = Vectors(lambda: embedder)
+    for number in range(200):
+        vectors.put(entry(f"many__t{number}", "rain " * (10 if number % 2 else 300)))
+    vectors.fill()
+    assert len(vectors) == 200
+    mixed = [lengths for lengths in asked if max(lengths) > 2 * min(lengths)]
+    assert len(mixed) <= 1, "where the short ones end"
+
+
 def test_until_vectors_are_there_search_goes_by_words() -> None:
     vectors = Vectors(Concepts)
     vectors.put(CATALOG[0])
@@ -160,7 +190,7 @@ def test_vectors_of_another_embedder_are_not_used(tmp_path: Path) -> None:
     other = Concepts()
     other.id = "concepts-2"
     filled(other, tmp_path / "v")
-    assert other.encoded == [text_of(one) for one in CATALOG]
+    assert sorted(other.encoded) == sorted(text_of(one) for one in CATALOG)
 
 
 @pytest.mark.parametrize("harm", ["foreign", "no place"])
