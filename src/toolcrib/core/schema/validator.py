@@ -66,8 +66,8 @@ _CHILDREN: Final = {
 }
 
 
-_COSTLY: Final = (b'Ref"', b'"$ref"', b'Of"', b'"if"', b'"not"', b'"dependentSchemas"', b'"pattern')
-"""Keywords that make a schema worth the analysis."""
+_COSTLY: Final = (b'Ref"', b'"$ref"', b'Of"', b'"if"', b'"not"', b'"dependentSchemas"', b'"patternP')
+"""Keywords by which one value may be looked at several times."""
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -112,10 +112,11 @@ def measure(schema: Node) -> Cost:
     if len(text) > MAX_SCHEMA_BYTES:
         raise ValueError(f"the schema has {len(text):,} bytes, {MAX_SCHEMA_BYTES:,} are allowed")
     defaults = b'"default"' in text
-    if text.count(b"{") + text.count(b"[") <= MAX_SCHEMA_DEPTH and not any(word in text for word in _COSTLY):
+    is_costly = any(word in text for word in _COSTLY)
+    if not is_costly and b'"pattern"' not in text and text.count(b"{") + text.count(b"[") <= MAX_SCHEMA_DEPTH:
         return Cost(looks=1, growth=1, patterns=0, defaults=defaults)
     walk = _Walk(schema)
-    looks = walk.weigh(schema)[0].peak()
+    looks = walk.weigh(schema)[0].peak() if is_costly else 1
     if looks > _MAX_LOOKS:
         message = f"the schema looks {looks:,} times at one value through nested references"
         raise ValueError(f"{message}; {_MAX_LOOKS:,} times are allowed")
