@@ -67,13 +67,13 @@ class Searcher(Protocol):
         """Return the best tools, best first; empty without a match, unless `weak` matches are wanted."""
         ...
 
-    async def prepare(self) -> None:
-        """Return when a search does not hold the event loop up any more."""
+    async def prepare(self, query: str) -> None:
+        """Return when a search for `query` does not hold the event loop up any more."""
         ...
 
     @property
     def is_prepared(self) -> bool:
-        """Whether that is so."""
+        """Whether the index is there, or made in some milliseconds."""
         ...
 
 
@@ -204,9 +204,9 @@ class Catalog(Mapping[str, Tool]):
         """Whether `search` does not hold the event loop up; see `prepare`."""
         return self._searcher.is_prepared
 
-    async def prepare(self) -> None:
-        """Return when `search` and `nearest` do not hold the event loop up any more: the index is built in a thread."""
-        await self._searcher.prepare()
+    async def prepare(self, query: str) -> None:
+        """Return when a search for `query` does not hold the event loop up any more: its needs are made in threads."""
+        await self._searcher.prepare(query)
 
     def nearest(self, name: str, n: int = 3, *, allowed: Callable[[str], bool] | None = None) -> list[str]:
         """Return names that `name` may have meant, best first; only such as are `allowed`.

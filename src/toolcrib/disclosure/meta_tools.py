@@ -205,7 +205,7 @@ def _lines_of(found: SearchResult, room: int) -> str:
 
 async def _search(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     query = str(arguments["query"])
-    await scene.catalog.prepare()
+    await scene.catalog.prepare(query)
     hits = scene.catalog.search(query, int(arguments["limit"]), allowed=scene.admitted, boost=scene.boost)
     found = [scene.catalog.tools[hit.name] for hit in hits]
     for tool in found:

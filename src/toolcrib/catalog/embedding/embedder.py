@@ -87,6 +87,10 @@ class Meanings(Protocol):
         """Make the vectors of these tools before others."""
         ...
 
+    async def prepare(self, query: str) -> None:
+        """Return when `near(query)` does not hold the event loop up any more."""
+        ...
+
     def near(self, query: str) -> Nearness | None:
         """Compare `query` with all tools; None while no vector is there."""
         ...

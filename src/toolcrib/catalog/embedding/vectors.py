@@ -194,24 +194,38 @@ class Vectors:
         if self._waiting:
             self._wanted |= {name: None for name in names if name in self._waiting}
 
+    async def prepare(self, query: str) -> None:
+        """Make the vectors of `query` in a worker thread, for `near`: 10 ms, more while vectors of tools are made."""
+        embedder = self._embedder
+        if embedder is None or self._failed or not self._names or query in self._queries or not query.strip():
+            return
+        asked = await anyio.to_thread.run_sync(self._asked, embedder, query)
+        if asked is not None:
+            self._remember(query, asked)
+
     def near(self, query: str) -> _Near | None:
         """Compare `query`, as a whole and by its sentences, with all tools; None without vectors."""
         embedder = self._embedder
         if embedder is None or self._failed or not self._names or not query.strip():
             return None
-        asked = self._queries.get(query)
-        if asked is None:
-            try:
-                asked = unit(embedder.encode(_parts(query)), embedder.dim)
-            except Exception:  # noqa: BLE001 - a foreign embedder may raise anything; search continues by words
-                self._give_up()
-                return None
-            self._queries[query] = asked
-            if len(self._queries) > _QUERIES_KEPT:
-                self._queries.popitem(last=False)
-        else:
-            self._queries.move_to_end(query)
+        asked = self._queries.pop(query, None)
+        if asked is None and (asked := self._asked(embedder, query)) is None:
+            return None
+        self._remember(query, asked)
         return _Near(self._names, self._rows, self._matrix[: len(self._names)] @ asked.T)
+
+    def _asked(self, embedder: Embedder, query: str) -> Floats | None:
+        """Return a row of length 1 for the query and each of its sentences; None when the embedder fails."""
+        try:
+            return unit(embedder.encode(_parts(query)), embedder.dim)
+        except Exception:  # noqa: BLE001 - a foreign embedder may raise anything; search continues by words
+            self._give_up()
+            return None
+
+    def _remember(self, query: str, asked: Floats) -> None:
+        self._queries[query] = asked
+        if len(self._queries) > _QUERIES_KEPT:
+            self._queries.popitem(last=False)
 
     def fill(self) -> None:
         """Make all vectors that are missing, in this thread."""

@@ -1,6 +1,7 @@
 """With an embedder, tools are found by what they mean; without one, or before it is ready, by their words."""
 
 import logging
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,33 @@ def test_vectors_of_tools_that_a_search_found_are_made_first() -> None:
     assert [hit.name for hit in registry.search("mail to a recipient", 5)] == ["many__z"]
     vectors.fill()
     assert "recipient" in embedder.encoded[0]
+
+
+async def test_the_vector_of_a_prepared_query_is_made_in_a_worker_thread_and_not_again() -> None:
+    made_in: list[tuple[int, Sequence[str]]] = []
+
+    class Watched(Concepts):
+        def encode(self, texts: Sequence[str]) -> list[list[float]]:
+            made_in.append((threading.get_ident(), texts))
+            return super().encode(texts)
+
+    vectors = filled(Watched())
+    made_in.clear()
+    await vectors.prepare("umbrella?")
+    near = vectors.near("umbrella?")
+    assert near is not None
+    assert near.best(1) == ["sky__outlook"]
+    assert [texts for _, texts in made_in] == [["umbrella?"]]
+    assert made_in[0][0] != threading.get_ident()
+
+
+async def test_a_query_is_prepared_although_the_embedder_fails(caplog: pytest.LogCaptureFixture) -> None:
+    embedder = Concepts()
+    vectors = filled(embedder)
+    embedder.encode = Broken().encode
+    await vectors.prepare("umbrella?")
+    assert vectors.near("umbrella?") is None
+    assert "ranking by meaning is off" in caplog.text
 
 
 def test_texts_of_like_length_are_computed_together() -> None:

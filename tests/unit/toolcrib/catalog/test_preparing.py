@@ -40,7 +40,7 @@ async def test_the_loop_runs_while_the_index_of_a_large_catalog_is_built() -> No
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn)
-            await registry.catalog.prepare()
+            await registry.catalog.prepare("tool")
 
     assert turns > 1
     assert registry.catalog.search("thing number 77")[0].name == "s__tool_77"
@@ -51,7 +51,7 @@ async def test_what_changes_while_the_index_is_built_is_found_as_it_is_then() ->
     registry.put("s", _many("s"))
     early = True
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(registry.catalog.prepare)
+        tasks.start_soon(registry.catalog.prepare, "tool")
         await anyio.lowlevel.checkpoint()
         registry.amend("s", [_tool("tool_1", "Paint a zebra."), _tool("brew", "Brew coffee.")], ["tool_2"])
         early = registry.is_prepared
@@ -68,7 +68,7 @@ async def test_a_search_that_does_not_wait_builds_the_index_itself() -> None:
     registry.put("s", _many("s"))
     found: list[Hit] = []
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(registry.catalog.prepare)
+        tasks.start_soon(registry.catalog.prepare, "tool")
         await anyio.lowlevel.checkpoint()
         found = registry.catalog.search("thing number 77")
 
