@@ -86,6 +86,11 @@ class FileMarks:
         """Return all marks. Raises `ToolFailure("storage")`."""
         return await self._store.all()
 
+    async def of_read(self, path: Path, content: bytes) -> TaintedFile | None:
+        """Return the mark of content that was read just now, with the marks of other processes; None without one."""
+        await self.refresh()  # after the read: a mark is stored before its content is there
+        return await self.of(path, content) if self.has_any else None
+
     async def of(self, path: Path, content: bytes) -> TaintedFile | None:
         """Return the mark of a file with that content; None without one."""
         if len(content) not in self._sizes:
