@@ -147,6 +147,23 @@ class FileMarks:
         now = self._clock()
         await self._put([replace(mark, noted=now) for mark in found])
 
+    async def copy(self, places: Mapping[Path, Path], contents: Mapping[Path, bytes], roots: Sequence[Path]) -> None:
+        """Mark the contents that files are about to get from marked ones; `places` maps these to those.
+
+        A content may differ from the marked one: it is merged with another. Raises `ToolFailure("storage")`.
+        """
+        await self.refresh()
+        if not self.has_any:
+            return
+        found: list[TaintedFile] = []
+        for source, target in places.items():
+            digest = await to_thread.run_sync(_digest_at, source)
+            mark = self._of(source, digest) if digest else None
+            if mark is not None and _says_something(content := contents[target]):
+                made = replace(mark, root=_root_of(target, roots), path=str(target), digest=await _digest(content))
+                found.append(replace(made, size=len(content), noted=self._clock()))
+        await self._put(found)
+
     async def keep_moved(self, source: Path, target: Path, roots: Sequence[Path]) -> None:
         """Let what was moved keep its marks: those of a folder, and those that do not hold in its new root."""
         covering = self._of_folder(target) or next(
