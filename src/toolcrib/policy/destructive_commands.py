@@ -159,7 +159,7 @@ _GIT: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
 }
 
 
-_ANSWERS: Final = (["guard", "on"], ["guard", "off"], ["guard", "accept"], ["pending", "accept"], ["shadow", "merge"])
+_ANSWERS: Final = (["guard", "on"], ["guard", "off"], ["guard", "accept"], ["pending", "accept"])
 """Commands by which people answer."""
 
 
