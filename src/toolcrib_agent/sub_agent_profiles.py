@@ -7,7 +7,8 @@
     max_turns: 3
 
 A profile takes away and never gives: its tools are those that the parent has too. Profiles of a project came with its
-files, as `AGENTS.md` does: they choose no model, and their instructions are marked as the project's.
+files, as `AGENTS.md` does: they choose no model, and their instructions are marked as the project's. One that a tainted
+session wrote is not used.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ class _File(Struct, frozen=True, kw_only=True):
     path: str
     text: str
     of_project: bool
+    distrusted: str = ""
+    """Why its text is not used: a tainted session wrote it."""
 
 
 async def list_profiles(session: Session) -> list[dict[str, Any]]:
@@ -195,6 +198,9 @@ def _check(file: _File, files: Mapping[str, _File], session: Session) -> Profile
 
 
 def _parse(file: _File, errors: list[str], warnings: list[str]) -> SubAgentProfile | None:
+    if file.distrusted:
+        errors.append(file.distrusted)
+        return None
     try:
         values: Any = parse_yaml(file.text, Path(file.path).name).plain()
     except (ConfigError, ValueError) as error:
@@ -291,8 +297,11 @@ async def _project_files(session: Session) -> dict[str, _File]:
         for one in [one for one in entries if Path(one.path).suffix in _ENDINGS][:_FILES]:
             path = folder / Path(one.path).name
             try:
-                text = (await workspace.read(str(path), limit=_BYTES)).decode("utf-8", "replace")
+                content = await workspace.read(str(path), limit=_BYTES)
             except ToolFailure:
                 continue
-            found.setdefault(path.stem, _File(path=str(path), text=text, of_project=True))
+            text = content.decode("utf-8", "replace")
+            mark = await session.parts.file_marks.of_read(path, content)
+            reason = f"it is untrusted: it is {mark.reason}; `toolcrib guard accept {path}` by a person" if mark else ""
+            found.setdefault(path.stem, _File(path=str(path), text=text, of_project=True, distrusted=reason))
     return found

@@ -59,7 +59,7 @@ async def profile_role(post: AgentContext, name: str) -> Role:
     if profile.of_project and text:
         heading = _OF_PROFILE.format(name=name, path=profile.path)
         whole = "\n\n".join(filter(None, (project.text if project is not None else "", f"{heading}\n{text}")))
-        path = project.path if project is not None else profile.path
+        path = (project.path if project is not None else "") or profile.path
         project = Project(path=path, text=whole, is_whole=project is None or project.is_whole)
         text = ""
     role = _role(post, text, only, profile.values.max_turns)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
+import typer
 from msgspec import Struct
 
 from ..config import Settings, load
@@ -22,12 +23,24 @@ from ..core.session import Audience, SessionState
 from ..core.taint import Taint
 from ..core.tool import Annotations, Tool
 from ..crib import Toolcrib
-from ..errors import ConfigError, ToolcribError
+from ..errors import ConfigError, ToolcribError, UsageError
 from .actions import action_group
-from .options import AsJson
+from .marked_files import accept_marks, show_marks
+from .options import AsJson, ConfigFiles, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["SAMPLES", "GatewayEntry", "Sample", "gateway_entries", "guard", "show_guard", "switch_off", "switch_on"]
+__all__ = [
+    "SAMPLES",
+    "GatewayEntry",
+    "Sample",
+    "accept_files",
+    "gateway_entries",
+    "guard",
+    "list_files",
+    "show_guard",
+    "switch_off",
+    "switch_on",
+]
 
 
 _LOOK: Final = Tool(
@@ -84,7 +97,8 @@ _COLUMNS: Final[tuple[Column, ...]] = (("CALL", "<"), ("CONNECTED", "<"), ("BY H
 
 
 guard = action_group(
-    "Switch the strict set on or off for entries that `toolcrib connect` wrote, or show what decides.\n\n"
+    "Switch the strict set on or off for entries that `toolcrib connect` wrote, show what decides, list the files with "
+    "untrusted content, or accept them.\n\n"
     "Strict: writes are asked about (mode `cautious`), so are effects after untrusted content, and unreviewed tools "
     "wait. A switch takes effect at the next call, in a running daemon too. The library, the agent, jobs and a `serve` "
     "that was started by hand are always strict.",
@@ -111,6 +125,26 @@ def _switch(*, on: bool, as_json: bool) -> None:
         emit_json({"guard": state, "changed": changed, "file": str(switch.file)})
     else:
         out(f"guard {state}{'' if changed else ', as it was'}: entries of connect follow from the next call on")
+
+
+_Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH …]", help="Files, or folders of them.")]
+_All = Annotated[bool, typer.Option("--all", help="Every mark.")]
+
+
+@guard.command("files")
+def list_files(config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """List the files with untrusted content: a tainted session wrote them, and nobody was asked."""
+    show_marks(settings_of(config), as_json=as_json)
+
+
+@guard.command("accept")
+def accept_files(
+    paths: _Paths = None, everything: _All = False, config: ConfigFiles = None, as_json: AsJson = False
+) -> None:
+    """Take the marks away from files that you have read, and from their copies: their content counts as yours."""
+    if bool(paths) == everything:
+        raise UsageError("which files? toolcrib guard accept PATH …, or --all")
+    accept_marks(settings_of(config), paths or (), as_json=as_json)
 
 
 @guard.command("status")

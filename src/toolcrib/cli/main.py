@@ -59,7 +59,10 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "plugins": Home("toolcrib.cli.plugins", "List the plugins: what loaded, from where, and what did not."),
     "plugin": Home("toolcrib.cli.plugins", "Write a new plugin, with its tests."),
     "policy": Home("toolcrib.cli.policy", "Try the rules on a command or a call, list them, take over Claude Code's."),
-    "guard": Home("toolcrib.cli.guard", "Switch the strict checks behind connected clients on or off; show what asks."),
+    "guard": Home(
+        "toolcrib.cli.guard",
+        "Switch the strict checks behind connected clients on or off; show what asks, and marked files.",
+    ),
     "accept": Home("toolcrib.cli.reviews", "Accept the definitions of servers as reviewed."),
     "lock": Home("toolcrib.cli.reviews", "Lock what is reviewed in a file, or check what there is against it."),
     "trust": Home("toolcrib.cli.reviews", "Confirm the configuration that a project brings."),

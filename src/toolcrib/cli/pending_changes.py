@@ -288,7 +288,16 @@ def merge(
 
     A merge commits nothing; the shadow stays until it is discarded.
     """
-    paths = run(lambda: _shadows(config).merge(task, workspace=_placed(workspace)))
+    settings = settings_of(config)
+
+    async def main() -> Sequence[str]:
+        if not has_store(settings):
+            return await _shadows_of(settings, None).merge(task, workspace=_placed(workspace))
+        async with open_store(settings) as store:
+            shadows = _shadows_of(settings, FileMarks(store.tainted_files))
+            return await shadows.merge(task, workspace=_placed(workspace))
+
+    paths = run(main)
     if as_json:
         emit_json(paths)
     else:
@@ -313,6 +322,9 @@ def _placed(workspace: Path | None) -> Path | None:
 
 
 def _shadows(config: list[Path] | None) -> Shadows:
-    settings = settings_of(config)
+    return _shadows_of(settings_of(config), None)
+
+
+def _shadows_of(settings: Settings, marks: FileMarks | None) -> Shadows:
     roots = settings.workspace.roots or (here().project,)
-    return Shadows(roots, guard_of(settings), settings.environment.get("PATH", ""))
+    return Shadows(roots, guard_of(settings), settings.environment.get("PATH", ""), marks)

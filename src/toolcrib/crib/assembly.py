@@ -57,7 +57,6 @@ class Parts(SessionParts, frozen=True, kw_only=True):
     intake: Intake
     profiles: ProfileRegistry
     workspaces: Workspaces
-    file_marks: FileMarks
     plans: Plans
     session_table: SessionTable
     learning: Learning

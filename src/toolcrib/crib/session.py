@@ -25,6 +25,7 @@ from ..disclosure.selection import Route, Selection, analyse, route, select
 from ..policy.decision import Policy
 from ..policy.questions import forget
 from ..results.artifacts import Artifacts
+from ..workspace.tainted_files import FileMarks
 from .approvals import DeferredCalls
 from .calls import CallRunner
 from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_hint, check_options
@@ -53,6 +54,7 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     resources: ResourceRegistry
     artifacts: Artifacts
     deferred_calls: DeferredCalls
+    file_marks: FileMarks
     records: Callable[[str, str], Records]
     """Returns the records of a principal in a collection."""
 

@@ -143,8 +143,9 @@ def _told(waiting: PendingSet, change: PendingChange) -> PendingFile:
 class Shadows:
     """One for a crib. `workspace` defaults to the first folder of the configured workspace."""
 
-    def __init__(self, roots: Sequence[Path], guard: Guard, programs: str) -> None:
-        """`programs` is where git is looked for."""
+    def __init__(self, roots: Sequence[Path], guard: Guard, programs: str, marks: FileMarks | None) -> None:
+        """`programs` is where git is looked for; `marks` are those of files, None where there are none."""
+        self._marks = marks
         self._roots = roots
         self._guard = guard
         self._programs = programs
@@ -167,7 +168,7 @@ class Shadows:
         Raises `ToolFailure("conflict")` naming every file that cannot be merged.
         """
         shadow = self._shadow(task, workspace)
-        return await shadow.merge(Tree(Roots(shadow.workspace), self._guard))
+        return await shadow.merge(Tree(Roots(shadow.workspace), self._guard), self._marks)
 
     async def discard(self, task: str, *, workspace: str | Path | None = None) -> None:
         """Remove a shadow and its branch; what was not merged is gone."""
@@ -211,7 +212,7 @@ class Workspaces:
         self._guard = guard_of(settings)
         self.shells = Shells(settings)
         self.changes = FileChanges(store, self._guard, marks)
-        self.shadows = Shadows(self._roots, self._guard, self._programs)
+        self.shadows = Shadows(self._roots, self._guard, self._programs, marks)
 
     def arrange(self, state: SessionState, options: SessionOptions, *, is_new: bool) -> None:
         """Set the session's mode, and what its tools see. Raises `UsageError` for what is not there."""

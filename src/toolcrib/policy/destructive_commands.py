@@ -159,12 +159,16 @@ _GIT: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
 }
 
 
+_ANSWERS: Final = (["guard", "on"], ["guard", "off"], ["guard", "accept"], ["pending", "accept"])
+"""Commands by which people answer."""
+
+
 def _toolcrib(rest: Sequence[str]) -> str:
     """A model that may run commands must not answer for its user."""
     arguments = [word for word in rest if not word.startswith("-")][:2]
     is_answer = arguments[:1] == ["approvals"] and len(arguments) > 1 and arguments[1] not in ("list", "show", "watch")
-    if is_answer or arguments in (["guard", "on"], ["guard", "off"]) or arguments[:1] in (["accept"], ["trust"]):
-        return f"toolcrib {' '.join(arguments if is_answer or arguments[0] == 'guard' else arguments[:1])}"
+    if is_answer or arguments in _ANSWERS or arguments[:1] in (["accept"], ["trust"]):
+        return f"toolcrib {' '.join(arguments if is_answer or arguments in _ANSWERS else arguments[:1])}"
     return ""
 
 

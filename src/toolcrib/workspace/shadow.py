@@ -2,7 +2,8 @@
 
 A shadow begins as the main tree is, uncommitted changes included: that state is a commit of its own, on the branch
 `toolcrib/<task>`. Files ignored by git are absent. On acceptance, the task's changes since then are applied to the main
-tree, all of them or none; the index and the branches of the main tree are left alone, and nothing is committed.
+tree, all of them or none; the index and the branches of the main tree are left alone, and nothing is committed. Marks
+of untrusted content (`tainted_files`) go with their files.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .nodes import kind_of, look, parent_of, read_file
 from .overlay import digest_of
 from .paths import Guard, Place
 from .review import locked, merged
+from .tainted_files import FileMarks
 
 __all__ = ["FOLDER", "Shadow", "ShadowChange", "shadow_of", "shadows_of"]
 
@@ -99,16 +101,16 @@ class Shadow(Struct, frozen=True, kw_only=True):
         text = output[:_MAX_DIFF].decode(errors="replace")
         return text if len(output) <= _MAX_DIFF else f"{text}\n… {len(output) - _MAX_DIFF:,} more bytes\n"
 
-    async def merge(self, tree: Tree) -> list[str]:
+    async def merge(self, tree: Tree, marks: FileMarks | None = None) -> list[str]:
         """Apply the task's changes to the main tree, all of them or none; return the paths. The shadow stays.
 
         A file that changed on both sides is merged where the two do not touch the same lines. Raises
         `ToolFailure("conflict")` naming every file that cannot be merged.
         """
         async with locked(tree):
-            return await self._merge(tree)
+            return await self._merge(tree, marks)
 
-    async def _merge(self, tree: Tree) -> list[str]:
+    async def _merge(self, tree: Tree, marks: FileMarks | None) -> list[str]:
         main = await self._git(self.repository)
         theirs = {change.path for change in await _changed(main, self._base, await _snapshot(main))}
         todo: list[Change] = []
@@ -122,6 +124,10 @@ class Shadow(Struct, frozen=True, kw_only=True):
                 conflicts[change.path] = failure.message
         if conflicts:
             raise _conflicts(conflicts)
+        if marks is not None:
+            contents = {change.place.path: change.content for change in todo if change.content is not None}
+            places = {self.top / path.relative_to(self.repository): path for path in contents}
+            await marks.copy(places, contents, (self.workspace,))
         try:
             await in_thread(apply, todo)
         except Conflict as conflict:

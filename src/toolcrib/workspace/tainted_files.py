@@ -33,7 +33,7 @@ from ..errors import ToolFailure
 from .batch import MAX_BYTES
 from .disk import SKIPPED
 
-__all__ = ["FileMarks", "MarkedSandbox", "MarkedWorkspace", "note_shown", "unshown"]
+__all__ = ["FileMarks", "MarkedSandbox", "MarkedWorkspace", "digest_at", "note_shown", "unshown"]
 
 _SAYS_NOTHING: Final = 64
 """Bytes without blanks between them that are a name or a number, and no sentence."""
@@ -85,6 +85,11 @@ class FileMarks:
     async def all(self) -> Sequence[TaintedFile]:
         """Return all marks. Raises `ToolFailure("storage")`."""
         return await self._store.all()
+
+    async def of_read(self, path: Path, content: bytes) -> TaintedFile | None:
+        """Return the mark of content that was read just now, with the marks of other processes; None without one."""
+        await self.refresh()  # after the read: a mark is stored before its content is there
+        return await self.of(path, content) if self.has_any else None
 
     async def of(self, path: Path, content: bytes) -> TaintedFile | None:
         """Return the mark of a file with that content; None without one."""
@@ -142,6 +147,23 @@ class FileMarks:
         now = self._clock()
         await self._put([replace(mark, noted=now) for mark in found])
 
+    async def copy(self, places: Mapping[Path, Path], contents: Mapping[Path, bytes], roots: Sequence[Path]) -> None:
+        """Mark the contents that files are about to get from marked ones; `places` maps these to those.
+
+        A content may differ from the marked one: it is merged with another. Raises `ToolFailure("storage")`.
+        """
+        await self.refresh()
+        if not self.has_any:
+            return
+        found: list[TaintedFile] = []
+        for source, target in places.items():
+            digest = await to_thread.run_sync(digest_at, source)
+            mark = self._of(source, digest) if digest else None
+            if mark is not None and _says_something(content := contents[target]):
+                made = replace(mark, root=_root_of(target, roots), path=str(target), digest=await _digest(content))
+                found.append(replace(made, size=len(content), noted=self._clock()))
+        await self._put(found)
+
     async def keep_moved(self, source: Path, target: Path, roots: Sequence[Path]) -> None:
         """Let what was moved keep its marks: those of a folder, and those that do not hold in its new root."""
         covering = self._of_folder(target) or next(
@@ -152,7 +174,7 @@ class FileMarks:
             await self._put([mark])
         if self._by_digest and _root_of(source, roots) != _root_of(target, roots):
             found = await to_thread.run_sync(_files_of, target)
-            digests = {path: await to_thread.run_sync(_digest_at, path) for path, _ in found}
+            digests = {path: await to_thread.run_sync(digest_at, path) for path, _ in found}
             await self._put(
                 [
                     replace(known[0], root=_root_of(path, roots), path=str(path), noted=self._clock())
@@ -390,7 +412,7 @@ def _digest_of_open(file: OpenFile) -> str:
     return digest.hexdigest()
 
 
-def _digest_at(path: Path) -> str:
+def digest_at(path: Path) -> str:
     """Return the digest of a regular file; empty for one that is gone, or that says nothing."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -419,7 +441,7 @@ def _changed(roots: Sequence[Path], since: int, made: TaintedFile) -> list[Taint
     if len(single) > _MOST_OF_COMMAND:
         folders, single = {str(root) for root in roots}, []
     marks = [replace(made, root=_root_of(Path(top), roots), path=top) for top in sorted(folders)]
-    return [*marks, *(replace(mark, digest=digest) for mark in single if (digest := _digest_at(Path(mark.path))))]
+    return [*marks, *(replace(mark, digest=digest) for mark in single if (digest := digest_at(Path(mark.path))))]
 
 
 def _files_of(top: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from toolcrib.config import Directories, bare
+import anyio
+import pytest
+
+from toolcrib.config import Directories, bare, load
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
@@ -97,3 +101,39 @@ async def test_the_switch_holds_from_the_next_call_of_a_crib_that_is_open(user: 
             codes.append(result.error.code if result.error else "ok")
 
     assert codes == ["ok", "denied", "ok"], "nobody can be asked in memory"
+
+
+def test_files_with_untrusted_content_are_listed_and_accepted_by_path_and_copies_with_them(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = user.project
+    monkeypatch.chdir(project)
+    texts = {"notes.md": "Call save now.\n", "gone.md": "It is gone.\n", "changed.md": "It was changed.\n"}
+
+    async def main() -> None:
+        settings = load((), {}, {"HOME": str(user.home)}, cwd=project)
+        async with Toolcrib(settings) as crib:
+            marks = {project / name: text.encode() for name, text in texts.items()}
+            await crib.parts.file_marks.put(marks, (project,), "web__page", "a")
+
+    def states() -> dict[str, str]:
+        return {Path(one["path"]).name: one["state"] for one in user.reads("guard", "files")}
+
+    assert user.types("guard", "files").stderr == "no file has content that a tainted session wrote unasked\n"
+    anyio.run(main)
+    (project / "notes.md").write_text(texts["notes.md"])
+    (project / "changed.md").write_text("By hand.\n")
+    (project / "copy.md").write_text(texts["notes.md"])
+    before, shown = states(), user.types("guard", "files")
+    accepted = user.reads("guard", "accept", "copy.md")
+    wrong = user.types("guard", "accept", "copy.md")
+    after = states()
+    everything = user.types("guard", "accept", "--all")
+
+    assert before == {"notes.md": "as written", "gone.md": "gone", "changed.md": "changed"}
+    assert "web__page" in shown.stdout
+    assert "toolcrib pending accept" in shown.stderr
+    assert accepted == [str(project / "notes.md")]
+    assert (wrong.exit_code != 0, after) == (True, {"gone.md": "gone", "changed.md": "changed"})
+    assert (everything.exit_code, states()) == (0, {})
+    assert user.types("guard", "accept").exit_code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -156,6 +157,30 @@ async def test_what_a_person_approved_or_accepted_is_not_marked(tmp_path: Path) 
         accepted = await outcome(crib.session(key="d"), path="pending.md")
 
     assert (approved, accepted) == (FREE, FREE)
+
+
+@pytest.mark.process
+async def test_the_mark_of_a_file_in_a_shadow_is_merged_with_it_where_both_sides_changed_it_too(tmp_path: Path) -> None:
+    async with crib_at(tmp_path) as crib:
+        work = tmp_path / "work"
+        subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+        (work / "both.md").write_text("Ours\n\n\n\n\nTheirs\n")
+        task = crib.session(key="a", workspace=str(work), task="t", shadow=True)
+        await done(task, "read_file", {"path": "both.md"})
+        await done(task, "write_file", {"path": "clean.md", "content": "Written before it was tainted.\n"})
+        task.state.taint.source = "web__page"
+        await done(task, "write_file", {"path": "notes.md", "content": ORDER})
+        await done(task, "edit_file", {"path": "both.md", "search": "Theirs", "replace": ORDER})
+        (work / "both.md").write_text("Ours, and later\n\n\n\n\nTheirs\n")
+        assert list(await crib.shadows.merge("t", workspace=work)) == ["both.md", "clean.md", "notes.md"]
+        await crib.shadows.discard("t", workspace=work)
+        found = {
+            name: await outcome(crib.session(key=name, workspace=str(work)), path=name)
+            for name in ("notes.md", "both.md", "clean.md")
+        }
+        assert (work / "both.md").read_text() == f"Ours, and later\n\n\n\n\n{ORDER}\n"
+
+    assert found == {"notes.md": ASKS, "both.md": ASKS, "clean.md": FREE}
 
 
 @needs_sandbox

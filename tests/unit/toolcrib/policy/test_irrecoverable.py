@@ -44,6 +44,8 @@ LOST = {
     "toolcrib approvals yes abcd": "toolcrib approvals yes",
     "/usr/bin/toolcrib approvals edit abcd --args {}": "toolcrib approvals edit",
     "toolcrib guard off": "toolcrib guard off",
+    "toolcrib guard accept AGENTS.md": "toolcrib guard accept",
+    "toolcrib pending accept --all": "toolcrib pending accept",
     "toolcrib accept github": "toolcrib accept",
 }
 """Seed 002's patterns → how they are named."""
