@@ -137,7 +137,10 @@ def _links(request: Mapping[str, Any]) -> Generator[CommandLink]:
 
     places = here()
     process = {"program": program(), "folder": str(places.project), "environ": dict(places.environ), "umask": umask()}
-    whole = dumps({**request, **process})
+    try:
+        whole = dumps({**request, **process})
+    except TypeError:  # bytes that are not UTF-8 in a word, a folder or a variable: no daemon can be sent them
+        return
     for meeting in meetings(places.directories.runtime):
         if (link := command_link(meeting, whole)) is not None:
             with link:

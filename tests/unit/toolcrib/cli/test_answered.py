@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from toolcrib.cli.answered import END, TAKEN, is_answered, program, umask
+from toolcrib.cli.answered import END, TAKEN, is_answered, program, run_answered, umask
 from toolcrib.cli.daemon_process import printing_to_callers, run_command
 from toolcrib.cli.output import print_part
 from toolcrib.cli.prompts import approval_for
@@ -86,6 +86,15 @@ def ask(user: User, *words: str, **other: Any) -> list[Any]:
 )
 def test_only_command_lines_that_a_daemon_may_carry_out_are_answered(words: Sequence[str], answered: bool) -> None:
     assert is_answered(words) is answered
+
+
+@pytest.mark.parametrize("word", ["b\udcffd", "files"])
+def test_a_command_with_bytes_that_are_no_utf_8_is_left_to_its_own_process(
+    monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setenv("NAME", "J\udcf6rg")
+
+    assert run_answered(["find", word]) is None
 
 
 @pytest.mark.slow
