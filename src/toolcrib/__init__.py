@@ -9,8 +9,6 @@ The names below are the whole library; they load when they are first used, so th
 from importlib import import_module
 from typing import Any
 
-from .system.memory import without_collection
-
 __all__ = [
     "AfterStep",
     "Answer",
@@ -92,6 +90,8 @@ def __getattr__(name: str) -> Any:
     """Load a public name from where it lives."""
     if name not in _HOMES:
         raise AttributeError(f"module 'toolcrib' has no attribute {name!r}")
+    from .system.memory import without_collection
+
     with without_collection():
         value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
