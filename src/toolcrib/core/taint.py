@@ -33,7 +33,7 @@ class Taint(Struct, kw_only=True):
 
 
 class StoredTaint(Struct, kw_only=True):
-    """Untrusted content between one call and the store. Lives as long as the call."""
+    """Untrusted content between one call and the store. Lives as long as the call and the processes that it began."""
 
     session: Taint
     """The taint of the session that makes the call."""
@@ -43,6 +43,8 @@ class StoredTaint(Struct, kw_only=True):
     """The mark of the first marked content that the call has read; empty for none."""
     reason: str = ""
     """The file that this content stood in and its origin, for people; empty for content of another kind."""
+    is_over: bool = False
+    """Whether the call has ended, so that what it reads from now on is to taint the session itself."""
 
     @property
     def mark(self) -> str:

@@ -139,6 +139,7 @@ def assemble(
         table,
         artifacts,
         file_marks,
+        policy.taint.stain_by,
         inventory.ranking.embedder,
     )
     return Parts(

@@ -32,7 +32,7 @@ from ..core.intent import Intent
 from ..core.json import fields_of
 from ..core.result import ToolResult
 from ..core.sandbox import Sandbox
-from ..core.session import LOCAL, SessionTable
+from ..core.session import LOCAL, SessionState, SessionTable
 from ..core.shared_storage import Schema, SharedStorage
 from ..core.taint import StoredTaint
 from ..core.tool import Tool
@@ -42,7 +42,8 @@ from ..net.guard import Guard, NetFailure
 from ..results.artifacts import Artifacts
 from ..store.store import Store
 from ..system.tasks import Background
-from ..workspace.tainted_files import FileMarks, MarkedSandbox
+from ..workspace.marked_sandbox import MarkedSandbox
+from ..workspace.tainted_files import FileMarks
 from .calls import CallRunner
 from .profiles import ProfileRegistry
 from .records import Meaning, RecordCollection
@@ -363,10 +364,15 @@ class Hosting:
         sessions: SessionTable,
         artifacts: Artifacts,
         marks: FileMarks,
+        stain: Callable[[str, SessionState], None],
         embedder: SharedEmbedder | None = None,
     ) -> None:
-        """Secrets are masked in records; a crib with a home was configured by a person, in files."""
+        """Secrets are masked in records; a crib with a home was configured by a person, in files.
+
+        `stain` taints a session with a cause.
+        """
         self._marks = marks
+        self._stain = stain
         self._settings = settings
         self._folders = storage.folders
         self._rows = storage.store.records
@@ -475,7 +481,13 @@ class Hosting:
         """Return where commands of a session run; None where they may not. `taint` marks what they write."""
         state = self._sessions.find(owner, session)
         sandbox = self._shells.sandbox_of(state) if state is not None else None
-        return sandbox if sandbox is None or taint is None else MarkedSandbox(sandbox, self._marks, taint, session)
+        if state is None or sandbox is None or taint is None:
+            return sandbox
+
+        def stain(cause: str) -> None:
+            self._stain(cause, state)
+
+        return MarkedSandbox(sandbox, self._marks, taint, session, stain, _is_read_before)
 
     def configuration(self, owner: str) -> Adjusting:
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
@@ -579,3 +591,9 @@ class _GuardedWeb:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+def _is_read_before(path: Path) -> bool:
+    from ..sandbox.leftovers import is_taken_up  # loaded with the sandbox: most cribs run no command
+
+    return is_taken_up(path.parts[:-1], path.name)

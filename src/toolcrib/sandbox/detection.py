@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
 from . import bubblewrap
-from .bubblewrap import Bounds, Line, Maker, Wires, line
+from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_users
 from .comparison import Comparison, check
 from .container import find_container
 from .egress import Handing
@@ -52,7 +52,12 @@ class Bubblewrap:
         status_end, status = os.pipe()
         group = Group(self.maker.bounds.processes)
         watched = Watched(status_end, self.maker.bounds, (command.cwd,), group)
-        wires = Wires(status=status, filter=opened_filter(), control=handing.control if handing else -1)
+        wires = Wires(
+            status=status,
+            filter=opened_filter(),
+            control=handing.control if handing else -1,
+            users=opened_users(Path(self.maker.environ.get("HOME") or "/nonexistent")),
+        )
         built = line(self.maker, command, compared.guarded, wires, group.entrance)
         held = Held(descriptors=tuple(wires), watched=watched, handing=handing, tidy=compared.tidy)
         try:

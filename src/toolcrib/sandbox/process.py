@@ -151,9 +151,9 @@ class Watched:
 
     def _too_much(self, processes: int, memory: int) -> str:
         if processes > self._bounds.processes or self._group.was_full:
-            return f"more than {self._bounds.processes} processes at a time"
+            return f"more than {self._bounds.processes} processes at a time (setting `shell.processes`)"
         if memory > self._bounds.memory:
-            return f"more than {self._bounds.memory >> 20} MiB of memory"
+            return f"more than {self._bounds.memory >> 20} MiB of memory (setting `shell.memory_mb`)"
         if self._bounds.free and min(map(_free, self._disks)) < self._bounds.free:
             return f"less than {self._bounds.free >> 20} MiB are left on the disk"
         return ""

@@ -5,27 +5,26 @@ person approved is not marked. A call that reads a file with marked content has 
 content: a copy or a renamed file in the same workspace keeps it, and it ends where a person or a clean session changes
 the content.
 
-Limits: a command that copies a marked file to another workspace, or changes it, takes the mark away, and a command
-that prints a marked file has no untrusted result. Names, empty files and words without blanks are not marked.
+Commands are the matter of `marked_sandbox`. Names, empty files and words without blanks are not marked.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
 import stat
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from anyio import CancelScope, to_thread
+from anyio import to_thread
 from msgspec.structs import replace
 
-from ..core.sandbox import Command, Reach, Running, Sandbox
 from ..core.taint import StoredTaint
 from ..core.tainted_files import TaintedFile, TaintedFileStore, fold, top_of
 from ..core.workspace import FileEntry, OpenFile, Workspace, Written
@@ -33,7 +32,7 @@ from ..errors import ToolFailure
 from .batch import MAX_BYTES
 from .disk import SKIPPED
 
-__all__ = ["FileMarks", "MarkedSandbox", "MarkedWorkspace", "digest_at", "note_shown", "unshown"]
+__all__ = ["FileMarks", "MarkedWorkspace", "digest_at", "file_time", "note_shown", "unshown"]
 
 _SAYS_NOTHING: Final = 64
 """Bytes without blanks between them that are a name or a number, and no sentence."""
@@ -44,6 +43,8 @@ _MOST_OF_COMMAND: Final = 2_000
 """Files of one command that are marked one by one; of more than that, the folders with most of them."""
 _MOST_HASHED: Final = 256 << 20
 """Bytes of a command's files that are hashed, in about 0.5 s."""
+_MOST_FOLDERS: Final = 1_000
+"""Folders below a marked one in which reads of commands are noticed."""
 _MOST_CAUSE: Final = 300
 """Characters of a cause: one that names a file that names a session grows with each session."""
 _COARSE: Final = 5
@@ -120,6 +121,25 @@ class FileMarks:
                 if changed <= mark.noted * 1e9:
                     return mark
         return None
+
+    def places_in(self, folders: Sequence[Path]) -> dict[Path, TaintedFile]:
+        """Return the marks of files below `folders` that are there with the size of their content, by path.
+
+        Of the mark of a folder, that folder and those in it. Looks at the disk: for a thread.
+        """
+        found: dict[Path, TaintedFile] = {}
+        for marks in list(self._by_digest.values()):
+            for mark in list(marks.values()):
+                path = Path(mark.path)
+                if any(path.is_relative_to(folder) for folder in folders):
+                    with suppress(OSError):
+                        if os.lstat(path).st_size == mark.size:
+                            found[path] = mark
+        for mark in list(self._folders.values()):
+            if any(Path(mark.path).is_relative_to(folder) for folder in folders):
+                tops = itertools.islice(os.walk(mark.path), _MOST_FOLDERS)
+                found |= {Path(top): mark for top, _, _ in tops}
+        return found
 
     async def put(self, contents: Mapping[Path, bytes], roots: Sequence[Path], source: str, session: str) -> None:
         """Mark contents that files are about to get. Without a `source` those keep their marks that have one elsewhere.
@@ -352,41 +372,11 @@ async def note_shown(workspace: Workspace, contents: Mapping[str, bytes]) -> Non
         await workspace.note(contents)
 
 
-class MarkedSandbox:
-    """The protocol `Sandbox` for one call: the files that a command of a tainted session changed are marked."""
-
-    def __init__(self, sandbox: Sandbox, marks: FileMarks, taint: StoredTaint, session: str) -> None:
-        """`taint` is that of the call, `session` the key of its session."""
-        self.kind: Final = sandbox.kind
-        self._sandbox = sandbox
-        self._marks = marks
-        self._taint = taint
-        self._session = session
-
-    @property
-    def network(self) -> bool | Reach:
-        """Network access that the operator permits to the model's commands."""
-        return self._sandbox.network
-
-    @asynccontextmanager
-    async def open(self, command: Command) -> AsyncGenerator[Running]:
-        """Run a command until the context is left; then its files are marked, also where its caller was cancelled."""
-        began = _file_time()
-        try:
-            async with self._sandbox.open(command) as running:
-                yield running
-        finally:
-            source = self._taint.mark
-            if source and not command.read_only:
-                with CancelScope(shield=True):
-                    await self._marks.put_changed(command.folders, began, source, self._session)
-
-
 def _says_something(content: bytes) -> bool:
     return len(content) > _SAYS_NOTHING or len(content.split(None, 1)) > 1
 
 
-def _file_time() -> int:
+def file_time() -> int:
     """Return the time, in nanoseconds, that a file would get if it were changed now."""
     return time.clock_gettime_ns(_COARSE) if sys.platform == "linux" else time.time_ns()
 

@@ -112,6 +112,13 @@ _ALLOWING: Final = (
     " `private_hosts: [HOST:PORT]` beside it for what is not public"
 )
 
+_LIMITS: Final = {
+    "shell.file_mb": re.compile(r"File size limit exceeded|File too large|\bEFBIG\b"),
+    "shell.memory_mb": re.compile(r"\bMemoryError\b|heap out of memory|OutOfMemoryError|Cannot allocate memory"),
+    "shell.processes": re.compile(r"can't start new thread|fork: retry|[Rr]esource temporarily unavailable|\bEAGAIN\b"),
+}
+"""Settings of the sandbox, with what programs print that reach their limits."""
+
 Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 
 
@@ -131,6 +138,8 @@ class CommandResult(Struct, frozen=True, kw_only=True):
     """Folders with more in them than is compared for what it left."""
     refused: tuple[str, ...] = ()
     """Connections that were refused, each with the reason."""
+    is_limited: bool = True
+    """Whether the sandbox bounded what it took."""
 
 
 def sandbox_of(ctx: Context) -> Sandbox:
@@ -206,6 +215,7 @@ async def run(ctx: Context, command: Command, seconds: float) -> CommandResult:
         programs=tuple(running.programs),
         unseen=tuple(running.unseen),
         refused=tuple(running.refused),
+        is_limited=sandbox_of(ctx).kind != "none",
     )
 
 
@@ -243,10 +253,21 @@ async def ending(ended: CommandResult, workspace: Workspace) -> str:
         hint = "" if finished else "give it a longer timeout, or run it in the background"
         raise ToolFailure("tool_error" if finished else "timeout", "".join((why, last)), hint=hint)
     if finished.status:
-        notes.insert(0, f"{status_of(finished)} after {ended.seconds:.1f} s")
+        notes[:0] = [f"{status_of(finished)} after {ended.seconds:.1f} s", *_limits_in(ended, finished)]
     elif not output:
         notes.insert(0, "no output, exit status 0")
     return "\n".join([*([output] if output else []), *(f"[{note}]" for note in notes)])
+
+
+def _limits_in(ended: CommandResult, finished: Finished) -> list[str]:
+    """Name the settings whose limits a failed command seems to have reached."""
+    if not ended.is_limited:
+        return []
+    last = f"{ended.stdout[-_LAST_CHARACTERS:]}\n{ended.stderr[-_LAST_CHARACTERS:]}"
+    names = [name for name, pattern in _LIMITS.items() if pattern.search(last)]
+    if status_of(finished) == "ended by SIGXFSZ":
+        names = ["shell.file_mb"]
+    return [f"it may have reached a limit of the sandbox, which the operator sets: {', '.join(names)}"] if names else []
 
 
 def _join_output(ended: CommandResult) -> str:

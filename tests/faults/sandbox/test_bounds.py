@@ -23,7 +23,7 @@ async def test_a_fork_bomb_ends(run: Run) -> None:
 
     assert outcome.finished.status != 0
     if os.geteuid() == 0:
-        assert outcome.finished.stopped == "more than 200 processes at a time"
+        assert outcome.finished.stopped == "more than 200 processes at a time (setting `shell.processes`)"
 
 
 @needs_groups
@@ -44,7 +44,10 @@ async def test_a_fork_bomb_gets_no_further_than_its_bound_where_control_groups_c
 
     outcome = await run("exec python3 bomb.py", bounds=Bounds(processes=20))
 
-    assert (outcome.text, outcome.finished.stopped) == ("19\n", "more than 20 processes at a time")
+    assert (outcome.text, outcome.finished.stopped) == (
+        "19\n",
+        "more than 20 processes at a time (setting `shell.processes`)",
+    )
 
 
 async def test_memory_has_an_end_for_one_process_and_for_all(run: Run) -> None:
@@ -54,7 +57,7 @@ async def test_memory_has_an_end_for_one_process_and_for_all(run: Run) -> None:
     together = await run(f"{part * 4} wait", bounds=bounds)
 
     assert ("MemoryError" in one.text, one.finished.status) == (True, 1)
-    assert together.finished.stopped == "more than 200 MiB of memory"
+    assert together.finished.stopped == "more than 200 MiB of memory (setting `shell.memory_mb`)"
 
 
 async def test_disks_have_an_end(run: Run, folder: Path) -> None:

@@ -70,6 +70,31 @@ async def test_a_link_in_place_of_a_guarded_folder_shows_nothing(run: Run, home:
     assert SECRET not in outcome.text
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone is another user inside")
+async def test_it_is_not_root_where_root_runs_us_and_its_files_are_roots_outside(run: Run, folder: Path) -> None:
+    (folder / "mine.txt").write_text("old")
+    (folder / "theirs.txt").write_text("old")
+    os.chown(folder / "theirs.txt", 4711, 4711)
+    program = "import os, pwd; print(os.getuid(), os.getgid(), pwd.getpwuid(os.getuid()).pw_dir == os.environ['HOME'])"
+
+    outcome = await run(
+        f'python3 -c "{program}"; echo new > mine.txt; echo new > made.txt; touch archived; chmod u-w archived;'
+        " tar cf a.tar --owner=4711 --group=4711 archived && rm -f archived && tar xf a.tar && stat -c %u archived;"
+        " chown 4711 made.txt 2>/dev/null || echo no; git init -q r && git -C r status --short && echo git"
+    )
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in folder.iterdir()}
+
+    assert outcome.text == "1000 1000 True\n1000\nno\ngit\n"
+    assert owners == {
+        "a.tar": (0, 0),
+        "archived": (0, 0),
+        "made.txt": (0, 0),
+        "mine.txt": (0, 0),
+        "r": (0, 0),
+        "theirs.txt": (4711, 4711),
+    }
+
+
 async def test_it_cannot_read_the_password_hashes(run: Run) -> None:
     outcome = await run("cat /etc/shadow /etc/gshadow /etc/sudoers; ls /etc/ssh ~root/.ssh /var/run/docker.sock")
 

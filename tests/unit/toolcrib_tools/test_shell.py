@@ -168,7 +168,30 @@ async def test_a_command_that_takes_too_much_is_ended_and_says_why(folder: Path)
         hungry = "python3 -c 'import time; x = [b\"x\" * (1 << 20) for _ in range(40)]; time.sleep(60)' & "
         code, message = await refused(session, "run_command", command=hungry * 4 + "wait", timeout=60)
 
-    assert (code, message) == ("tool_error", "it was ended: more than 64 MiB of memory; it printed no output")
+    why = "it was ended: more than 64 MiB of memory (setting `shell.memory_mb`); it printed no output"
+    assert (code, message) == ("tool_error", why)
+
+
+LIMITED = {
+    "head -c 2m /dev/zero > big": "shell.file_mb",
+    "python3 -c \"open('big', 'wb').write(bytes(2 << 20))\"": "shell.file_mb",
+    "python3 -c 'bytearray(100 << 20)'": "shell.memory_mb",
+    "echo MemoryError; exit 0": "",
+    "cat missing": "",
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize(("command", "setting"), LIMITED.items())
+async def test_a_command_that_fails_at_a_limit_of_the_sandbox_is_told_its_setting(
+    folder: Path, command: str, setting: str
+) -> None:
+    async with session_of(folder, shell=ShellSpec(memory_mb=64, file_mb=1)) as session:
+        text = await told(session, "run_command", command=command)
+
+    assert [line for line in text.splitlines() if "shell." in line] == (
+        [f"[it may have reached a limit of the sandbox, which the operator sets: {setting}]"] if setting else []
+    )
 
 
 @needs_sandbox

@@ -350,6 +350,7 @@ class Execute:
             signal.abort("timeout" if time.monotonic() >= signal.deadline else "cancelled")
             raise
         finally:
+            taint.is_over = True
             if taint.read and call.origin not in UNREAD:  # a call that failed, too: its error may show what it read
                 self._stain(taint.cause_for(tool.name), call.session)
             if context.is_waiting:  # for output that it held back

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -200,6 +201,65 @@ async def test_the_files_that_a_command_of_a_tainted_session_writes_are_marked(t
         found["own.md"] = await outcome(clean, path="own.md")
 
     assert found == {"sub/new.md": ASKS, "changed.md": ASKS, "untouched.md": FREE, "own.md": FREE}
+
+
+COMMANDS: Final[Mapping[str, tuple[Any, str]]] = {
+    "cat notes.md": ASKS,
+    "cat *.md | base64": ASKS,
+    "grep -r previous .": ASKS,
+    "cd sub && cat deep.md": ASKS,
+    "cp notes.md copy.md; mv notes.md gone.md; cat copy.md": ASKS,
+    "cat mine.md": FREE,
+    "ls -la": FREE,
+    "git status": FREE,
+    "cat notes.md > /dev/null": FREE,
+    "cat notes.md > /dev/null && git status": ASKS,
+}
+
+
+@needs_sandbox
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+@pytest.mark.parametrize(("command", "expected"), COMMANDS.items())
+async def test_a_command_that_prints_after_it_opened_a_marked_file_taints_its_session(
+    tmp_path: Path, command: str, expected: tuple[Any, str]
+) -> None:
+    async with crib_at(tmp_path) as crib:
+        work = tmp_path / "work"
+        subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+        (work / "mine.md").write_text("My own words.\n")
+        for path in ("notes.md", "sub/deep.md", "AGENTS.md"):
+            await done(tainted(crib), "write_file", {"path": path, "content": f"{path}: {ORDER}"})
+        found = await outcome(crib.session(key="b"), "run_command", command=command)
+
+    assert found == expected
+
+
+@needs_sandbox
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+async def test_a_command_in_the_background_taints_its_session_when_it_prints_what_it_read(tmp_path: Path) -> None:
+    async with crib_at(tmp_path) as crib:
+        await done(tainted(crib), "write_file", {"path": "notes.md", "content": ORDER})
+        session = crib.session(key="b")
+        await done(session, "run_command", {"command": "sleep 1.5; cat notes.md", "background": True})
+        before = session.state.taint.source
+        read = await done(session, "run_command", {"command_id": "command_1", "timeout": 30})
+
+    assert (before, ORDER.strip() in read) == ("", True)
+    assert session.state.taint.source.startswith(f"a command: {tmp_path / 'work' / 'notes.md'}, which session a wrote")
+
+
+@needs_sandbox
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+async def test_what_a_clean_command_makes_of_a_marked_file_is_marked(tmp_path: Path) -> None:
+    async with crib_at(tmp_path) as crib:
+        await done(tainted(crib), "write_file", {"path": "notes.md", "content": ORDER})
+        await done(crib.session(key="b"), "run_command", {"command": "sed s/now/soon/ notes.md > other.md"})
+        found = await outcome(crib.session(key="c"), path="other.md")
+
+    assert found == ASKS
 
 
 async def test_more_marks_than_the_store_takes_become_one_of_their_folder(
