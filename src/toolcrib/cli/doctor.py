@@ -133,7 +133,7 @@ def _tools(settings: Settings, wait: float) -> Iterator[Check]:
     names = [spec.name for spec in (*settings.sources.servers, *settings.sources.openapi)]
 
     async def main() -> tuple[dict[str, Probe], list[Check]]:
-        async with opened(settings.with_values(accept=False, problems=()), wait=wait, fresh=True) as crib:
+        async with opened(settings.with_values(problems=()), wait=wait, fresh=True) as crib:
             problems = [
                 Check(check=f"tools of {problem.source}", state="missing", detail=text)
                 for problem, text in summaries(crib.problems)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator
 
 from ..core.session import Limits
-from ..core.settings import POLICY, Count, Flag, Number, Section, Text, Texts, at_most, expected, setting
+from ..core.settings import POLICY, Count, Flag, Number, Section, Text, Texts, a_list_of, at_most, expected, setting
 from .modes import MODES, Mode, Permissions
 from .rules import RuleTexts
 from .taint import Taint
@@ -30,6 +30,12 @@ def _guard(value: Any) -> bool:
     if not isinstance(value, bool | str) or value not in words:
         raise expected("on or off")
     return words[value]
+
+
+def _whole_name(text: str) -> str:
+    if "*" in text:
+        raise expected("names of tools without patterns")
+    return text
 
 
 class RuleSettings(Section):
@@ -58,8 +64,10 @@ class Identity(Section):
     """Rules beside those of the configuration."""
     limits: Limits = setting(Limits.model_construct())
     """Limits in the place of the configuration's, as far as they are set."""
-    allowed_tools: Texts | None = None
-    """The most that its sessions may have; what a session names itself can only be less."""
+    allowed_tools: Annotated[tuple[Annotated[Text, AfterValidator(_whole_name)], ...], a_list_of("strings")] | None = (
+        None
+    )
+    """The most that its sessions may have, by whole names; what a session names itself can only be less."""
     broken: tuple[str, ...] = setting((), in_code=True, in_digest=True)
     """Errors of its rules that could not be read."""
     file: str = setting("", in_code=True)

@@ -214,6 +214,15 @@ def test_the_doctor_finds_what_is_wrong_and_ends_with_its_status(owner: User) ->
     assert (states["server notes"], states["server gone"], states["store"]) == ("ok", "failed", "ok")
 
 
+def test_the_doctor_finds_nothing_withheld_where_the_configuration_accepts_all(user: User) -> None:
+    server = {"command": sys.executable, "args": [NOTES_SERVER]}
+    user.has(".config/toolcrib/config.yaml", {"servers": {"notes": server}, "accept": True})
+
+    checks = json.loads(user.types("doctor", "--json").stdout)
+
+    assert "tools of notes" not in [check["check"] for check in checks]
+
+
 def test_the_doctor_names_an_op_that_a_tool_lost(user: User) -> None:
     entry = (
         "- {name: NAME, description: d, kind: read, op: x.report.get, implementation: {type: command, command: [ls]}}"

@@ -145,6 +145,10 @@ async def test_a_rule_that_cannot_be_read_is_told_of_and_denies_everything_but_l
     ("text", "message"),
     [
         ("identities: {a: {mode: calmer}}", "identities.a.mode: there is no mode 'calmer', only"),
+        (
+            "identities: {a: {allowed_tools: [x, 'y__*']}}",
+            "identities.a.allowed_tools.1: names of tools without patterns",
+        ),
         ("identities: {a: {moed: x}}", "identities.a.moed: unknown key; did you mean 'mode'?"),
         ("identities: {a: {limits: {calls: -1}}}", "identities.a.limits.calls: a whole number from 0 on was expected"),
         ("identities: {a: {rules: {dney: []}}}", "identities.a.rules.dney: unknown key; did you mean 'deny'?"),
