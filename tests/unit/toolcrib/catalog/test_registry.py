@@ -341,7 +341,8 @@ def test_the_index_of_a_small_catalog_is_not_kept(tmp_path: Path) -> None:
 
 def test_a_query_that_nothing_fits_is_pointed_to_the_nearest_categories() -> None:
     registry = Registry()
-    parameter = {"properties": {"to": {"description": "Where it lies on disk"}}}
+    small_print = " ".join(f"detail{number}" for number in range(30))
+    parameter = {"properties": {"to": {"description": f"Where it lies on disk: {small_print}"}}}
     registry.put("mail", [replace(tool("send", "mail"), input_schema=parameter), tool("drop", "mail")])
     registry.put("sky", [tool("outlook", "sky", "Tell the weather")])
     registry.put("desk", [replace(tool("tidy", "desk"), category="chores")])
