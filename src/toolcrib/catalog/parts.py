@@ -70,24 +70,33 @@ class CatalogPart:
         return {name: place for place, name in enumerate(self.tools)}
 
     @cached_property
-    def spellings(self) -> Mapping[str, tuple[str, ...]]:
-        """The tools that a folded name may mean, by every form of their names."""
+    def spellings(self) -> Mapping[str, str | tuple[str, ...]]:
+        """The tool that a folded name may mean, or the tools, by every form of their names; see `spelled`."""
         names, forms = list[str](), list[str]()
         for tool in self.tools.values():
             whole = f"{tool.source}{tool.local_name}"  # the full name, before it was shortened
             written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases, *declared_names(tool))
             names += [tool.name] * len(written)
             forms += written
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, str | tuple[str, ...]] = {}
         for form, name in zip(naming.fold_all(forms), names, strict=True):
-            if form and name not in (known := found.get(form, ())):
-                found[form] = (*known, name)
+            known = found.setdefault(form, name)
+            if known is not name and name not in (several := (known,) if isinstance(known, str) else known):
+                found[form] = (*several, name)
+        found.pop("", None)
         return found
+
+    def spelled(self, form: str) -> tuple[str, ...]:
+        """Return the names of the tools that a folded name may mean."""
+        found = self.spellings.get(form, ())
+        return (found,) if isinstance(found, str) else found
 
     @cached_property
     def _folded(self) -> tuple[list[str], list[str]]:
         """The folded names in order, and the name of each."""
-        pairs = sorted(zip(naming.fold_all(self.tools), self.tools, strict=True))
+        same = {form: form for form in self.spellings}  # their strings, not others that are equal
+        forms = (same.get(form, form) for form in naming.fold_all(self.tools))
+        pairs = sorted(zip(forms, self.tools, strict=True))
         return [folded for folded, _ in pairs], [name for _, name in pairs]
 
     @cached_property

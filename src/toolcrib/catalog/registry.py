@@ -87,7 +87,9 @@ class Registry:
         self._reserved = frozenset(reserved)
         self._layers: dict[str, _Layer] = {}
         self._declared = itertools.count()
-        self._claims: dict[str, list[str]] = {}
+        self._claims: dict[str, tuple[str, ...]] = {}
+        """By name the sources that want it, first the one that has it. Names of the same sources share one tuple."""
+        self._claimants: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._placed: dict[str, Tool] = {}
         self._homes: dict[str, list[str]] = {}
         self._clashes: dict[str, list[Problem]] = {}
@@ -274,7 +276,7 @@ class Registry:
         self._touched.clear()
         index, known = self._new_index(), self._placed.keys() | set[str]()
         try:
-            await to_thread.run_sync(index.build, abandon_on_cancel=True)
+            await to_thread.run_sync(index.prepare, abandon_on_cancel=True)
             if self._index is None:  # else a search did not wait
                 index.update(
                     (self._entry(self._placed[name]) for name in self._touched if name in self._placed),
@@ -370,26 +372,27 @@ class Registry:
 
     def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
         """Let `source` claim `name` with `tool`, or release it, and determine its present owner."""
-        claims = self._claims.setdefault(name, [])
-        if source in claims:
-            claims.remove(source)
+        others = [claimant for claimant in self._claims.get(name, ()) if claimant != source]
         if tool is None:
             layer.tools.pop(name, None)
         else:
             layer.tools[name] = tool
-            claims.append(source)
-            claims.sort(key=lambda claimant: (self._layers[claimant].yields, self._layers[claimant].order))
+            others.append(source)
+            others.sort(key=lambda claimant: (self._layers[claimant].yields, self._layers[claimant].order))
+        claims = tuple(others)
+        claims = self._claimants.setdefault(claims, claims)
+        self._claims[name] = claims
         self._settle(name, claims)
         for changed in (source, *claims):
             self._layers[changed].part = None
         if not claims:
             del self._claims[name]
 
-    def _settle(self, name: str, claims: list[str]) -> None:
+    def _settle(self, name: str, claims: Sequence[str]) -> None:
         for home in self._homes.pop(name, ()):
             self._unplace(home)
         self._clashes.pop(name, None)
-        homes: list[str] = []
+        homes = list[str]()
         for rank, source in enumerate(claims):
             tool = self._layers[source].tools[name]
             home = name if rank == 0 else self._second_name(source, tool)

@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct, field
 
 from .postings import GROUP_LEVELS, NAME_FLAG, SCALE, Postings, SourceIndex, rarity
-from .query import Actions, Alikes, QueryTerms, actions_of_name, are_opposed
+from .query import Actions, QueryTerms, actions_of_name, are_opposed
 from .terms import LEVELS
 
 __all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]
@@ -108,7 +108,6 @@ class Corpus(Struct, kw_only=True):
     """Total number of terms of all documents."""
     rarities: dict[int, float] = field(default_factory=dict[int, float])
     name_masses: dict[int, float] = field(default_factory=dict[int, float])
-    alikes: Alikes | None = None
 
     @property
     def least_fit(self) -> float:
@@ -123,13 +122,6 @@ class Corpus(Struct, kw_only=True):
         self.terms += by * terms
         self.rarities.clear()
         self.name_masses.clear()
-        self.alikes = None
-
-    def alike(self, word: str) -> dict[str, float]:
-        """Return the known terms that resemble an unknown word, with their similarity."""
-        if self.alikes is None:
-            self.alikes = Alikes(self.postings.vocabulary)
-        return self.alikes.of(word)
 
     def rarity(self, term: int) -> float:
         """Return how rare a term is."""
@@ -372,7 +364,7 @@ def _alike(corpus: Corpus, weights: Mapping[str, float]) -> dict[str, float]:
     known, found = corpus.postings.vocabulary, dict[str, float]()
     for term, weight in weights.items():
         if term not in known:
-            for other, share in corpus.alike(term).items():
+            for other, share in corpus.postings.alike(term).items():
                 found[other] = max(found.get(other, 0.0), _ALIKE * share * weight)
     return found
 
