@@ -8,7 +8,9 @@ how often it says so of queries of another kind (those of `metatool` and `apimix
 the pairs in `opposites.jsonl`, in how many the tool comes before the one that does the opposite.
 
 `build_lexical` and `build_hybrid` are the product's own index as such sets are scored: `(tools) -> search(query, k) ->
-ids`. The folder of the sets holds a `run.py` with `load(set)`, `score(build, tools, queries)` and `SETS`:
+ids`. Matches too weak for an answer are among them: a model gets their names too, after "No tool fits …"; how often
+that is wrong is counted apart. The folder of the sets holds a `run.py` with `load(set)`, `score(build, tools, queries)`
+and `SETS`:
 
     python bench/retrieval.py FOLDER [SET ...] [--only lexical,hybrid,fts5,tantivy,fastmcp,refusals,foreign,opposites]
 
@@ -63,13 +65,13 @@ FOREIGN = 60
 def build_lexical(tools: Sequence[dict[str, Any]]) -> Search:
     """Return the search of an index of `tools`, built: by words."""
     found = _by_words(tools)
-    return lambda query, k: found(query, k, False)
+    return lambda query, k: found(query, k, True)
 
 
 def build_hybrid(tools: Sequence[dict[str, Any]]) -> Search:
     """Return the search of an index of `tools` by words and, with MiniLM, by meaning; all vectors made."""
     found = _by_meaning(tools)
-    return lambda query, k: found(query, k, False)
+    return lambda query, k: found(query, k, True)
 
 
 def _by_words(tools: Sequence[dict[str, Any]]) -> Found:

@@ -334,7 +334,7 @@ class Catalog(Mapping[str, Tool]):
         folded = naming.fold(name[:_LONGEST])
         if len(name) > _LONGEST:
             return ()
-        meant = tuple(other for part in self.parts for other in part.spellings.get(folded, ()))
+        meant = tuple(other for part in self.parts for other in part.spelled(folded))
         if naming.SEPARATOR not in name:
             return meant
         return [other for other in meant if _is_full_name(self.tools[other], name, folded)]

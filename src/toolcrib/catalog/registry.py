@@ -32,7 +32,7 @@ from ..errors import UsageError
 from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .embedding.embedder import Meanings
-from .parts import CatalogPart
+from .parts import CatalogPart, PartedTools
 from .preflight import look_alikes
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ _WORTH_KEEPING: Final = 1_000
 """Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
 _BUILT_AT_ONCE: Final = 200
 """Tools whose index is built in 10 ms; that of more is built in a thread."""
+_COPIED: Final = 2_000
+"""Tools of which all are copied at each change, in 0.1 ms."""
+_APART: Final = 64
+"""Of more tools, this part of them may have changed before all are copied again."""
 _SILENT: Final = About()
 """Description of a source that has none."""
 
@@ -87,7 +91,9 @@ class Registry:
         self._reserved = frozenset(reserved)
         self._layers: dict[str, _Layer] = {}
         self._declared = itertools.count()
-        self._claims: dict[str, list[str]] = {}
+        self._claims: dict[str, tuple[str, ...]] = {}
+        """By name the sources that want it, first the one that has it. Names of the same sources share one tuple."""
+        self._claimants: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._placed: dict[str, Tool] = {}
         self._homes: dict[str, list[str]] = {}
         self._clashes: dict[str, list[Problem]] = {}
@@ -101,6 +107,10 @@ class Registry:
         self._stamped = ""
         self.snapshot: Catalog | None = None
         """The catalog as it was last asked for; None since a change."""
+        self._copied: Mapping[str, Tool] = {}
+        """All tools at an earlier moment."""
+        self._changed: dict[str, Tool | None] = {}
+        """What came, went (None) or changed since."""
         self._alike: tuple[Catalog, tuple[Problem, ...]] | None = None
         self._before: dict[str, Tool | None] = {}
         """Earlier tools of the names that the last change touched."""
@@ -207,13 +217,22 @@ class Registry:
             withheld = {name: problem for layer in layers for name, problem in layer.withheld.items()}
             about = {name: layer.about for name, layer in self._layers.items() if layer.about != _SILENT}
             parts = tuple(part for layer in layers for part in self._part(layer))
-            tools: dict[str, Tool] = {}
-            for part in parts:
-                tools.update(part.tools)
             self.snapshot = Catalog(
-                tools, version=version_of(self._total), searcher=self, withheld=withheld, about=about, parts=parts
-            )
+                self._tools_of(parts), version=version_of(self._total), searcher=self,
+                withheld=withheld, about=about, parts=parts,
+            )  # fmt: skip
         return self.snapshot
+
+    def _tools_of(self, parts: Sequence[CatalogPart]) -> Mapping[str, Tool]:
+        """Return all tools in order, with look-ups in one dictionary unless little of a large one changed."""
+        if len(self._placed) > _COPIED and len(self._changed) * _APART < len(self._placed):
+            return PartedTools(parts, self._copied, dict(self._changed))
+        tools: dict[str, Tool] = {}
+        for part in parts:
+            tools.update(part.tools)
+        self._copied = tools
+        self._changed.clear()
+        return tools
 
     @property
     def total(self) -> int:
@@ -279,7 +298,7 @@ class Registry:
         self._touched.clear()
         index, known = self._new_index(), self._placed.keys() | set[str]()
         try:
-            await to_thread.run_sync(index.build, abandon_on_cancel=True)
+            await to_thread.run_sync(index.prepare, abandon_on_cancel=True)
             if self._index is None:  # else a search did not wait
                 index.update(
                     (self._entry(self._placed[name]) for name in self._touched if name in self._placed),
@@ -375,26 +394,27 @@ class Registry:
 
     def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
         """Let `source` claim `name` with `tool`, or release it, and determine its present owner."""
-        claims = self._claims.setdefault(name, [])
-        if source in claims:
-            claims.remove(source)
+        others = [claimant for claimant in self._claims.get(name, ()) if claimant != source]
         if tool is None:
             layer.tools.pop(name, None)
         else:
             layer.tools[name] = tool
-            claims.append(source)
-            claims.sort(key=lambda claimant: (self._layers[claimant].yields, self._layers[claimant].order))
+            others.append(source)
+            others.sort(key=lambda claimant: (self._layers[claimant].yields, self._layers[claimant].order))
+        claims = tuple(others)
+        claims = self._claimants.setdefault(claims, claims)
+        self._claims[name] = claims
         self._settle(name, claims)
         for changed in (source, *claims):
             self._layers[changed].part = None
         if not claims:
             del self._claims[name]
 
-    def _settle(self, name: str, claims: list[str]) -> None:
+    def _settle(self, name: str, claims: Sequence[str]) -> None:
         for home in self._homes.pop(name, ()):
             self._unplace(home)
         self._clashes.pop(name, None)
-        homes: list[str] = []
+        homes = list[str]()
         for rank, source in enumerate(claims):
             tool = self._layers[source].tools[name]
             home = name if rank == 0 else self._second_name(source, tool)
@@ -415,7 +435,7 @@ class Registry:
     def _place(self, name: str, tool: Tool) -> None:
         placed = tool.renamed(name)
         self._before.setdefault(name, None)
-        self._placed[name] = placed
+        self._placed[name] = self._changed[name] = placed
         self._total = digest_sum(self._total, added=[placed])
         self._touch(name)
         if self._index is not None:
@@ -425,6 +445,7 @@ class Registry:
 
     def _unplace(self, name: str) -> None:
         tool = self._placed.pop(name)
+        self._changed[name] = None
         self._before.setdefault(name, tool)
         self._total = digest_sum(self._total, removed=[tool])
         self._touch(name)

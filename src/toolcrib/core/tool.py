@@ -11,11 +11,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from .json import canonical
 
@@ -246,7 +245,7 @@ class Availability(Struct, frozen=True, kw_only=True):
 EVERY_SESSION: Final = Availability()
 
 
-class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class Tool(Struct, frozen=True, kw_only=True, eq=False, repr_omit_defaults=True):
     """One callable capability. Lives as long as a catalog that holds it; never changes.
 
     `name` is unique in a catalog and valid for every model API (see `catalog.names`); `local_name` is the source's own
@@ -289,6 +288,12 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP `_meta` of the definition, passed through."""
+    _digest: bytes = b""
+    """What `digest` computed. A field and no cached property: the dictionary of one costs 200 bytes a tool."""
+
+    def __post_init__(self) -> None:
+        if self._digest:  # of the tool that this one is a changed copy of
+            force_setattr(self, "_digest", b"")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and (self is other or self.digest == other.digest)
@@ -343,24 +348,9 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         head = head + "." if dot else head
         return head if len(head) <= 120 else head[:119].rstrip() + "…"
 
-    @cached_property
-    def definition(self) -> dict[str, Any]:
-        """The definition as a model sees it, and as a pin covers it."""
-        return self._defined()
-
     @property
-    def listed(self) -> dict[str, Any]:
-        """The definition as an MCP client gets it: with icons, and with annotations as the server wrote them."""
-        definition, annotations = self.definition, self.annotations
-        if annotations.listed is None and not annotations.icons:
-            return definition
-        shown = {**definition, **({"icons": annotations.icons} if annotations.icons else {})}
-        if annotations.listed is not None:
-            shown["annotations"] = annotations.listed
-        return shown if shown["annotations"] else {key: value for key, value in shown.items() if key != "annotations"}
-
-    def _defined(self) -> dict[str, Any]:
-        """Make the definition; of a hundred thousand tools, most are never shown, and keep none."""
+    def definition(self) -> dict[str, Any]:
+        """The definition as a model sees it, and as a pin covers it. Made at each use: most of many are never shown."""
         shown: dict[str, Any] = {"name": self.name}
         if self.title:
             shown["title"] = self.title
@@ -374,9 +364,25 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             shown["_meta"] = self.meta
         return shown
 
-    @cached_property
+    @property
+    def listed(self) -> dict[str, Any]:
+        """The definition as an MCP client gets it: with icons, and with annotations as the server wrote them."""
+        definition, annotations = self.definition, self.annotations
+        if annotations.listed is None and not annotations.icons:
+            return definition
+        shown = {**definition, **({"icons": annotations.icons} if annotations.icons else {})}
+        if annotations.listed is not None:
+            shown["annotations"] = annotations.listed
+        return shown if shown["annotations"] else {key: value for key, value in shown.items() if key != "annotations"}
+
+    @property
     def digest(self) -> bytes:
         """32 bytes over every property that a model, a rule or a caller can see: definition, metadata and op."""
+        if not self._digest:
+            force_setattr(self, "_digest", self._computed_digest())
+        return self._digest
+
+    def _computed_digest(self) -> bytes:
         metadata = (
             self.source,
             self.local_name,
@@ -403,4 +409,4 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             *(("version_info", self.version_info.to_json()) if self.version_info.is_told else ()),
             *(("display", *display) if (display := self.annotations.display) != ("", ()) else ()),
         )
-        return hashlib.blake2b(canonical([self._defined(), metadata]), digest_size=32).digest()
+        return hashlib.blake2b(canonical([self.definition, metadata]), digest_size=32).digest()

@@ -44,6 +44,7 @@ from typing import Any, NamedTuple, TypeAlias
 import orjson
 from msgspec import Struct, field
 
+from .query import Alikes
 from .terms import LEVELS, Document, IndexEntry, source_levels
 
 __all__ = [
@@ -227,6 +228,13 @@ class Postings:
         self._pairs: dict[int, array[int]] = {}
         self._order: dict[int, bytes] = {}
         self._spare: list[int] = []
+        self._alikes: Alikes | None = None
+
+    def alike(self, word: str) -> dict[str, float]:
+        """Return the known terms that resemble an unknown word, with their similarity."""
+        if self._alikes is None:
+            self._alikes = Alikes(self.vocabulary)
+        return self._alikes.of(word)
 
     @property
     def changed(self) -> bool:
@@ -304,6 +312,8 @@ class Postings:
             del run[bisect_left(run, number)]
             if not any(groups):
                 del self.vocabulary[self.terms[term]]
+                if self._alikes is not None:
+                    self._alikes.remove(self.terms[term])
                 self._spare.append(term)
         self._pairs.pop(number, None)
         self._order.pop(number, None)
@@ -341,6 +351,8 @@ class Postings:
             number = len(self.terms)
             self.terms.append(term)
         self.vocabulary[term] = number
+        if self._alikes is not None:
+            self._alikes.add(term)
         return number
 
     def _writable(self, term: int) -> list[array[int]]:

@@ -3,8 +3,8 @@
     Rechnungen  ->  rechnung          отмена  ->  отменить          creer  ->  créer
 
 Stems are English ones. A word of another language that stands in a query in another form than in the tools would find
-nothing: such a word, and only such a one, is taken for the words that begin alike, accents aside. Lifetime: until a
-term comes or goes; made at the first word that no tool has.
+nothing: such a word, and only such a one, is taken for the words that begin alike, accents aside. Lifetime: that of the
+index; made at the first word that no tool has.
 
 A query to weighted terms: what the asker wants done counts, the values that it should be done to count little.
 
@@ -254,22 +254,33 @@ _MOST = 4
 
 
 class Alikes:
-    """The words of one vocabulary, by how they begin; made in one pass over it."""
+    """The words of one vocabulary, by how they begin; made in one pass over it, then changed word by word."""
 
     def __init__(self, vocabulary: Iterable[str]) -> None:
-        self._words: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+        self._words: defaultdict[str, list[str]] = defaultdict(list)
         for word in vocabulary:
-            folded = _folded(word)
-            if len(folded) >= _BEGINNING and folded.isalpha():
-                self._words[folded[:_BEGINNING]].append((folded, word))
+            self.add(word)
+
+    def add(self, word: str) -> None:
+        """Take a word that is new in the vocabulary."""
+        folded = _folded(word)
+        if len(folded) >= _BEGINNING and folded.isalpha():
+            self._words[folded[:_BEGINNING]].append(word)
+
+    def remove(self, word: str) -> None:
+        """Drop a word that has left the vocabulary."""
+        found = self._words.get(_folded(word)[:_BEGINNING], [])
+        if word in found:
+            found.remove(word)
 
     def of(self, word: str) -> dict[str, float]:
         """Return the words that begin as `word` does, a few at most, and how much of the longer one that is."""
         folded = _folded(word)
         if len(folded) < _BEGINNING:
             return {}
-        found = [(_share(folded, other), known) for other, known in self._words.get(folded[:_BEGINNING], ())]
-        return {known: share for share, known in nlargest(_MOST, found) if share >= _LEAST_SHARE}
+        known = self._words.get(folded[:_BEGINNING], ())
+        found = [(_share(folded, _folded(other)), other) for other in known]
+        return {other: share for share, other in nlargest(_MOST, found) if share >= _LEAST_SHARE}
 
 
 def _folded(word: str) -> str:

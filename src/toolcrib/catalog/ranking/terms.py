@@ -41,7 +41,8 @@ _MAX_CHARACTERS = 8 * 1024
 _MAX_WORD = 64
 _LONG = 12
 """Joined forms longer than this take the stem of their last part for their own, which is known already."""
-_REMEMBERED = 1 << 16
+_REMEMBERED = 1 << 13
+"""Words of which the terms are kept, in each of three caches of some 400 bytes a word."""
 _WORD = re.compile(r"[\w-]+")
 _ASCII_WORD = re.compile(r"[\w-]+", re.ASCII)
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"

@@ -338,3 +338,21 @@ def test_what_fits_too_little_is_found_only_when_that_is_asked_for() -> None:
     assert index.search(query) == []
     assert names(index.search(query, weak=True)) == ["yard__sweep"]
     assert names(index.search("a rope")) == ["yard__sweep"]
+
+
+def test_more_must_fit_where_there_are_more_tools_of_more_words() -> None:
+    query = "juggle torches, tame lions, carve pumpkins and sweep leaves"
+    sweep = entry("yard__sweep", "Sweep the yard")
+    verbose = [entry(f"s{n}__do", " ".join(f"word{n}x{at}" for at in range(40))) for n in range(60)]
+    terse = [entry(f"s{n}__do{n}", f"Word{n}") for n in range(60)]
+    assert names(Index([sweep]).search(query)) == ["yard__sweep"]
+    assert names(Index([sweep, *terse]).search(query)) == ["yard__sweep"]
+    assert names(Index([sweep, *verbose]).search(query)) == []
+
+
+def test_a_tool_that_has_every_word_of_a_query_fits_however_much_else_is_there() -> None:
+    verbose = [entry(f"s{n}__do", " ".join(f"word{n}x{at}" for at in range(100))) for n in range(300)]
+    hidden = entry("yard__sweep", " ".join(f"leaf{at}y" for at in range(99)) + " rope")
+    index = Index([*verbose, hidden])
+    assert names(index.search("a rope")) == ["yard__sweep"]
+    assert names(index.search("a rope and a pumpkin to juggle")) == []

@@ -341,7 +341,8 @@ def test_the_index_of_a_small_catalog_is_not_kept(tmp_path: Path) -> None:
 
 def test_a_query_that_nothing_fits_is_pointed_to_the_nearest_categories() -> None:
     registry = Registry()
-    parameter = {"properties": {"to": {"description": "Where it lies on disk"}}}
+    small_print = " ".join(f"detail{number}" for number in range(30))
+    parameter = {"properties": {"to": {"description": f"Where it lies on disk: {small_print}"}}}
     registry.put("mail", [replace(tool("send", "mail"), input_schema=parameter), tool("drop", "mail")])
     registry.put("sky", [tool("outlook", "sky", "Tell the weather")])
     registry.put("desk", [replace(tool("tidy", "desk"), category="chores")])
@@ -427,3 +428,23 @@ def test_catalogs_are_told_apart_by_identity_and_compared_by_version() -> None:
     assert first.catalog.version == second.catalog.version
     assert first.catalog != second.catalog
     assert len({first.catalog, second.catalog, first.catalog}) == 2
+
+
+def test_a_large_catalog_that_changed_a_little_is_like_one_made_anew() -> None:
+    changed, fresh = Registry(), Registry()
+    many = [tool(f"t{number}") for number in range(3_000)]
+    changed.put("a", many)
+    changed.put("b", [tool("first", "b"), tool("last", "b")])
+    before = changed.catalog
+    changed.amend("a", [tool("t7", "a", "Another one"), tool("new")], ["t9"])
+    changed.remove("b")
+
+    other = [tool("t7", "a", "Another one") if one.name == "t7" else one for one in many if one.name != "t9"]
+    fresh.put("a", [*other, tool("new")])
+    now, anew = changed.catalog, fresh.catalog
+    assert [*now.tools] == [*anew.tools]
+    assert [*now.tools.items()] == [*anew.tools.items()]
+    assert [*now.tools.values()] == [*anew.tools.values()]
+    assert (len(now), now.version) == (len(anew), anew.version)
+    assert (now["a__t7"].description, now.get("a__t9"), "b__first" in now) == ("Another one", None, False)
+    assert (before["a__t7"].description, "a__t9" in before, "b__last" in before) == ("t7 does it", True, True)

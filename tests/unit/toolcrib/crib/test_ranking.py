@@ -5,16 +5,22 @@ from pathlib import Path
 import pytest
 
 from rig import eventually
-from toolcrib import Toolcrib
+from toolcrib import Toolcrib, tool
 from toolcrib.config.keys import check
 from toolcrib.config.loader import bare
 from toolcrib.disclosure.settings import RankingSettings
 from toolcrib.errors import ConfigError
 
+DETAILS = " ".join(f"detail{number}" for number in range(80))
+
 
 def outlook() -> str:
     """Tell the weather of tomorrow."""
     return "sunny"
+
+
+def tidy() -> str:
+    return "done"
 
 
 def test_the_embedder_is_a_setting() -> None:
@@ -35,3 +41,14 @@ async def test_a_crib_whose_embedder_does_not_exist_says_so_and_finds_tools_by_w
 async def test_a_crib_that_closes_at_once_stops_making_vectors(tmp_path: Path) -> None:
     async with Toolcrib(bare().with_values(ranking={"embedder": str(tmp_path)}), memory=True) as crib:
         crib.add(outlook)
+
+
+async def test_a_search_that_nothing_fits_also_names_the_tools_that_share_a_word_with_it() -> None:
+    query = "juggle torches, tame lions, carve pumpkins, braid ropes, swallow swords, mend kites, churn butter"
+    async with Toolcrib(bare().with_values(builtins=False), memory=True) as crib:
+        crib.add(tool(description=f"Tidy the rope. {DETAILS}")(tidy), outlook)
+        async with crib.session() as session:
+            told = await session.call("search_tools", {"query": query})
+    assert told.text == (
+        f"No tool fits {query!r}. Say it in other words; nearest: python (2). Tools that share a word with it: tidy."
+    )
