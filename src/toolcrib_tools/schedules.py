@@ -36,6 +36,8 @@ class ScheduledAction(TypedDict):
     kind="write",
     open_world=False,
     idempotent=False,
+    traits=["by_action"],
+    metadata={"reads": {"operation": ["list"]}},
     tags=["task_scheduling", "schedule", "reminder", "timer", "cron", "later", "every"],
     explicit=["task_id"],
     examples=[

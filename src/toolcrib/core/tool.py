@@ -283,8 +283,9 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, repr_omit_defaults=True)
     `reviewed` (the foreign text is vouched for), `outbound` (it can send data elsewhere), `private` (it reads private
     data), `closed_world` (the operator confirms `openWorldHint: false`), `asks_user` (it only asks the user; it may run
     while a plan is made), `by_method` (it sends requests: its argument `method` decides whether a call reads, writes or
-    destroys), `by_action` (a call reads where the list `reads` in its metadata has its argument `action`). Built-in
-    tools alone may be `resumable`: begun again after a crash, such a tool continues, by `Context.first_call`.
+    destroys), `by_action` (a call reads where `reads` in its metadata, such as `{"action": ["look"]}`, lists the value
+    of an argument). Built-in tools alone may be `resumable`: begun again after a crash, such a tool continues, by
+    `Context.first_call`.
     """
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP `_meta` of the definition, passed through."""

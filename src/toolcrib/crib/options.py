@@ -21,8 +21,8 @@ __all__ = [
     "InteractionOptions",
     "SessionOptions",
     "check_calls",
-    "check_hint",
     "check_options",
+    "check_values",
     "settings_of",
 ]
 
@@ -158,8 +158,11 @@ def settings_of(given: Settings | str | Path | None, keywords: Mapping[str, Any]
     return load(None if given is None else (given,), keywords)
 
 
-def check_hint(given: CallOptions) -> None:
-    """Raise `UsageError` for a `result_hint` that does not exist."""
+def check_values(given: CallOptions) -> None:
+    """Raise `UsageError` for a `timeout` that is no number, and for a `result_hint` that does not exist."""
+    timeout = cast("Any", given.get("timeout"))
+    if timeout is not None and not isinstance(timeout, int | float):
+        raise UsageError(f"timeout: a number of seconds was expected, not {timeout!r}")
     hint = given.get("result_hint")
     if hint is not None and hint not in HINTS:
         raise UsageError(f"result_hint: there is no hint {hint!r}, only {', '.join(HINTS)}")

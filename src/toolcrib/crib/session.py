@@ -28,7 +28,7 @@ from ..results.artifacts import Artifacts
 from ..workspace.tainted_files import FileMarks
 from .approvals import DeferredCalls
 from .calls import CallRunner
-from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_hint, check_options
+from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_options, check_values
 from .policy import SUBMIT
 from .resources import ResourceRegistry, SessionResources
 from .sessions import SessionFactory
@@ -301,7 +301,7 @@ class Session:
     ) -> Coroutine[Any, Any, ToolResult]:
         if options:
             check_options(options, CallOptions)
-            check_hint(options)
+            check_values(options)
         fields: dict[str, Any] = {**options}
         if raw:
             fields["raw"] = True

@@ -36,6 +36,9 @@ def configure(state: SessionState, options: SessionOptions) -> None:
     allowed = options.get("allowed_tools")
     if isinstance(allowed, str):
         raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
+    approver = options.get("approver")
+    if approver is not None and not callable(approver):
+        raise UsageError(f"approver is a function of the question, not {type(approver).__name__}")
     state.scope.available = _available(options.get("available", state.scope.available))
     state.instance = options.get("instance", state.instance)
     state.approvals.approver = options.get("approver", state.approvals.approver)

@@ -13,6 +13,7 @@ import copy
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from inspect import isawaitable
 from typing import Any, Final, Protocol
 
 import anyio
@@ -386,7 +387,7 @@ class Approvals:
                 if not await self._is_open(case):
                     return
                 with anyio.fail_after(self._ways.timeout):
-                    answer = await approver(case.question)
+                    answer = await _answer_of(approver, case.question)
                 case.is_answered = True
                 await self._take(case, answer)
         except TimeoutError:
@@ -523,6 +524,16 @@ class Approvals:
                 self._ways.board.notify(left)
                 if left.state == "cancelled":
                     self._ways.settled(left)
+
+
+async def _answer_of(approver: Approver, question: Question) -> Answer:
+    """Return the answer of an approver, which may be a plain function. Raises `TypeError` for another value."""
+    answer: Any = approver(question)
+    if isawaitable(answer):
+        answer = await answer
+    if not isinstance(answer, Answer):
+        raise TypeError(f"an approver returns an `Answer`, and this one returned {type(answer).__name__}")
+    return answer
 
 
 def settlement_of(

@@ -263,8 +263,11 @@ _KINDS: Final[Mapping[str, Kind]] = {
 
 
 def reads_by_action(tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    """Whether the tool declares that a call with this `action` reads."""
-    return _BY_ACTION in tool.traits and arguments.get("action") in tool.capability.metadata.get("reads", ())
+    """Whether the tool declares that a call with these arguments reads."""
+    if _BY_ACTION not in tool.traits:
+        return False
+    reads: Mapping[str, Sequence[str]] = tool.capability.metadata.get("reads", {})
+    return any(arguments.get(name) in values for name, values in reads.items())
 
 
 def kind_of(tool: Tool, arguments: Mapping[str, Any]) -> Kind:

@@ -95,7 +95,7 @@ class BrowserSession:
     serial=True,
     needs=["shell", "sockets"],
     traits=["by_action", "untrusted"],
-    metadata={"reads": ["navigate", "snapshot", "screenshot", "tabs", "close"]},
+    metadata={"reads": {"action": ["navigate", "snapshot", "screenshot", "tabs", "close"]}},
     tags=[
         "web_interaction",
         "browser_automation",

@@ -176,7 +176,7 @@ def _check(options: ToolOptions) -> None:
     _check_word("type", options.get("type"), ("TOOL", "CODE"))
     for key in ("timeout", "background_after"):
         seconds = options.get(key)
-        if seconds is not None and not seconds > 0:
+        if seconds is not None and (not isinstance(seconds, int | float) or seconds <= 0):
             raise UsageError(f"@tool({key}={seconds!r}): seconds must be more than 0")
     if not 0 <= options.get("priority", 50) <= 100:
         raise UsageError(f"@tool(priority={options.get('priority')!r}): it is a number from 0 to 100")

@@ -225,3 +225,13 @@ async def test_where_nothing_fires_making_and_listing_say_so(tmp_path: Path) -> 
         await bench.crib.schedules.start()
         session = bench.crib.session(key="k")
         assert "toolcrib worker" in await bench.crib.schedules.of("local", session.state.key).warning()
+
+
+async def test_schedules_are_listed_without_a_question_and_made_with_one() -> None:
+    async with Toolcrib(builtins=["scheduling"]) as crib:
+        session = crib.session(mode="cautious")
+        every = {"trigger_type": "interval", "trigger_config": {"interval_seconds": 60}}
+        create = {"operation": "create", **every, "action": {"type": "send_message", "content": "Water."}}
+        ended = [await session.call("scheduled_task", arguments) for arguments in ({"operation": "list"}, create)]
+
+    assert [result.error and result.error.code for result in ended] == [None, "denied"]

@@ -130,6 +130,26 @@ async def test_an_approver_that_breaks_is_a_refusal() -> None:
         assert await approvals.states() == ["cancelled"]
 
 
+async def test_a_plain_function_can_approve() -> None:
+    def agree(question: Question) -> Any:
+        return Answer(verdict="yes", by="Ada")
+
+    async with asking() as approvals:
+        await approvals.grant(call(session(agree)))
+
+        assert await approvals.states() == ["used"]
+
+
+async def test_the_log_names_what_an_approver_returned_in_place_of_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def agree(question: Question) -> Any:
+        return True
+
+    async with asking() as approvals:
+        await approvals.refusal(call(session(agree)))
+
+    assert "returned bool" in caplog.text
+
+
 @pytest.mark.parametrize("answer", [Answer(verdict="edit"), Answer(verdict=cast("Any", "perhaps")), None])
 async def test_an_answer_that_means_nothing_is_a_refusal(answer: Any) -> None:
     async def babble(question: Question) -> Answer:

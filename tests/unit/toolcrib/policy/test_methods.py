@@ -22,7 +22,7 @@ WORKS = Tool(
     source="s",
     local_name="work",
     annotations=Annotations(destructive=False),
-    capability=Capability(metadata={"reads": ["look"]}),
+    capability=Capability(metadata={"reads": {"action": ["look"]}}),
     traits=("by_action",),
 )
 

@@ -241,6 +241,7 @@ def test_a_declaration_is_held_against_the_signature(options: Any, reason: str) 
         ({"kind": "raed"}, "@tool(kind='raed'): it is one of read, write, destructive; did you mean 'read'?"),
         ({"approval": "sometimes"}, "@tool(approval='sometimes'): it is one of never, mode, always"),
         ({"timeout": 0}, "@tool(timeout=0): seconds must be more than 0"),
+        ({"timeout": "5"}, "@tool(timeout='5'): seconds must be more than 0"),
         ({"tags": "fs"}, "@tool(tags='fs'): a list is needed"),
     ],
 )
