@@ -53,7 +53,7 @@ from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
 from .claude_names import WORDS, walks
 from .origin import is_local
 from .path_patterns import PathPattern
-from .shell.command_tools import runs_shell, scripts_of
+from .shell.command_tools import CallArguments, runs_shell, scripts_of
 from .shell.pattern import ShellPattern, covering
 
 __all__ = [
@@ -303,12 +303,13 @@ def _body(body: str, target: str, home: str) -> ArgumentMatcher | None:
 class _Candidates:
     """The rules that can concern one tool."""
 
-    __slots__ = ("_allow", "_shell", "all", "ask", "deny")
+    __slots__ = ("_allow", "_shell", "all", "ask", "deny", "reads_files")
 
     def __init__(self, deny: tuple[Rule, ...], ask: tuple[Rule, ...], allow: tuple[Rule, ...]) -> None:
         self.all = (*deny, *ask, *allow)
         self.deny = deny
         self.ask = ask
+        self.reads_files = any(isinstance(rule.arguments, ShellPattern) for rule in (*deny, *ask))
         self._allow = tuple(rule for rule in allow if not isinstance(rule.arguments, ShellPattern))
         self._shell = {rule.arguments: rule for rule in reversed(allow) if isinstance(rule.arguments, ShellPattern)}
 
@@ -352,6 +353,8 @@ class Rules:
         `cwd` is the base folder of relative paths.
         """
         known = self._known.get(tool.digest) or self._learn(tool)
+        if known.reads_files and not isinstance(arguments, CallArguments):
+            arguments = CallArguments(arguments)
         return _denied(known.deny, arguments, cwd) or _asked(known.ask, arguments, cwd) or known.allowed(arguments, cwd)
 
     def look_at_arguments(self, tool: Tool) -> bool:

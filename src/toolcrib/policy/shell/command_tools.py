@@ -11,13 +11,15 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, cast
 
 from ...core.tool import Tool
 from .grammar import read_argv, read_script
 from .script import Script
+from .workspace_scripts import StartedFile, started_files
 
-__all__ = ["CellArguments", "as_cell", "is_cell", "is_handle", "runs_shell", "scripts_of", "texts_of"]
+__all__ = ["CallArguments", "CellArguments", "as_cell", "is_cell", "is_handle", "runs_shell", "scripts_of", "texts_of"]
 
 _CATEGORY: Final = "notebook"
 _CODE: Final = "code"
@@ -36,7 +38,19 @@ _CALLED: Final = re.compile(
 _TEXT: Final = re.compile(r"\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|'([^'\n]*)'|\"([^\"\n]*)\"", re.DOTALL)
 
 
-class CellArguments(dict[str, Any]):
+class CallArguments(dict[str, Any]):
+    """Arguments of one call while rules look at them, and the files that its commands run: read once for all rules."""
+
+    started: Sequence[StartedFile] | None = None
+
+    def started_in(self, folder: Path) -> Sequence[StartedFile]:
+        """Return the files of the workspace that the commands run from `folder`."""
+        if self.started is None:
+            self.started = tuple(started_files(scripts_of(self), folder))
+        return self.started
+
+
+class CellArguments(CallArguments):
     """Arguments of a call that runs a cell: the original ones, and the shell commands in them."""
 
     def __init__(self, arguments: Mapping[str, Any], commands: tuple[str, ...]) -> None:

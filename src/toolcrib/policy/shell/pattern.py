@@ -12,20 +12,27 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
 from ..argument_conditions import HERE, glob
-from .command_tools import scripts_of, texts_of
+from .command_tools import CallArguments, scripts_of, texts_of
+from .deletions import deletes
 from .readonly_commands import is_known, only_reads
 from .script import HOLE, Script, ShellCommand, Word
+from .workspace_scripts import StartedFile, is_same_program
 from .wrapper_commands import describes
 
 __all__ = ["ShellPattern", "covering", "parse_shell"]
 
+_NEAR: Final = 200
+"""Characters in code between the words of one command."""
+_MAX_PLACES: Final = 200
+"""Places of a program's name in one text that are looked at."""
 _MAX_FORMS: Final = 16
 """Ways to leave out the options in front of a sub-command."""
 _ESCAPE: Final = re.compile(r"\\[abefnrtv]")
@@ -56,6 +63,17 @@ _ENDS: Final = r"(?=$|[\s;&|)\"'`}\],])"
 
 _COPIERS: Final = frozenset("cat cp dd gcp ginstall install link ln mv rsync scp tar tee".split())
 """Programs that give a file another name, or copy it."""
+_WRITERS: Final = _COPIERS | {"chmod", "patch", "touch", "truncate"}
+_RUNNERS: Final = frozenset("bun cargo just make gmake ninja npm npx nox pnpm pre-commit rake task tox yarn".split())
+_MANIFESTS: Final = frozenset(
+    "GNUmakefile Makefile makefile package.json justfile build.ninja build.rs noxfile.py Rakefile tox.ini Taskfile.yml"
+    " .pre-commit-config.yaml".split()
+)
+_IN_QUOTES: Final = (
+    r"(?:(?:[\"'`]|\bq[qwx]?\s*[({\[/|])(?:[^\"'`\n]{0,200}(?:[;&|(]|\b(?:sudo|exec|xargs|env|then|do|else|time))\s*)?"
+    r"|\n[ \t]*(?=\S+[ \t]+[\w./~$*\"'-]))(?:\./|[\w.~/-]*bin/)?"
+)
+"""Beginning of a text in code in which a program may be named."""
 _LOCATORS: Final = frozenset("command readlink realpath type whereis which".split())
 
 
@@ -75,7 +93,41 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         answers = [self.means(script) for script in scripts]
         if True in answers:
             return True
-        return None if None in answers or not answers else False
+        if None in answers or not answers:
+            return None
+        if cwd == HERE:
+            return False
+        given = arguments if isinstance(arguments, CallArguments) else CallArguments(arguments)
+        return None if self._is_run_by(given.started_in(cwd / str(given.get("working_dir") or ""))) else False
+
+    def _is_run_by(self, files: Iterable[StartedFile]) -> bool:
+        """Whether a file of the workspace that the commands run names a matched command, or cannot be read.
+
+        Most scripts have parts that only the shell will know: where the program is not named, they count for nothing.
+        """
+        for found in files:
+            if found.unread or (found.is_program and is_same_program(Path(found.file), self._name)):
+                return True
+            if found.script is not None and self._is_named(found.script, is_short=found.is_short):
+                return True
+            begins = _STARTS if found.script is not None else _IN_QUOTES
+            if found.text and self._has_words(found.text, begins, _NEAR):
+                return True
+        return False
+
+    def _is_named(self, script: Script, *, is_short: bool) -> bool:
+        commands = tuple(script.every())
+        if is_short and any(map(self._may_be_started_by, commands)):
+            return True
+        if self.head == "rm" and any(map(deletes, commands)):
+            return True
+        if any(self._meets(command) for command in commands) or self._may_be_set(script) or self._may_be_fed(script):
+            return True
+        if self._may_be_copied(script):
+            return True
+        doubted = any(script.every_doubt()) or any(_INTERPRETERS.fullmatch(command.name) for command in commands)
+        texts = (" ".join((*(word.text for word in one.words[1:]), one.stdin)) for one in commands)
+        return doubted and any(self._has_words(_ESCAPE.sub(" ", f" {text}"), r"(?<![\w-])", _NEAR) for text in texts)
 
     def means(self, script: Script) -> bool | None:
         """Whether one of the commands of `script` matches; None when undecidable."""
@@ -86,7 +138,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
                 return True
             unclear = unclear or answer is None
         unclear = unclear or any(script.every_doubt()) or self._may_be_fed(script) or self._may_be_copied(script)
-        unclear = unclear or self._may_be_set(script)
+        unclear = unclear or self._may_be_set(script) or self._may_be_written(script)
         return None if unclear else False
 
     def permits(self, command: ShellCommand) -> bool:
@@ -112,6 +164,8 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
                 return True
             if HOLE in loose and self._may_become(loose):
                 answer = None
+        if answer is False and self.head == "rm" and deletes(command):
+            answer = None
         if answer is False and (
             (_INTERPRETERS.fullmatch(command.name) and self._stands_in(command)) or self._may_be_started_by(command)
         ):
@@ -123,13 +177,23 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         name = command.name
         if not self._first or not name or name in _HARMLESS or name in _COPIERS or is_known(name) or describes(name):
             return False
-        text = " ".join(word.text for word in command.words[1:])
-        found = re.compile(f"{_STARTS}{self._first}{_ENDS}").search(text)
-        for word in self.head.split()[1:]:  # anywhere behind it: options may stand between
-            if found is None:
+        return self._has_words(" ".join(word.text for word in command.words[1:]), _STARTS)
+
+    def _has_words(self, text: str, begins: str, within: int | None = None) -> bool:
+        """Whether a text has the words of the matched command: the first behind `begins`, the others near it."""
+        for found in islice(re.compile(f"{begins}{self._first}{_ENDS}").finditer(text), _MAX_PLACES):
+            end = len(text) if within is None else found.end() + within
+            place = found.end()
+            for word in self.head.split()[1:]:  # anywhere behind it: options may stand between
+                behind = re.compile(rf"[\s\"'`=]{re.escape(word)}{_ENDS}").search(text, place, end)
+                if behind is None:
+                    break
+                place = behind.end()
+            else:
+                return bool(self._first)
+            if within is None:  # what is not behind the first place is not behind a later one
                 return False
-            found = re.compile(rf"[\s\"'`=]{re.escape(word)}{_ENDS}").search(text, found.end())
-        return found is not None
+        return False
 
     def _may_be_set(self, script: Script) -> bool:
         """Whether a variable gets the matched program as its value: `CC='rm -f x' make`."""
@@ -138,10 +202,34 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         values = (*script.values, *(value for name, _, value in named if name.isidentifier()))
         return bool(self._first) and any(begins.match(value) for value in values)
 
+    def _may_be_written(self, script: Script) -> bool:
+        """Whether the text writes a file that names a matched command, and runs that file, or its runner."""
+        commands = tuple(script.every())
+        written = [word for one in commands if one.name in _WRITERS for word in (*one.words[1:], *one.files)]
+        names = {word.loose.rpartition("/")[2] for word in (*script.files, *written)} - {"", "null"}
+        if not names or not any(map(self._stands_in, commands)):
+            return False
+        is_git = any("/hooks/" in word.text or ".git/" in word.text for word in (*script.files, *written))
+        return any(
+            (one.words[0].text.rpartition("/")[2] in names if one.words else False)
+            or (one.name in _RUNNERS and not names.isdisjoint(_MANIFESTS))
+            or (
+                _INTERPRETERS.fullmatch(one.name)
+                and any(word.text.rpartition("/")[2] in names for word in one.words[1:])
+            )
+            or (one.name == "git" and is_git)
+            for one in commands
+        )
+
+    @property
+    def _name(self) -> str:
+        """The matched program."""
+        return self.head.partition(" ")[0]
+
     @property
     def _first(self) -> str:
         """The matched program, as a part of a regular expression."""
-        return re.escape(self.head.partition(" ")[0])
+        return re.escape(self._name)
 
     def _may_be_fed(self, script: Script) -> bool:
         """Whether the text contains both a program that runs its input and the name of a matched command."""

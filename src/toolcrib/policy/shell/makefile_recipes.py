@@ -1,0 +1,137 @@
+"""Recipes of a Makefile or a justfile that a run reaches: those of its goals and of what these depend on.
+
+Variables and `define` are expanded, functions are not: a prerequisite that only make can tell reaches every target that
+is no command (`.PHONY`, `clean`), unless it is a list of files. Rules whose target is a pattern count as reached, and
+so does what a file runs while it is read: `$(shell …)`, `$(eval …)`, `!=`, and a `SHELL` of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+
+__all__ = ["LARGEST", "included_by", "recipes"]
+
+_VARIABLE: Final = re.compile(r"^[ \t]*(?:export |override |set )*[ \t]*([\w.-]+)[ \t]*(:{0,3}=|[?+!]=)[ \t]*(.*)$")
+_RULE: Final = re.compile(r"^@?([^\s#:=][^#:=]*?)[ \t]*&?::?(?![=:])[ \t]*([^#]*)")
+_DEFINE: Final = re.compile(r"^define ([\w.-]+)")
+_BLANKS: Final = re.compile(r"(?<=.)[ \t]{2,}")
+_USE: Final = re.compile(
+    r"(?<!\$)\$(?:[({](?:call\s+)?([\w.-]+)(?:,[^(){}]{0,200})?[)}]|([A-Za-z]))|\{\{\s*([\w-]+)\s*\}\}"
+)
+_CALLED: Final = re.compile(r"\$[({](?:shell|eval)\s+((?:[^()]|\([^()]*\))*)[)}]")
+_FILES: Final = re.compile(r"\$[({](?:(?:wildcard|patsubst)\s(?:[^()]|\([^()]*\))*|[\w.-]+:[^(){}]*)[)}]")
+"""Functions that make names of files of the names of others."""
+_INCLUDE: Final = re.compile(r"^[ \t]*[-s]?(?:include|import)[ \t]+(.+)$", re.MULTILINE)
+_SHELLS: Final = re.compile(r"(?:/usr)?(?:/bin/)?(?:env )?(?:ba|da|z)?sh")
+_KNOWN: Final = {"MAKE": "make", "RM": "rm -f", "CURDIR": ".", ".RECIPEPREFIX": "\t"}
+_CLEANERS: Final = frozenset(
+    "clean cleanall clean-all distclean maintainer-clean mostlyclean mrproper uninstall".split()
+)
+_DEPTH: Final = 8
+_UNKNOWN: Final = re.compile(r"\$[({][^)}]*[)}]|\$\w")
+_INCLUDES: Final = 100
+LARGEST: Final = 512 * 1024
+"""Characters of a file that are looked at."""
+_LONGEST: Final = 4_000
+_MOST_EXPANDED: Final = 64_000
+"""Characters of a value, and of a line with its values."""
+
+
+class _Rule(Struct):
+    targets: list[str]
+    needs: list[str]
+    lines: list[str] = field(default_factory=list[str])
+
+
+def included_by(text: str) -> list[str]:
+    """Return the names of the files that a Makefile includes, as patterns."""
+    text = text[:LARGEST]
+    variables = {found[1]: found[3] for line in text.splitlines() if (found := _VARIABLE.match(line))}
+    names = (name for found in _INCLUDE.findall(text)[:_INCLUDES] for name in _expanded(found, variables).split())
+    return list(dict.fromkeys(_UNKNOWN.sub("*", name) for name in names))
+
+
+def recipes(text: str, goals: Sequence[str]) -> list[str]:
+    """Return the shell texts that a run for `goals`, or for the first target without one, may start."""
+    variables, rules, always = dict(_KNOWN), list[_Rule](), list[str]()
+    for line in _lines(text, variables):
+        always += [part for found in _CALLED.finditer(line) for part in (found[1], *re.split("[:;]", found[1])[1:])]
+        if (line[:1] in " \t" or line[:1] == variables[".RECIPEPREFIX"][:1]) and line.strip() and rules:
+            rules[-1].lines.append(line[1:].strip())
+        elif given := _VARIABLE.match(line):
+            name, sign, value = given.groups()
+            variables[name] = (
+                f"{variables.get(name, '')} {value}".strip()[:_LONGEST] if sign == "+=" else value.strip("'\"")
+            )
+            always += [value] if sign == "!=" else []
+            always += [f"sh {value}"] if name == ".SHELLFLAGS" else []
+            always += [value] if name == "SHELL" and not _SHELLS.fullmatch(value.strip()) else []
+        elif rule := _RULE.match(line):
+            needs, _, first = rule[2].partition(";")
+            rules.append(
+                _Rule(_expanded(rule[1], variables).split(), [needs], [first.strip()] if first.strip() else [])
+            )
+    for rule in rules:
+        rule.needs = _FILES.sub("", _expanded(rule.needs[0], variables)).split()
+    wanted = list(goals) or _expanded(variables.get(".DEFAULT_GOAL", ""), variables).split()
+    lines = [line.lstrip("@-+ ") for place in sorted(_reached(rules, wanted)) for line in rules[place].lines]
+    return [_expanded(line, variables) for line in (*lines, *always)]
+
+
+def _lines(text: str, variables: dict[str, str]) -> Iterator[str]:
+    """Yield the lines without those between `define` and `endef`, which become values of `variables`."""
+    defined = ""
+    for line in _BLANKS.sub(" ", text[:LARGEST].replace("\\\n", " ")).splitlines():
+        if defined and line.startswith("endef"):
+            defined = ""
+        elif defined:
+            variables[defined] = f"{variables.get(defined, '')}\n{line}"[:_LONGEST]
+        elif begins := _DEFINE.match(line):
+            defined = begins[1]
+        else:
+            yield line
+
+
+def _reached(rules: Sequence[_Rule], goals: Sequence[str]) -> set[int]:
+    """Return the places of the rules that a run for `goals` may use."""
+    first = [rule.targets[0] for rule in rules if rule.targets and not rule.targets[0].startswith(".")]
+    phony = {name for rule in rules if ".PHONY" in rule.targets for name in rule.needs} | _CLEANERS
+    by_name: dict[str, list[int]] = {}
+    for place, rule in enumerate(rules):
+        for name in rule.targets:  # the parameters of a recipe of a justfile stand there, too, and do no harm
+            by_name.setdefault(name, []).append(place)
+    found = {place for place, rule in enumerate(rules) if any(map(_is_pattern, rule.targets))}
+    given = [one for goal in goals for one in ([goal] if goal in by_name else [goal, *first[:1]])]
+    waiting = [*(given or first[:1]), *(need for place in found for need in rules[place].needs)]
+    seen = set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += [one for one in by_name if one not in phony] if "$" in name else []
+            places = by_name.get(name, [])
+            found |= set(places)
+            waiting += [need for place in places for need in rules[place].needs]
+    return found
+
+
+def _is_pattern(target: str) -> bool:
+    return "%" in target or "$" in target or (target.startswith(".") and not target[1:].replace("_", "").isupper())
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Return the text with the values of the variables that are known, and `$$` as the shell sees it."""
+    for _ in range(_DEPTH):
+        if len(text) > _MOST_EXPANDED or not any(use in variables for use in _uses(text)):
+            break
+        text = _USE.sub(lambda found: variables.get(found[1] or found[2] or found[3], found[0])[:_LONGEST], text)
+    return text.replace("$$", "$")
+
+
+def _uses(text: str) -> Iterator[str]:
+    for found in _USE.finditer(text):
+        yield found[1] or found[2] or found[3]

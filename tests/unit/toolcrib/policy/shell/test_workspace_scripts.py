@@ -1,0 +1,159 @@
+"""Files of the workspace that a command runs: a deny and an ask mean what stands in them, too."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from toolcrib.core.tool import Tool
+from toolcrib.policy.rules import Rules, parse_rules
+
+HERE = Path(__file__).parent
+SHELL = Tool(name="run_command", local_name="run_command", source="own", category="shell")
+RULES = Rules(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)", "Bash(git push:*)"]}))
+RUNS: list[Mapping[str, Any]] = yaml.safe_load((HERE / "workspace_runs.yaml").read_text(encoding="utf-8"))
+PROJECT: Mapping[str, str] = yaml.safe_load((HERE / "ordinary_project.yaml").read_text(encoding="utf-8"))
+ORDINARY = (HERE / "ordinary.txt").read_text(encoding="utf-8").splitlines()
+ASKED = {
+    "sed 's/rm/del/' a.txt",
+    "source .venv/bin/activate && pytest",
+    ". .venv/bin/activate; python3 src/app.py",
+    "node --test",
+    "npx eslint .",
+    "npx prettier --write .",
+    "docker build -t app .",
+    'docker run --rm -v "$PWD:/app" app npm test',
+    "psql -f schema.sql",
+    "cat > notes.md <<< 'text'",
+    "NODE_ENV=production npm run build",
+}
+"""Ordinary commands that rules with a deny ask about, whatever the files are."""
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        sign, _, program = text.partition(" ")
+        if sign == "=>":
+            file.symlink_to(program)
+        elif sign == "==":
+            shutil.copy(program, file)
+        else:
+            file.write_text(text, encoding="utf-8")
+            file.chmod(0o755 if text.startswith("#!") else 0o644)
+
+
+def effect(rules: Rules, command: str, folder: Path, **more: Any) -> str:
+    decision = rules.decide(SHELL, {"command": command, **more}, folder)
+    return "none" if decision is None else decision.effect
+
+
+@pytest.mark.parametrize("run", RUNS, ids=[f"{place}: {run['command']}" for place, run in enumerate(RUNS)])
+def test_a_file_that_names_a_denied_command_runs_only_after_a_question(run: Mapping[str, Any], tmp_path: Path) -> None:
+    write(tmp_path, run["files"])
+
+    assert effect(RULES, run["command"], tmp_path) in ("ask", "deny")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    write(folder, PROJECT)
+    return folder
+
+
+def test_ordinary_commands_of_a_project_with_such_files_are_decided_as_without_them(project: Path) -> None:
+    assert len(ORDINARY) >= 390
+    assert {text for text in ORDINARY if effect(RULES, text, project) != "allow"} == ASKED
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("make clean", "make release", "make test clean", "npm run clean", "npm run release", "yarn clean"),
+        *(
+            "just clean",
+            "git nuke",
+            "git rm src/app.py",
+            "git clean -fd",
+            "find . -name '*.pyc' -delete",
+            "unlink a.txt",
+        ),
+    ],
+)
+def test_the_targets_of_the_same_project_that_delete_or_push_are_asked_about(project: Path, command: str) -> None:
+    assert effect(RULES, command, project) == "ask"
+
+
+def test_a_rule_that_asks_means_the_files_too_and_an_allow_alone_reads_none(project: Path) -> None:
+    asking = Rules(parse_rules({"allow": ["Bash"], "ask": ["Bash(git push:*)"]}))
+    allowing = Rules(parse_rules({"allow": ["Bash"]}))
+
+    assert effect(asking, "make release", project) == "ask"
+    assert effect(asking, "make clean", project) == "allow"
+    assert effect(allowing, "make clean", project) == "allow"
+
+
+def test_the_working_directory_of_the_call_counts(project: Path, tmp_path: Path) -> None:
+    assert effect(RULES, "make clean", tmp_path) == "allow"
+    assert effect(RULES, "make clean", tmp_path, working_dir=str(project)) == "ask"
+
+
+def test_deletion_without_rm_is_asked_about_only_where_every_rm_is_denied(tmp_path: Path) -> None:
+    narrow = Rules(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm -rf:*)"]}))
+
+    assert effect(narrow, "git rm a", tmp_path) == "allow"
+    assert effect(RULES, "git rm a", tmp_path) == "ask"
+    assert effect(RULES, "git rm --cached a", tmp_path) == "allow"
+    assert effect(RULES, "git clean -nd", tmp_path) == "allow"
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path, {"a": "#!/bin/sh\ntrue\n"})
+    before = effect(RULES, "./a", tmp_path)
+    write(tmp_path, {"a": "#!/bin/sh\nrm x\n"})
+
+    assert (before, effect(RULES, "./a", tmp_path)) == ("allow", "ask")
+
+
+@pytest.mark.parametrize("content", ["#" * 2_000_000, "true\n" * 20_000])
+def test_a_script_that_is_too_large_hides_nothing(tmp_path: Path, content: str) -> None:
+    write(tmp_path, {"a": f"#!/bin/sh\n{content}\nrm x\n"})
+
+    assert effect(RULES, "./a", tmp_path) == "ask"
+
+
+def test_scripts_that_run_one_another_end(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"a": "#!/bin/sh\n./b\nmake\n", "b": "#!/bin/sh\n./a\n", "Makefile": "A=$(A)\nall: all\n\t./a $(A)\n"}
+    )
+
+    assert effect(RULES, "./a", tmp_path) == "allow"
+
+
+HOSTILE = {
+    "Makefile": [
+        "define X\n",
+        "$(shell ",
+        "a: b\n",
+        "A=$(B)$(B)\nB=$(A)$(A)\na:\n\t$(A)\n",
+        "include *\n",
+        f"a{' ' * 900}",
+    ],
+    "a.py": ['";' + " " * 300, "bin/", "'rm", "require(" + " " * 20, "from a.b.c import d\n"],
+    "a.sh": ["a|", "cd a\n", "./a.sh\n"],
+    ".git/config": ["[alias]\nz = z\n", '[a "'],
+}
+
+
+@pytest.mark.parametrize(("name", "unit"), [(name, unit) for name, units in HOSTILE.items() for unit in units])
+def test_a_file_made_to_keep_the_reader_busy_is_decided_on(tmp_path: Path, name: str, unit: str) -> None:
+    write(tmp_path, {name: ("#!/bin/sh\n" if name == "a.sh" else "") + unit * (600_000 // len(unit))})
+
+    assert effect(RULES, "make a; python3 a.py; ./a.sh; git z", tmp_path) in ("allow", "ask")
