@@ -24,6 +24,7 @@ __all__ = [
     "Replay",
     "Reservation",
     "WorkflowRuns",
+    "forget_receipts",
     "hash_request",
     "hold_key",
     "settle_receipts",
@@ -155,31 +156,36 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
             _release(transaction, principal, key)
 
 
-_HOLD: Final = "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, NULL)"
+_HOLD: Final = (
+    "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (principal, key) DO UPDATE SET"
+    " request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer, created = excluded.created,"
+    " result = NULL WHERE receipts.created < ? OR (receipts.result IS NULL AND receipts.call = excluded.call"
+    " AND receipts.request_hash = excluded.request_hash)"
+)
+"""Takes a key that is free, or expired, or held by the same call, which is made again, maybe by another process."""
 
 
 def _reserve(transaction: Transaction, values: tuple[str, str, str, str], writer: str, now: float) -> Reservation:
-    principal, key, request, call = values
-    transaction.execute("DELETE FROM receipts WHERE created < ?", (now - _LIFETIME,))
-    row = transaction.execute(
-        "SELECT request_hash, call, result FROM receipts WHERE principal = ? AND key = ?", (principal, key)
-    ).fetchone()
-    if row is None:
-        transaction.execute(_HOLD, (principal, key, request, call, writer, now))
+    if transaction.execute(_HOLD, (*values, writer, now, now - _LIFETIME)).rowcount == 1:
         return Fresh()
+    principal, key, request, _ = values
+    sql = "SELECT request_hash, call, result FROM receipts WHERE principal = ? AND key = ?"
+    row = transaction.execute(sql, (principal, key)).fetchone()
     if row[0] != request:
         return Conflict("this idempotency key was used for another tool or other arguments: use a new key")
-    if row[2] is None and row[1] == call:  # the same call is made again, maybe by another process
-        transaction.execute("UPDATE receipts SET writer = ? WHERE principal = ? AND key = ?", (writer, principal, key))
-        return Fresh()
     if row[2] is None:
         return Conflict(f"call {row[1]} with this idempotency key is still running: wait for its result")
     return Replay(_unpack(loads(row[2])))
 
 
+def forget_receipts(transaction: Transaction, now: float) -> None:
+    """Delete expired receipts."""
+    transaction.execute("DELETE FROM receipts WHERE created < ?", (now - _LIFETIME,))
+
+
 def hold_key(transaction: Transaction, principal: str, key: str, request: str, call: str, writer: str) -> None:
     """Reserve in a transaction a key that no other call can have."""
-    transaction.execute(_HOLD, (principal, key, request, call, writer, time.time()))
+    transaction.execute(_HOLD, (principal, key, request, call, writer, time.time(), 0.0))
 
 
 def _settle(transaction: Transaction, principal: str, key: str, packed: str) -> None:

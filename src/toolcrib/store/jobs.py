@@ -113,6 +113,10 @@ class JobEnd(Struct, frozen=True, kw_only=True):
 _COLUMNS: Final = JobRow.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 _INSERT: Final = f"INSERT INTO jobs ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_SHARE: Final = 16
+"""Of so many jobs that are kept, one more may be kept for a while."""
+_PRINCIPALS: Final = 1000
+"""Principals whose jobs that ended are counted."""
 _OURS: Final = "WHERE id = ? AND worker = ? AND claim = ? AND ended IS NULL"
 
 
@@ -123,6 +127,8 @@ class JobRows:
         self._writer = writer
         self._reader = reader
         self._lease = lease
+        self._unswept: dict[str, int] = {}
+        """Principal → its jobs that may still end before old ones are looked for."""
 
     @property
     def worker(self) -> str:
@@ -170,10 +176,19 @@ class JobRows:
 
         Its idempotency key `key` is free again where its call left no outcome; empty for a call that gave it back.
 
-        Of the same principal's ended jobs, the newest `kept` are kept, for `age` seconds. A failing disk is tried
-        again, and the caller gets `ToolFailure("storage")`.
+        Of the same principal's ended jobs, the newest `kept` are kept, for `age` seconds; a few more until some others
+        have ended. A failing disk is tried again, and the caller gets `ToolFailure("storage")`.
         """
-        return await self._writer.run(_settle, row, key, end, (kept, age), durable=True, keep=True)
+        sweep = (kept, age) if self._may_sweep(row.principal, kept) else None
+        return await self._writer.run(_settle, row, key, end, sweep, durable=True, keep=True)
+
+    def _may_sweep(self, principal: str, kept: int) -> bool:
+        """Whether to look for old jobs now: it takes as long as a step over all that are kept."""
+        left = self._unswept.get(principal, 0)
+        if len(self._unswept) >= _PRINCIPALS:
+            self._unswept.clear()
+        self._unswept[principal] = left - 1 if left else kept // _SHARE
+        return not left
 
     async def call_off(self, id: str, result: ToolResult) -> bool:
         """Request cancellation. True: the job was waiting, and has ended with `result`.
@@ -355,7 +370,7 @@ def _release(transaction: Transaction, holder: tuple[str, str, int], more: int) 
     transaction.execute(sql, (more, *holder))
 
 
-def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, keep: tuple[int, float]) -> bool:
+def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, sweep: tuple[int, float] | None) -> bool:
     sql = (
         f"UPDATE jobs SET status = ?, ended = ?, progress = ?, output = ?, result = ?, worker = '', saved = '' {_OURS}"
     )
@@ -364,7 +379,8 @@ def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, keep: 
     if written and key and (end.result.error is not None or end.result.input_required is not None):
         free = "DELETE FROM receipts WHERE principal = ? AND key = ? AND result IS NULL"
         transaction.execute(free, (row.principal, key))
-    _forget_old(transaction, row.principal, end.ended, *keep)
+    if sweep is not None:
+        _forget_old(transaction, row.principal, end.ended, *sweep)
     return written
 
 
