@@ -256,8 +256,11 @@ class DurableJobs:
         return _SLOTS - sum(run.is_job for run in self._runs.values())
 
     def _take_up(self, claimed: Claimed) -> None:
-        """Begin a job of the queue."""
+        """Begin a job of the queue; give it back where this process has come to close meanwhile."""
         row = claimed.row
+        if self._work is None or self._is_draining:
+            self._tasks.spawn(lambda: self._rows.release(row, begun=False))
+            return
         job, listener = self._accepted.pop(row.id, (job_of(row), None))
         run = Run(job, self._limits.output)
         hear = both(run.hear, listener)

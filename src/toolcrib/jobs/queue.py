@@ -102,7 +102,7 @@ class Keeper:
         if self._may_wait:
             taken = await self._rows.take(room, working=self._limits.working, without=self._passed_on)
             self._may_wait = taken.is_more
-            if taken.jobs:
+            if taken.jobs or taken.is_more:
                 self._awake_until = time.monotonic() + _AWAKE_SECONDS
             for job in taken.jobs:
                 self._carry(job)

@@ -241,7 +241,7 @@ class Calls:
     ) -> None:
         """Put the outcome of an intended call on the disk, and with it `receipt` and what a `LaterIntent` has changed.
 
-        That of a stored job's call is there with the end of the job, which comes next: commits reach the disk in order.
+        That of a stored job's call is written in the commit that the job asks for next, with its end; nothing waits.
 
         Raises `ToolFailure("storage")` when that is impossible now; the row is kept and written when it is possible. A
         call whose intent was refused because it was begun before leaves no row: it is in the record already.
@@ -256,7 +256,10 @@ class Calls:
                 receipt(transaction)
             self._record(transaction, call, result, now, clock)
 
-        await self._writer.run(finish, durable=not call.options.is_stored, keep=True)
+        if call.options.is_stored:
+            self._writer.later(finish)
+        else:
+            await self._writer.run(finish, durable=True, keep=True)
 
     async def list(
         self,
