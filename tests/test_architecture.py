@@ -46,7 +46,6 @@ JSON_READERS = {
             "src/toolcrib/config/connections.py",
             "src/toolcrib/config/directories.py",
             "src/toolcrib/disclosure/meta_tools.py",
-            "src/toolcrib/jobs/dbos_queue.py",
             "src/toolcrib/results/artifacts.py",
             "src/toolcrib/sandbox/process.py",
             "src/toolcrib/store/calls.py",

@@ -282,12 +282,16 @@ async def test_pins_are_replaced_listed_by_source_and_removed(store: Store) -> N
     assert await store.pins.get("git", "log") is None
 
 
+async def settle(store: Store, key: str, result: ToolResult) -> None:
+    await store.calls.finish(make_call(), result, store.receipts.settling("ada", key, result))
+
+
 async def test_a_settled_request_is_replayed_as_it_was(store: Store) -> None:
     failed = ToolResult.failed("conflict", "no", hint="wait", details={"a": [1]})
     assert await store.receipts.reserve("ada", "k", b"hash", "c1") == Fresh()
-    await store.receipts.settle("ada", "k", DONE)
+    await settle(store, "k", DONE)
     await store.receipts.reserve("ada", "k2", b"hash", "c2")
-    await store.receipts.settle("ada", "k2", failed)
+    await settle(store, "k2", failed)
 
     assert await store.receipts.reserve("ada", "k", b"hash", "c3") == Replay(DONE)
     assert await store.receipts.reserve("ada", "k2", b"hash", "c4") == Replay(failed)
@@ -303,7 +307,7 @@ async def test_a_twin_of_a_running_call_is_told_to_wait(store: Store) -> None:
 
 async def test_a_key_with_another_request_under_it_is_refused(store: Store) -> None:
     await store.receipts.reserve("ada", "k", b"hash", "c1")
-    await store.receipts.settle("ada", "k", DONE)
+    await settle(store, "k", DONE)
 
     changed = await store.receipts.reserve("ada", "k", b"other", "c2")
 
@@ -321,7 +325,7 @@ async def test_a_released_key_can_be_used_again_and_a_settled_one_cannot_be_rele
     await store.receipts.release("ada", "k")
     assert await store.receipts.reserve("ada", "k", b"hash", "c2") == Fresh()
 
-    await store.receipts.settle("ada", "k", DONE)
+    await settle(store, "k", DONE)
     await store.receipts.release("ada", "k")
     assert await store.receipts.reserve("ada", "k", b"hash", "c3") == Replay(DONE)
 
@@ -331,7 +335,7 @@ async def test_a_receipt_expires_after_24_hours(place: Place) -> None:
     now = 1_000_000.0
     async with place.open(clock=lambda: now) as store:
         await store.receipts.reserve("ada", "k", b"hash", "c1")
-        await store.receipts.settle("ada", "k", DONE)
+        await settle(store, "k", DONE)
         now += 24 * 3600 - 1
         assert await store.receipts.reserve("ada", "k", b"hash", "c2") == Replay(DONE)
         now += 2

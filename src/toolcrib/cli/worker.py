@@ -48,8 +48,7 @@ async def _work(settings: Settings) -> None:
         async with Toolcrib(settings.at_once()) as crib:
             jobs = crib.jobs
             if not isinstance(jobs, DurableJobs):
-                raise UsageError("a worker needs durable jobs: install the extra `durable`")
-            await jobs.ready()
+                raise UsageError("a worker needs durable jobs: set a store on disk or in PostgreSQL")
             await crib.start_background_work()
             note(f"toolcrib works on the jobs of {crib.store.place}")
             async for _ in signals:

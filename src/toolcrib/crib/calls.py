@@ -206,7 +206,7 @@ class SavedCalls:
             return self._refused(call.evolve(tool=tool), ToolResult.of_failure(definition_changed(saved.name)))
         call = call.evolve(tool=tool)
         if job is not None and tool is not None:
-            call = call.evolve(job_seconds=seconds_for(call, job))
+            call = call.evolve(job_seconds=seconds_for(call, job), is_stored=True)
         return await self._calls.run(call)
 
     def session(self, saved: SavedSession) -> SessionState:

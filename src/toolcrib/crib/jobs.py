@@ -6,11 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-from anyio import to_thread
+from typing import Final
 
 from ..config import Settings
 from ..core.call import Call
@@ -25,18 +21,13 @@ from ..errors import UsageError
 from ..jobs.durable import DurableJobs
 from ..jobs.inprocess import InProcessJobs
 from ..jobs.job import Job, JobLimits, Jobs
-from ..jobs.queue import Queue
 from ..jobs.tools import JobTools
 from ..policy.decision import Policy
 from ..policy.questions import binding
 from ..store.store import Store
 from .calls import CallRunner, SavedCalls, note_unmade
-from .storage import place_of
 from .tools import ToolRegistry
 from .views import Views
-
-if TYPE_CHECKING:
-    from ..jobs.dbos_queue import DbosQueue
 
 __all__ = ["follow_catalog", "jobs_at", "jobs_of", "mount_jobs"]
 
@@ -136,45 +127,17 @@ def jobs_of(
     Raises `UsageError` where durable ones were asked for and cannot be had.
     """
     limits = settings.jobs
-    place = None if memory else place_of(settings)
-    is_installed = find_spec("dbos") is not None
-    if limits.engine == "process" or (limits.engine == "auto" and (place is None or not is_installed)):
+    if limits.engine == "process" or (limits.engine == "auto" and memory):
         return InProcessJobs(tell, limits)
-    if place is None:
+    if memory:
         raise UsageError("jobs.engine: durable jobs need a store on disk or in PostgreSQL, and this one is in memory")
-    if not is_installed:
-        raise UsageError("jobs.engine: durable jobs need the extra `durable`")
-
-    async def queue() -> Queue:
-        where = place
-        if isinstance(place, Path):  # the stores of several programs may lie in one folder
-            where = place.with_name(f"{place.stem}.jobs.db" if settings.store.path else "jobs.db")
-        queue_type = await to_thread.run_sync(_dbos_queue)
-        return queue_type(where, await store.jobs.queue(), limits.working)
-
-    return DurableJobs(
-        tell,
-        limits,
-        rows=store.jobs,
-        vault=store.vault,
-        runner=_JobRunner(store, tools, views, saved_calls, limits),
-        queue=queue,
-    )
-
-
-def _dbos_queue() -> type[DbosQueue]:
-    from ..jobs.dbos_queue import DbosQueue  # of the extra `durable`, and takes a second to load: for a thread
-
-    return DbosQueue
+    runner = _JobRunner(store, tools, views, saved_calls, limits)
+    return DurableJobs(tell, limits, rows=store.jobs, vault=store.vault, runner=runner)
 
 
 def jobs_at(store: Store, limits: JobLimits) -> DurableJobs:
     """Return the jobs of a store, for a process that looks at them and cancels some, and has no tools."""
-
-    async def no_queue() -> Queue:
-        raise UsageError("this process carries no jobs")
-
-    return DurableJobs(_nobody, limits, rows=store.jobs, vault=store.vault, runner=_NoCalls(store), queue=no_queue)
+    return DurableJobs(_nobody, limits, rows=store.jobs, vault=store.vault, runner=_NoCalls(store))
 
 
 def _nobody(job: Job) -> None:

@@ -169,42 +169,59 @@ class Attempts:
         self._runner = runner
         self._limits = limits
 
-    async def make(self, row: JobRow, sealed: SealedJob, claimed: Claimed, listener: Listener) -> ToolResult:
+    async def make(self, claimed: Claimed, sealed: SealedJob, listener: Listener) -> ToolResult:
         """Return the job's result; `claimed` holds the outcome of its last attempt before the claim.
 
         Raises `Elsewhere` before anything began, and `Lost`.
         """
-        first = self._first(row, claimed)
+        first = self._first(claimed)
         if isinstance(first, ToolResult):
             return first
         if not await self._runner.knows(sealed.saved):
             raise Elsewhere
-        key = sealed.saved.idempotency_key or f"job:{row.id}"
+        return await self._make(claimed.row, sealed, first, listener, is_begun=claimed.is_begun)
+
+    async def go_on(self, row: JobRow, result: ToolResult, vault: Vault, listener: Listener) -> ToolResult:
+        """Return `result`, that of the attempt that was begun last, or that of a later one. Raises `Lost`."""
+        if self._is_final(row, result):
+            return result
+        await self._pause(row.attempt)
+        return await self._make(row, open_row(row, vault), row.attempt + 1, listener)
+
+    async def _make(
+        self, row: JobRow, sealed: SealedJob, first: int, listener: Listener, *, is_begun: bool = False
+    ) -> ToolResult:
+        key = sealed.saved.idempotency_key or row.key
         for attempt in range(first, _MAX_ATTEMPTS + 1):
-            if not await self._rows.begin(row, attempt, key):
+            if not is_begun and not await self._rows.begin(row, attempt, key):
                 raise Lost
-            row = replace(row, attempt=attempt)
+            row, is_begun = replace(row, attempt=attempt), False
             saved = replace(sealed.saved, id=row.attempt_id, first=row.call, idempotency_key=key)
             result = await self._runner.make(saved, approval=sealed.approval, listener=listener)
-            if not (row.repeatable and _is_passing(result) and attempt < self._limits.retries.attempts):
+            if self._is_final(row, result):
                 return result
-            await anyio.sleep(min(self._limits.retries.backoff * 2 ** (attempt - 1), _MAX_BACKOFF))
+            await self._pause(attempt)
         return _given_up(row)
 
-    def _first(self, row: JobRow, claimed: Claimed) -> int | ToolResult:
+    def _is_final(self, row: JobRow, result: ToolResult) -> bool:
+        """Whether no further attempt follows the one that was begun last."""
+        is_passing = result.error is not None and CODES[result.error.code].retryable
+        return not (row.repeatable and is_passing and row.attempt < self._limits.retries.attempts)
+
+    async def _pause(self, attempt: int) -> None:
+        await anyio.sleep(min(self._limits.retries.backoff * 2 ** (attempt - 1), _MAX_BACKOFF))
+
+    def _first(self, claimed: Claimed) -> int | ToolResult:
         """Return the attempt that is to be made now, or how the job ends without one."""
-        last, outcome = row.attempt, claimed.outcome
+        row, outcome = claimed.row, claimed.outcome
+        last = row.attempt
         if not outcome:
-            return last or 1  # it never started, or was a read, which leaves no trace
+            return last  # it never started, or was a read, which leaves no trace
         if outcome != OUTCOME_UNKNOWN and claimed.is_kept:
             return last  # the attempt has ended, and its recorded outcome is the answer
         if row.may_begin_again or outcome in _DID_NOT_RUN:
             return last + 1 if last < _MAX_ATTEMPTS else _given_up(row)
         return _unknown(row) if outcome == OUTCOME_UNKNOWN else _result_lost(row, outcome)
-
-
-def _is_passing(result: ToolResult) -> bool:
-    return result.error is not None and CODES[result.error.code].retryable
 
 
 def _unknown(row: JobRow) -> ToolResult:

@@ -1,10 +1,10 @@
-"""Durable jobs: stored before they are announced, run by whichever worker claims them."""
+"""Durable jobs: stored before they are announced, run here at once where there is room, else by whoever takes them."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 import anyio
@@ -17,12 +17,13 @@ from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
 from ..core.tool import Tool
 from ..errors import ToolFailure
-from ..store.jobs import Claimed, JobEnd, JobMark, JobRow, JobRows
+from ..store.idempotency import hash_request
+from ..store.jobs import Claimed, JobEnd, JobRow, JobRows
 from ..store.vault import Vault
 from ..system.tasks import Background
 from .attempts import Attempts, Elsewhere, Lost, SavedCallRunner, job_of, open_row, progress_of, row_of, row_of_saved
 from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
-from .queue import Keeper, Queue
+from .queue import Keeper
 from .run import Line, Run, both, new_job
 
 __all__ = ["DurableJobs"]
@@ -35,6 +36,8 @@ _TEND_SECONDS: Final = 0.25
 """Interval of writing job reports and of checking for cancellations."""
 _POLL_SECONDS: Final = 0.1
 """Between two looks at a job that another process carries."""
+_SLOTS: Final = 64
+"""Jobs that one process carries at a time."""
 _STOPPED: Final = ToolResult.failed(
     "cancelled", "the job was cancelled before it ended; it may have run in part", hint="check its effects"
 )
@@ -53,16 +56,15 @@ class DurableJobs:
         rows: JobRows,
         vault: Vault,
         runner: SavedCallRunner,
-        queue: Callable[[], Awaitable[Queue]],
     ) -> None:
-        """`notify` receives jobs as in `InProcessJobs`; `runner` makes calls again; `queue` is made when needed."""
+        """`notify` receives jobs as in `InProcessJobs`; `runner` makes calls again."""
         self._notify = notify
         self._limits = limits
         self._rows = rows
         self._vault = vault
         self._runner = runner
         self._attempts = Attempts(rows, runner, limits)
-        self._keeper = Keeper(rows, limits, queue, self.carry, self._look_after)
+        self._keeper = Keeper(rows, limits, self._room, self._take_up, self._follow)
         self._tasks = Background()
         self._work: Work | None = None
         self._is_draining = False
@@ -75,15 +77,11 @@ class DurableJobs:
         """Set when a run begins, and then replaced."""
 
     async def open(self, work: Work) -> None:
-        """Begin; `work` carries out a call. Looks whether anything was left, and starts the queue only then."""
+        """Begin; `work` carries out a call. What was left is taken up."""
         self._work = work
         await self._tasks.start()
         self._tasks.spawn(self._tend)
         self._tasks.spawn(self._keeper.watch)
-
-    async def ready(self) -> None:
-        """Start the queue now: for a process that is there to work."""
-        await self._keeper.start()
 
     async def drain(self, seconds: float) -> None:
         """Take no further jobs from the queue, and wait at most `seconds` for running ones. `close` comes next."""
@@ -101,7 +99,6 @@ class DurableJobs:
         for run in runs:
             await run.left.wait()
         await self._tasks.stop()
-        await self._keeper.close()
 
     def look_again(self) -> None:
         """Take note that there may be tools now that were not there."""
@@ -132,7 +129,7 @@ class DurableJobs:
             raise ToolFailure("unavailable", "no job can start: Toolcrib is closing")
         job = new_job(call)
         if call.options.background:
-            await self._accept(call, job)
+            await self._accept(call, job, self._work)
         else:
             self._begin(call, job, self._work)
         return job.id
@@ -143,11 +140,8 @@ class DurableJobs:
         Raises `ToolFailure`: `overloaded`, `storage`.
         """
         row = row_of_saved(saved, tool, treat_as_write, self._vault)
-        if self._limits.work:
-            row = replace(row, offered=self._rows.worker)
         await self._rows.accept(row, most=self._limits.waiting)
-        if self._limits.work:
-            self._tasks.spawn(lambda: self._keeper.offer(row))
+        self._keeper.look()
         return row.id
 
     async def wait(self, id: str, seconds: float) -> ToolResult | None:
@@ -177,7 +171,8 @@ class DurableJobs:
             self._notify(job)
             return job
         run = self._runs[id]
-        if run.call is None:  # a job of the queue that began before its caller was answered
+        if run.call is None:  # a job that began here as it was accepted
+            self._notify(run.job)
             return run.job
         approval = run.call.approval
         row = replace(row_of(run.job, run.call, self._vault, approval), worker=self._rows.worker, attempt=1)
@@ -254,43 +249,62 @@ class DurableJobs:
         jobs = (run.job if (run := self._runs.get(row.id)) is not None else job_of(row) for row in rows)
         return tuple(job for job in jobs if status in (None, job.status))
 
-    async def carry(self, id: str, claim: int) -> None:
-        """Carry out a job of the queue, if it can be had under this claim."""
-        if self._work is None or self._is_draining:  # the queue offers it again once this process has ended
+    def _room(self) -> int:
+        """How many jobs may begin here now."""
+        if self._work is None or self._is_draining:
+            return 0
+        return _SLOTS - sum(run.is_job for run in self._runs.values())
+
+    def _take_up(self, claimed: Claimed) -> None:
+        """Begin a job of the queue; give it back where this process has come to close meanwhile."""
+        row = claimed.row
+        if self._work is None or self._is_draining:
+            self._tasks.spawn(lambda: self._rows.release(row, begun=False))
             return
-        claimed = await self._rows.claim(id, claim)
-        if claimed is None:
-            return
-        row = replace(claimed.row, worker=self._rows.worker)
-        job, listener = self._accepted.pop(id, (job_of(row), None))
+        job, listener = self._accepted.pop(row.id, (job_of(row), None))
         run = Run(job, self._limits.output)
+        hear = both(run.hear, listener)
+
+        async def make() -> ToolResult:
+            if row.cancel:
+                return _STOPPED if claimed.outcome else _NEVER_BEGAN
+            sealed = open_row(row, self._vault)
+            run.key = sealed.saved.idempotency_key or row.key
+            return await self._attempts.make(claimed, sealed, hear)
+
+        self._begin_job(run, row, make)
+
+    def _begin_job(self, run: Run, row: JobRow, make: Callable[[], Awaitable[ToolResult]]) -> None:
         run.is_job, run.row = True, row
         self._add(run)
+        self._tasks.spawn(lambda: self._carry(run, row, make))
+
+    async def _carry(self, run: Run, row: JobRow, make: Callable[[], Awaitable[ToolResult]]) -> None:
+        """Carry out a job that this process holds."""
         try:
-            result = await self._made(run, row, claimed, both(run.hear, listener))
+            result = await self._made(run, make)
             with anyio.CancelScope(shield=True):
                 await self._finish(run, row, result)
         except Lost:
-            _LOG.warning("job %s went to another worker, which took this one for dead", id)
+            _LOG.warning("job %s went to another worker, which took this one for dead", row.id)
         except Elsewhere:
             self._keeper.pass_on(row)
             await self._rows.release(row, begun=False)
         finally:
             self._drop(run)
+            self._keeper.make_room()
 
-    async def _made(self, run: Run, row: JobRow, last: Claimed, listener: Listener) -> ToolResult | None:
+    async def _made(self, run: Run, make: Callable[[], Awaitable[ToolResult]]) -> ToolResult | None:
         """Return the outcome of its call; None when it was cut off."""
         with run.scope:
             try:
-                if row.cancel:
-                    return _NEVER_BEGAN if row.attempt == 0 else _STOPPED
-                return await self._attempts.make(row, open_row(row, self._vault), last, listener)
+                return await make()
             except ToolFailure as failure:
                 return ToolResult.of_failure(failure)
             except (Elsewhere, Lost):
                 raise
             except Exception:  # noqa: BLE001 - a job that stays `working` for ever would be worse
-                _LOG.exception("job %s failed inside Toolcrib", row.id)
+                _LOG.exception("job %s failed inside Toolcrib", run.job.id)
                 return _BROKEN
         return None
 
@@ -302,7 +316,9 @@ class DurableJobs:
             return
         job = run.ending(result or _STOPPED) if run.job.result is None else run.job
         try:
-            is_written = await self._rows.settle(row, _end_of(job), kept=self._limits.kept, age=self._limits.age)
+            is_written = await self._rows.settle(
+                row, _end_of(job), key=run.key, kept=self._limits.kept, age=self._limits.age
+            )
         except ToolFailure as failure:  # the store retries on its own, and until then the result is here
             _LOG.warning("the end of job %s is not written yet: %s", job.id, failure.message)
             run.row, is_written = None, True
@@ -310,23 +326,55 @@ class DurableJobs:
             run.end(job)
             self._notify(job)
 
-    async def _accept(self, call: Call, job: Job) -> None:
-        """Write the job down and offer it; nothing stays of it when the caller leaves meanwhile."""
-        key = call.options.idempotency_key or f"job:{job.id}"
+    async def _accept(self, call: Call, job: Job, work: Work) -> None:
+        """Write the job down, and begin it where there is room; nothing of it runs when the caller leaves meanwhile."""
         approval = call.approval or await self._runner.vouch(call, job.id)
-        row = row_of(job, call.evolve(idempotency_key=key), self._vault, approval)
-        if self._limits.work:
-            row = replace(row, offered=self._rows.worker)
+        row = row_of(job, call, self._vault, approval)
+        is_reserved = call.reserved or call.target.annotations.read_only
+        is_ours = False
         with anyio.CancelScope(shield=True):
-            await self._rows.accept(row, most=self._limits.waiting, approval=approval)
-            self._accepted[job.id] = (job, call.client.listener)
+            is_ours = await self._rows.accept(
+                row,
+                most=self._limits.waiting,
+                approval=approval,
+                working=self._limits.working if self._limits.work and self._room() > 0 else 0,
+                request=b"" if is_reserved else hash_request(call.target.digest, call.arguments),
+            )
+        row = replace(row, worker=self._rows.worker, attempt=1) if is_ours else row
         try:
             await checkpoint_if_cancelled()
         except anyio.get_cancelled_exc_class():
-            await self.forget(job.id)
+            with anyio.CancelScope(shield=True):
+                if is_ours:
+                    await self._rows.release(row, begun=False)
+                await self._rows.call_off(job.id, _NEVER_BEGAN)
             raise
-        if self._limits.work:
-            self._tasks.spawn(lambda: self._keeper.offer(row))
+        if is_ours:
+            self._begin_accepted(call, job, row, work)
+        else:
+            self._accepted[job.id] = (job, call.client.listener)
+            self._keeper.look()
+
+    def _begin_accepted(self, call: Call, job: Job, row: JobRow, work: Work) -> None:
+        """Carry out a call that was granted a moment ago; only a further attempt is made from what is stored."""
+        run = Run(job, self._limits.output)
+        run.key = call.options.idempotency_key or row.key
+        hear = both(run.hear, call.client.listener)
+        live = call.evolve(
+            peer=None,
+            listener=hear,
+            job_seconds=seconds_for(call, self._limits),
+            is_stored=True,
+            idempotency_key=run.key,
+            reserved=not call.target.annotations.read_only,
+        )
+
+        async def make() -> ToolResult:
+            results: list[ToolResult] = []
+            await work(live, results.append)
+            return await self._attempts.go_on(row, results[0] if results else _BROKEN, self._vault, hear)
+
+        self._begin_job(run, row, make)
 
     def _begin(self, call: Call, job: Job, work: Work) -> None:
         line = Line(call.client.peer) if call.client.peer is not None else None
@@ -353,16 +401,18 @@ class DurableJobs:
                     run.settle(result)
                     run.leave()
 
-    async def _look_after(self, marks: Sequence[JobMark]) -> None:
-        """Watch jobs that were accepted here and run elsewhere, and report their end."""
+    async def _follow(self) -> bool:
+        """Look at the jobs that were accepted here and wait or work elsewhere, and report their end; false for none."""
         if not self._accepted:
-            return
+            return False
+        marks = await self._rows.open()
         others = {mark.id for mark in marks if mark.worker not in ("", self._rows.worker)}
         self._away = others & self._accepted.keys()
         for id in self._accepted.keys() - {mark.id for mark in marks}:
             row = await self._rows.get(id, None)
             if (row is None or row.ended is not None) and self._accepted.pop(id, None) is not None and row is not None:
                 self._notify(job_of(row))
+        return True
 
     async def _call_off(self, job: Job) -> None:
         """Ask the job's worker to stop; one that waits has ended now, and is recorded as never made."""
@@ -370,7 +420,7 @@ class DurableJobs:
         row = await self._rows.get(job.id, job.principal)
         if row is None or not await self._rows.call_off(job.id, _NEVER_BEGAN):
             return
-        if row.attempt == 0:
+        if row.attempt < 2:  # without effect where an attempt was recorded
             await self._runner.note(open_row(row, self._vault).saved, _NEVER_BEGAN)
         self._accepted.pop(job.id, None)
         self._notify(await self.get(job.id, job.principal))
@@ -380,6 +430,8 @@ class DurableJobs:
         run = self._runs.get(job.id)
         if run is not None:
             await run.changed.wait()
+            if run.job.result is not None and run.is_job:
+                return run.job
         else:
             with anyio.move_on_after(_POLL_SECONDS):
                 await self._stir.wait()

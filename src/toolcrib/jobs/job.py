@@ -103,7 +103,7 @@ class JobLimits(Section):
     max_seconds: Number = 86_400.0
     """Time that no tool and no caller can extend a job beyond."""
     kept: Count = setting(1000, changed_by="tool")
-    """Ended jobs that are kept, for each principal if durable; the job that ended first is forgotten first."""
+    """Ended jobs that are kept, for each principal if durable (a sixteenth more at times); the oldest are forgotten."""
     age: Number = setting(86_400.0, changed_by="tool")
     """Seconds that an ended job is kept."""
     output: Count = setting(4000, changed_by="tool")

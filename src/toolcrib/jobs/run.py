@@ -74,6 +74,8 @@ class Run:
         """The call itself, if its caller waited for it here."""
         self.row: JobRow | None = None
         """Its stored row, while this process holds the claim."""
+        self.key = ""
+        """The idempotency key that the end of the job gives back, if its call left no outcome."""
         self._kept = kept
 
     def hear(self, update: Progress | Output) -> None:

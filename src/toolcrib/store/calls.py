@@ -236,8 +236,12 @@ class Calls:
             self._begun_elsewhere.add(call.id)
             raise
 
-    async def finish(self, call: Call, result: ToolResult) -> None:
-        """Put the outcome of an intended call on the disk, and with it what a `LaterIntent` has changed.
+    async def finish(
+        self, call: Call, result: ToolResult, receipt: Callable[[Transaction], None] | None = None
+    ) -> None:
+        """Put the outcome of an intended call on the disk, and with it `receipt` and what a `LaterIntent` has changed.
+
+        That of a stored job's call is written in the commit that the job asks for next, with its end; nothing waits.
 
         Raises `ToolFailure("storage")` when that is impossible now; the row is kept and written when it is possible. A
         call whose intent was refused because it was begun before leaves no row: it is in the record already.
@@ -245,7 +249,17 @@ class Calls:
         if call.id in self._begun_elsewhere:
             self._begun_elsewhere.discard(call.id)
             return
-        await self._writer.run(self._record, call, result, time.time(), time.monotonic(), durable=True, keep=True)
+        now, clock = time.time(), time.monotonic()
+
+        def finish(transaction: Transaction) -> None:
+            if receipt is not None:
+                receipt(transaction)
+            self._record(transaction, call, result, now, clock)
+
+        if call.options.is_stored:
+            self._writer.later(finish)
+        else:
+            await self._writer.run(finish, durable=True, keep=True)
 
     async def list(
         self,

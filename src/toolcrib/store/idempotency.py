@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Set
 from typing import Any, Final
 
 from msgspec import Struct
 
-from ..core.json import dumps, loads
+from ..core.json import canonical, dumps, loads
 from ..core.result import ToolError, ToolResult
 from ..errors import ToolFailure
 from .chain import Transaction
@@ -16,7 +17,18 @@ from .database import Connection, Lease
 from .threads import Reader, Writer
 from .vault import Vault
 
-__all__ = ["Conflict", "Fresh", "Receipts", "Replay", "Reservation", "WorkflowRuns", "settle_receipts"]
+__all__ = [
+    "Conflict",
+    "Fresh",
+    "Receipts",
+    "Replay",
+    "Reservation",
+    "WorkflowRuns",
+    "forget_receipts",
+    "hash_request",
+    "hold_key",
+    "settle_receipts",
+]
 
 _LIFETIME: Final = 24 * 3600.0
 """As long as the receipts by which its steps are known."""
@@ -83,10 +95,15 @@ class Conflict(Struct, frozen=True):
     reason: str
 
 
-_WAITS: Final = "SELECT 1 FROM jobs WHERE call = ? AND ended IS NULL"
-"""A job that was accepted holds its key until it runs, in any process."""
+_WAITS: Final = "SELECT 1 FROM jobs WHERE ended IS NULL AND (call = ? OR call || '.' || attempt = ?)"
+"""A job that was accepted holds its key until it ends, in any process."""
 
 Reservation = Fresh | Replay | Conflict
+
+
+def hash_request(definition: bytes, arguments: Any) -> bytes:
+    """Return what tells requests under one key apart: the tool's definition and the arguments, hashed."""
+    return hashlib.sha256(canonical([definition.hex(), arguments])).digest()
 
 
 class Receipts:
@@ -98,7 +115,7 @@ class Receipts:
         self._clock = clock
 
     async def reserve(self, principal: str, key: str, request_hash: bytes, call_id: str) -> Reservation:
-        """Reserve `key` for the call `call_id`, whose tool and arguments hash to `request_hash`.
+        """Reserve `key` for the call `call_id`; `request_hash` is that of its tool and arguments (`hash_request`).
 
         Raises `ToolFailure("storage")` when that cannot be stored: the call must not run then.
         """
@@ -109,10 +126,10 @@ class Receipts:
             self._writer.later(_withdraw, principal, key, call_id)
             raise
 
-    async def settle(self, principal: str, key: str, result: ToolResult) -> None:
-        """Store the outcome of the call that reserved `key`. Call it before `Calls.finish`, whose commit is durable."""
+    def settling(self, principal: str, key: str, result: ToolResult) -> Callable[[Transaction], None]:
+        """Return what stores the outcome of the call that reserved `key`, for `Calls.finish`: both or neither."""
         packed = dumps(_pack(result)).decode()
-        await self._writer.run(_settle, principal, key, packed, keep=True)
+        return lambda transaction: _settle(transaction, principal, key, packed)
 
     async def release(self, principal: str, key: str) -> None:
         """Give `key` back: the call did not run. Never waits; a later `reserve` of this store sees it free."""
@@ -131,7 +148,7 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
     for principal, key, call, writer in rows:
         if not free[writer]:
             continue
-        if call not in started and transaction.execute(_WAITS, (call,)).fetchone() is not None:
+        if call not in started and transaction.execute(_WAITS, (call, call)).fetchone() is not None:
             continue
         if call in started:
             _settle(transaction, principal, key, dumps(_pack(unknown)).decode())
@@ -139,25 +156,36 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
             _release(transaction, principal, key)
 
 
+_HOLD: Final = (
+    "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (principal, key) DO UPDATE SET"
+    " request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer, created = excluded.created,"
+    " result = NULL WHERE receipts.created < ? OR (receipts.result IS NULL AND receipts.call = excluded.call"
+    " AND receipts.request_hash = excluded.request_hash)"
+)
+"""Takes a key that is free, or expired, or held by the same call, which is made again, maybe by another process."""
+
+
 def _reserve(transaction: Transaction, values: tuple[str, str, str, str], writer: str, now: float) -> Reservation:
-    principal, key, request_hash, call = values
-    transaction.execute("DELETE FROM receipts WHERE created < ?", (now - _LIFETIME,))
-    row = transaction.execute(
-        "SELECT request_hash, call, result FROM receipts WHERE principal = ? AND key = ?", (principal, key)
-    ).fetchone()
-    if row is None:
-        transaction.execute(
-            "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, NULL)", (principal, key, request_hash, call, writer, now)
-        )
+    if transaction.execute(_HOLD, (*values, writer, now, now - _LIFETIME)).rowcount == 1:
         return Fresh()
-    if row[0] != request_hash:
+    principal, key, request, _ = values
+    sql = "SELECT request_hash, call, result FROM receipts WHERE principal = ? AND key = ?"
+    row = transaction.execute(sql, (principal, key)).fetchone()
+    if row[0] != request:
         return Conflict("this idempotency key was used for another tool or other arguments: use a new key")
-    if row[2] is None and row[1] == call:  # the same call is made again, maybe by another process
-        transaction.execute("UPDATE receipts SET writer = ? WHERE principal = ? AND key = ?", (writer, principal, key))
-        return Fresh()
     if row[2] is None:
         return Conflict(f"call {row[1]} with this idempotency key is still running: wait for its result")
     return Replay(_unpack(loads(row[2])))
+
+
+def forget_receipts(transaction: Transaction, now: float) -> None:
+    """Delete expired receipts."""
+    transaction.execute("DELETE FROM receipts WHERE created < ?", (now - _LIFETIME,))
+
+
+def hold_key(transaction: Transaction, principal: str, key: str, request: str, call: str, writer: str) -> None:
+    """Reserve in a transaction a key that no other call can have."""
+    transaction.execute(_HOLD, (principal, key, request, call, writer, time.time(), 0.0))
 
 
 def _settle(transaction: Transaction, principal: str, key: str, packed: str) -> None:

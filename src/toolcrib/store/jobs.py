@@ -1,29 +1,33 @@
-"""Job rows: the accepted call, its worker, and its outcome.
+"""Job rows: the accepted call, its worker, and its outcome. They are the queue as well.
 
 A row is accepted before its caller gets the id, and changes hands by its `claim`, which only grows: a worker that was
 taken for dead and lives can write no more than a dead one. `saved` is sealed when the job is accepted; `result` is the
 result for the caller.
+
+All processes that share the store take rows without a worker, one transaction at a time: so the limit of a principal's
+running jobs holds for all of them together.
 """
 
 from __future__ import annotations
 
-import secrets
+import heapq
 import time
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.json import dumps, loads
 from ..core.result import ToolError, ToolResult
 from ..errors import ToolFailure
 from .calls import settle_intents
-from .chain import Transaction
+from .chain import Transaction, chunks
 from .database import Connection, Lease
-from .idempotency import settle_receipts
+from .idempotency import hold_key, settle_receipts
 from .threads import Reader, Writer
 
-__all__ = ["Claimed", "JobEnd", "JobMark", "JobRow", "JobRows", "pack_result", "unpack_result"]
+__all__ = ["Claimed", "JobEnd", "JobMark", "JobRow", "JobRows", "Taken", "pack_result", "unpack_result"]
 
 
 class JobRow(Struct, frozen=True, kw_only=True):
@@ -42,13 +46,17 @@ class JobRow(Struct, frozen=True, kw_only=True):
     repeatable: bool
     resumable: bool = False
     worker: str = ""
-    offered: str = ""
     claim: int = 1
     attempt: int = 0
     cancel: bool = False
     progress: str = ""
     output: str = ""
     result: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of its call, where the caller gave none."""
+        return f"job:{self.id}"
 
     @property
     def attempt_id(self) -> str:
@@ -66,23 +74,30 @@ class JobRow(Struct, frozen=True, kw_only=True):
 
 
 class JobMark(NamedTuple):
-    """Status of a job: the columns that are polled."""
+    """A job that has not ended, and its worker."""
 
     id: str
-    principal: str
     worker: str
-    offered: str
-    claim: int
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
-    """A job that this store has claimed, with its previous state."""
+    """A job that this store has claimed."""
 
     row: JobRow
-    outcome: str
+    is_begun: bool = False
+    """Whether its first attempt was begun with the claim."""
+    outcome: str = ""
     """Outcome of the last attempt's call; empty where it never started, or no outcome was recorded."""
-    is_kept: bool
+    is_kept: bool = False
     """Whether its result is kept under its idempotency key. One that did not run gave the key back."""
+
+
+class Taken(Struct, frozen=True, kw_only=True):
+    """What a process took from the queue."""
+
+    jobs: list[Claimed]
+    is_more: bool
+    """Whether jobs wait that it may take later: they had no room, here or by the limit of their principal."""
 
 
 class JobEnd(Struct, frozen=True, kw_only=True):
@@ -98,6 +113,10 @@ class JobEnd(Struct, frozen=True, kw_only=True):
 _COLUMNS: Final = JobRow.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 _INSERT: Final = f"INSERT INTO jobs ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_SHARE: Final = 16
+"""Of so many jobs that are kept, one more may be kept for a while."""
+_PRINCIPALS: Final = 1000
+"""Principals whose jobs that ended are counted."""
 _OURS: Final = "WHERE id = ? AND worker = ? AND claim = ? AND ended IS NULL"
 
 
@@ -108,31 +127,43 @@ class JobRows:
         self._writer = writer
         self._reader = reader
         self._lease = lease
+        self._unswept: dict[str, int] = {}
+        """Principal → its jobs that may still end before old ones are looked for."""
 
     @property
     def worker(self) -> str:
         """The id of this store: the holder of a job runs it."""
         return self._lease.id
 
-    async def queue(self) -> str:
-        """Return the name of this store's queue: 16 hexadecimal digits, equal for all processes that share it."""
-        return await self._writer.run(_queue, secrets.token_hex(8))
-
-    async def accept(self, row: JobRow, *, most: int, approval: str = "") -> None:
+    async def accept(
+        self, row: JobRow, *, most: int, approval: str = "", working: int = 0, request: bytes = b""
+    ) -> bool:
         """Write a new job down; `approval` is its own from now on. Durable on return.
+
+        `working`: this process holds the job from the beginning if none of its principal waits and fewer than so many
+        of them work; returns whether it does. Then its first attempt is begun, and `request`, by which a repetition of
+        its call is known (`hash_request`), reserves the job's own idempotency key; empty reserves none.
 
         Raises `ToolFailure`: `overloaded` when this principal has `most` that have not ended, `storage`.
         """
-        await self._writer.run(_accept, row, most, approval, durable=True)
+        hold = (self.worker, working, request)
+        return await self._writer.run(_accept, row, most, approval, hold, durable=True)
 
-    async def claim(self, id: str, claim: int) -> Claimed | None:
-        """Take the job for this process; None when it is not to be had under this claim any more."""
-        return await self._writer.run(_claim, id, claim, self.worker)
+    async def is_waiting(self) -> bool:
+        """Whether any job has no worker."""
+        return bool(await self._rows("SELECT 1 FROM jobs WHERE worker = '' AND ended IS NULL LIMIT 1", ()))
+
+    async def take(self, room: int, *, working: int, without: Collection[str] = ()) -> Taken:
+        """Take up to `room` waiting jobs for this process, in turn between principals, each with `working` at most.
+
+        Jobs of `without` are left to others.
+        """
+        return await self._writer.run(_take, self.worker, room, working, without)
 
     async def begin(self, row: JobRow, attempt: int, key: str) -> bool:
         """Record the start of an attempt; False when the claim was lost.
 
-        A later attempt takes over the idempotency key of the one before.
+        A later attempt takes over the idempotency key of the one before, which stays taken all the time.
         """
         return await self._writer.run(_begin, row, attempt, key)
 
@@ -140,17 +171,24 @@ class JobRows:
         """Give the job back to the queue; `begun`: the attempt that was begun must not be continued."""
         await self._writer.run(_release, _holder(row), int(begun))
 
-    async def gone(self, workers: Collection[str]) -> Collection[str]:
-        """Return those of these workers that have died."""
-        return await self._writer.run(_gone, self._lease, workers)
-
-    async def settle(self, row: JobRow, end: JobEnd, *, kept: int, age: float) -> bool:
+    async def settle(self, row: JobRow, end: JobEnd, *, key: str, kept: int, age: float) -> bool:
         """Record the end of a job, durably; False when the claim was lost, and nothing was written.
 
-        Of the same principal's ended jobs, the newest `kept` are kept, for `age` seconds. A failing disk is tried
-        again, and the caller gets `ToolFailure("storage")`.
+        Its idempotency key `key` is free again where its call left no outcome; empty for a call that gave it back.
+
+        Of the same principal's ended jobs, the newest `kept` are kept, for `age` seconds; a few more until some others
+        have ended. A failing disk is tried again, and the caller gets `ToolFailure("storage")`.
         """
-        return await self._writer.run(_settle, row, _holder(row), end, (kept, age), durable=True, keep=True)
+        sweep = (kept, age) if self._may_sweep(row.principal, kept) else None
+        return await self._writer.run(_settle, row, key, end, sweep, durable=True, keep=True)
+
+    def _may_sweep(self, principal: str, kept: int) -> bool:
+        """Whether to look for old jobs now: it takes as long as a step over all that are kept."""
+        left = self._unswept.get(principal, 0)
+        if len(self._unswept) >= _PRINCIPALS:
+            self._unswept.clear()
+        self._unswept[principal] = left - 1 if left else kept // _SHARE
+        return not left
 
     async def call_off(self, id: str, result: ToolResult) -> bool:
         """Request cancellation. True: the job was waiting, and has ended with `result`.
@@ -184,17 +222,13 @@ class JobRows:
 
     async def open(self) -> list[JobMark]:
         """Return the jobs that have not ended, the oldest first, at most 5,000."""
-        columns = ", ".join(JobMark._fields)
-        sql = f"SELECT {columns} FROM jobs WHERE ended IS NULL ORDER BY accepted, id LIMIT 5000"
+        sql = "SELECT id, worker FROM jobs WHERE ended IS NULL ORDER BY accepted, id LIMIT 5000"
         return [JobMark(*row) for row in await self._rows(sql, ())]
 
-    async def mark(self, jobs: Sequence[JobMark]) -> list[JobMark]:
-        """Return those of these jobs that this process must enqueue: no other process has, or will."""
-        return await self._writer.run(_mark, jobs, self.worker)
-
-    async def unmark(self, jobs: Sequence[JobMark]) -> None:
-        """Take back that this process puts them into the queue."""
-        await self._writer.run(_unmark, jobs, self.worker)
+    async def others(self) -> bool:
+        """Whether other processes hold jobs, dead ones included."""
+        sql = "SELECT 1 FROM jobs WHERE worker <> '' AND ended IS NULL AND worker <> ? LIMIT 1"
+        return bool(await self._rows(sql, (self.worker,)))
 
     async def hand_on(self) -> None:
         """Give the jobs of dead processes back to the queue, and settle the attempts that they had begun."""
@@ -237,83 +271,116 @@ def unpack_result(text: str) -> ToolResult:
     )
 
 
-def _queue(transaction: Transaction, name: str) -> str:
-    transaction.execute("INSERT INTO meta VALUES ('queue', ?) ON CONFLICT (key) DO NOTHING", (name,))
-    return str(transaction.execute("SELECT value FROM meta WHERE key = 'queue'").fetchone()[0])
-
-
 def _holder(row: JobRow) -> tuple[str, str, int]:
     """Condition that a row still belongs to this worker."""
     return row.id, row.worker, row.claim
 
 
-def _accept(transaction: Transaction, row: JobRow, most: int, approval: str) -> None:
-    sql = "SELECT count(*) FROM jobs WHERE principal = ? AND ended IS NULL"
-    (waiting,) = transaction.execute(sql, (row.principal,)).fetchone()
-    if waiting >= most:
+def _accept(transaction: Transaction, row: JobRow, most: int, approval: str, hold: tuple[str, int, bytes]) -> bool:
+    sql = (
+        "SELECT count(*), EXISTS (SELECT 1 FROM jobs WHERE principal = ? AND worker = '' AND ended IS NULL)"
+        " FROM jobs WHERE principal = ? AND ended IS NULL"
+    )
+    open, waits = transaction.execute(sql, (row.principal, row.principal)).fetchone()
+    if open >= most:
         raise ToolFailure(
-            "overloaded", f"{waiting} jobs of yours have not ended yet", hint="wait for one of them, or cancel one"
+            "overloaded", f"{open} jobs of yours have not ended yet", hint="wait for one of them, or cancel one"
         )
+    worker, working, request = hold
+    is_held = open < working and not waits
+    if is_held:
+        row = replace(row, worker=worker, attempt=1)
+        if request:
+            hold_key(transaction, row.principal, row.key, request.hex(), row.call, worker)
     values = (getattr(row, name) for name in _COLUMNS)
     transaction.execute(_INSERT, [int(value) if isinstance(value, bool) else value for value in values])
     if approval:  # otherwise, after a crash, it would be used for a caller that has gone
         transaction.execute("UPDATE approvals SET job = ? WHERE id = ?", (row.id, approval))
+    return is_held
 
 
-def _claim(transaction: Transaction, id: str, claim: int, worker: str) -> Claimed | None:
-    sql = f"SELECT {_NAMES} FROM jobs WHERE id = ? AND claim = ? AND worker = '' AND ended IS NULL"
-    found = transaction.execute(sql, (id, claim)).fetchone()
-    if found is None:
-        return None
-    row = _row(found)
-    transaction.execute("UPDATE jobs SET worker = ? WHERE id = ?", (worker, id))
-    outcome, is_kept = "", False
-    if row.attempt:
-        recorded = transaction.execute("SELECT outcome FROM calls WHERE id = ?", (row.attempt_id,)).fetchone()
-        outcome = str(recorded[0]) if recorded else ""
-        sql = "SELECT 1 FROM receipts WHERE principal = ? AND call = ? AND result IS NOT NULL"
-        is_kept = transaction.execute(sql, (row.principal, row.attempt_id)).fetchone() is not None
-    return Claimed(row=row, outcome=outcome, is_kept=is_kept)
+_WAITING: Final = (
+    "WITH RECURSIVE one (principal) AS (SELECT min(principal) FROM jobs WHERE worker = '' AND ended IS NULL UNION ALL"
+    " SELECT (SELECT min(principal) FROM jobs WHERE principal > one.principal AND worker = '' AND ended IS NULL)"
+    " FROM one WHERE one.principal IS NOT NULL) SELECT principal FROM one WHERE principal IS NOT NULL"
+)
+"""Principals of waiting jobs: one step of the index for each, however many jobs they have."""
+_HELD: Final = "SELECT principal, count(*) FROM jobs WHERE worker <> '' AND ended IS NULL GROUP BY principal"
+_NEXT: Final = (
+    "SELECT id, attempt FROM jobs WHERE principal = ? AND worker = '' AND ended IS NULL ORDER BY accepted, id LIMIT ?"
+)
+_CLAIM: Final = (
+    "UPDATE jobs SET worker = ?, attempt = CASE attempt WHEN 0 THEN 1 ELSE attempt END"
+    f" WHERE id IN ({{}}) RETURNING {_NAMES}"
+)
+
+
+def _take(transaction: Transaction, worker: str, room: int, working: int, without: Collection[str]) -> Taken:
+    waiting = [principal for (principal,) in transaction.execute(_WAITING).fetchall()]
+    if not waiting:
+        return Taken(jobs=[], is_more=False)
+    held: dict[str, int] = dict(transaction.execute(_HELD).fetchall())
+    chosen: dict[str, int] = {}
+    """Id → attempts before."""
+    is_more = False
+    turns: list[tuple[int, str, list[tuple[str, int]]]] = []
+    for principal in waiting:
+        free = min(room, working - held.get(principal, 0))
+        found = transaction.execute(_NEXT, (principal, max(free, 0) + 1 + len(without))).fetchall()
+        may = [(id, attempt) for id, attempt in found if id not in without]
+        is_more = is_more or len(may) > free
+        if may and free > 0:
+            turns.append((held.get(principal, 0), principal, may[:free][::-1]))
+    heapq.heapify(turns)
+    while turns and len(chosen) < room:
+        count, principal, left = heapq.heappop(turns)
+        id, attempt = left.pop()
+        chosen[id] = attempt
+        if left:
+            heapq.heappush(turns, (count + 1, principal, left))
+    claimed: dict[str, JobRow] = {}
+    for ids in chunks(list(chosen)):
+        found = transaction.execute(_CLAIM.format(", ".join("?" * len(ids))), (worker, *ids)).fetchall()
+        claimed |= {row.id: row for row in map(_row, found)}
+    jobs = [
+        _resumed(transaction, claimed[id]) if chosen[id] else Claimed(row=claimed[id], is_begun=True) for id in chosen
+    ]
+    return Taken(jobs=jobs, is_more=is_more or bool(turns))
+
+
+def _resumed(transaction: Transaction, row: JobRow) -> Claimed:
+    """Return a claim on a job that was begun before, with what is known of its last attempt."""
+    recorded = transaction.execute("SELECT outcome FROM calls WHERE id = ?", (row.attempt_id,)).fetchone()
+    sql = "SELECT 1 FROM receipts WHERE principal = ? AND call = ? AND result IS NOT NULL"
+    is_kept = transaction.execute(sql, (row.principal, row.attempt_id)).fetchone() is not None
+    return Claimed(row=row, outcome=str(recorded[0]) if recorded else "", is_kept=is_kept)
 
 
 def _begin(transaction: Transaction, row: JobRow, attempt: int, key: str) -> bool:
     if transaction.execute(f"UPDATE jobs SET attempt = ? {_OURS}", (attempt, *_holder(row))).rowcount != 1:
         return False
     if attempt > 1:
-        sql = "DELETE FROM receipts WHERE principal = ? AND key = ? AND call = ?"
-        transaction.execute(sql, (row.principal, key, row.id_of(attempt - 1)))
+        sql = "UPDATE receipts SET call = ?, result = NULL WHERE principal = ? AND key = ? AND call = ?"
+        transaction.execute(sql, (row.id_of(attempt), row.principal, key, row.id_of(attempt - 1)))
     return True
 
 
 def _release(transaction: Transaction, holder: tuple[str, str, int], more: int) -> None:
-    sql = f"UPDATE jobs SET worker = '', offered = '', claim = claim + 1, attempt = attempt + ? {_OURS}"
+    sql = f"UPDATE jobs SET worker = '', claim = claim + 1, attempt = attempt + ? {_OURS}"
     transaction.execute(sql, (more, *holder))
 
 
-def _mark(transaction: Transaction, jobs: Sequence[JobMark], worker: str) -> list[JobMark]:
-    sql = "UPDATE jobs SET offered = ? WHERE id = ? AND claim = ? AND offered = '' AND worker = '' AND ended IS NULL"
-    return [job for job in jobs if transaction.execute(sql, (worker, job.id, job.claim)).rowcount == 1]
-
-
-def _unmark(transaction: Transaction, jobs: Sequence[JobMark], worker: str) -> None:
-    for job in jobs:
-        sql = "UPDATE jobs SET offered = '' WHERE id = ? AND claim = ? AND offered = ? AND worker = ''"
-        transaction.execute(sql, (job.id, job.claim, worker))
-
-
-def _gone(transaction: Transaction, lease: Lease, workers: Collection[str]) -> Collection[str]:
-    return {worker for worker in workers if lease.is_free(transaction, worker)}
-
-
-def _settle(
-    transaction: Transaction, row: JobRow, holder: tuple[str, str, int], end: JobEnd, keep: tuple[int, float]
-) -> bool:
+def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, sweep: tuple[int, float] | None) -> bool:
     sql = (
         f"UPDATE jobs SET status = ?, ended = ?, progress = ?, output = ?, result = ?, worker = '', saved = '' {_OURS}"
     )
     values = (end.status, end.ended, end.progress, end.output, pack_result(end.result))
-    written = transaction.execute(sql, (*values, *holder)).rowcount == 1
-    _forget_old(transaction, row.principal, end.ended, *keep)
+    written = transaction.execute(sql, (*values, *_holder(row))).rowcount == 1
+    if written and key and (end.result.error is not None or end.result.input_required is not None):
+        free = "DELETE FROM receipts WHERE principal = ? AND key = ? AND result IS NULL"
+        transaction.execute(free, (row.principal, key))
+    if sweep is not None:
+        _forget_old(transaction, row.principal, end.ended, *sweep)
     return written
 
 
@@ -330,8 +397,11 @@ def _call_off(transaction: Transaction, id: str, result: str, now: float) -> boo
         " WHERE id = ? AND worker = '' AND ended IS NULL"
     )
     if transaction.execute(sql, (now, result, id)).rowcount == 1:
-        sql = "DELETE FROM receipts WHERE result IS NULL AND call IN (SELECT call FROM jobs WHERE id = ?)"
-        transaction.execute(sql, (id,))  # the key is free again: nothing ran
+        sql = (
+            "DELETE FROM receipts WHERE result IS NULL AND call IN"
+            " (SELECT call FROM jobs WHERE id = ? UNION SELECT call || '.' || attempt FROM jobs WHERE id = ?)"
+        )
+        transaction.execute(sql, (id, id))  # the key is free again: nothing ran
         return True
     transaction.execute("UPDATE jobs SET cancel = 1 WHERE id = ? AND ended IS NULL", (id,))
     return False
@@ -344,16 +414,13 @@ def _write_reports(transaction: Transaction, worker: str, reports: Sequence[tupl
 
 
 def _hand_on(transaction: Transaction, lease: Lease, now: float) -> None:
-    rows = transaction.execute("SELECT DISTINCT worker, offered FROM jobs WHERE ended IS NULL").fetchall()
-    known = {worker for row in rows for worker in row if worker}
-    gone = [worker for worker in known if lease.is_free(transaction, worker)]
+    sql = "SELECT DISTINCT worker FROM jobs WHERE worker <> '' AND ended IS NULL"
+    gone = [worker for (worker,) in transaction.execute(sql).fetchall() if lease.is_free(transaction, worker)]
     if not gone:
         return
     settle_receipts(transaction, lease, settle_intents(transaction, lease, now))
     for worker in gone:
-        sql = "UPDATE jobs SET worker = '', offered = '', claim = claim + 1 WHERE worker = ? AND ended IS NULL"
-        transaction.execute(sql, (worker,))
-        sql = "UPDATE jobs SET offered = '', claim = claim + 1 WHERE offered = ? AND worker = '' AND ended IS NULL"
+        sql = "UPDATE jobs SET worker = '', claim = claim + 1 WHERE worker = ? AND ended IS NULL"
         transaction.execute(sql, (worker,))
 
 

@@ -27,7 +27,7 @@ from .conversations import ConversationRows
 from .database import Database, OwnConnection
 from .definitions import Pins, RegistrationRows
 from .file_changes import Pending
-from .idempotency import Receipts, WorkflowRuns, settle_receipts
+from .idempotency import Receipts, WorkflowRuns, forget_receipts, settle_receipts
 from .jobs import JobRows
 from .records import RecordRows
 from .schedules import ScheduleRows
@@ -319,6 +319,7 @@ class Store:
         """Record the outcome of the calls and requests of dead stores."""
         unknown = settle_intents(transaction, self._lease, self._clock())
         settle_receipts(transaction, self._lease, unknown)
+        forget_receipts(transaction, self._clock())
         self._lease.sweep(transaction)
         return unknown
 

@@ -26,7 +26,7 @@ from ...policy.approval import Approvals, Revise
 from ...policy.decision import Policy
 from ...policy.grant import mint
 from ...sources.source import Source
-from ...store.idempotency import Conflict, Receipts, Replay
+from ...store.idempotency import Conflict, Receipts, Replay, hash_request
 from ..budgets import Spending
 from ..pipeline import Refused, definition_changed
 from ..plan import Before, Subject
@@ -231,7 +231,7 @@ class ReplayOrDescribe:
 
     async def _replayed(self, call: Call) -> Call | ToolResult:
         session, tool = call.session, call.target
-        request = hashlib.sha256(canonical([tool.digest.hex(), call.arguments])).digest()
+        request = hash_request(tool.digest, call.arguments)
         with anyio.CancelScope(shield=True):  # a key that was taken without a record would stay taken
             taken = await self._receipts.reserve(session.principal, call.options.idempotency_key, request, call.id)
             if isinstance(taken, Replay):

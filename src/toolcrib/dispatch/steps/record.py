@@ -124,7 +124,7 @@ class Record:
             call.session.history.succeeded.setdefault(call.tool.name)
         if call.grant is not None and not call.target.annotations.read_only:
             return self._write_down(call, result)
-        if call.reserved:
+        if call.reserved and not call.options.is_stored:
             return self._released(call, result)
         self._store.calls.note(call, result)
         return result
@@ -141,21 +141,18 @@ class Record:
 
     async def _written(self, call: Call, result: ToolResult) -> ToolResult:
         """Record an effect. While the disk fails, the row waits and the caller still gets the outcome."""
-        recorded = result
+        receipt = None
         if call.reserved:
             principal, key = call.session.principal, call.options.idempotency_key
             if _is_final(call, result):
-                try:
-                    await self._store.receipts.settle(principal, key, result)
-                except ToolFailure as failure:
-                    recorded = result.with_meta(unrecorded=failure.message)
-            else:
+                receipt = self._store.receipts.settling(principal, key, result)
+            elif not call.options.is_stored:
                 await self._store.receipts.release(principal, key)
         try:
-            await self._store.calls.finish(call, result)
+            await self._store.calls.finish(call, result, receipt)
         except ToolFailure as failure:
-            recorded = result.with_meta(unrecorded=failure.message)
-        return recorded
+            return result.with_meta(unrecorded=failure.message)
+        return result
 
     def _event(self, call: Call, result: ToolResult, took: float) -> CallFinished:
         tool, requested = call.tool, call.route.requested or call.name
