@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 __all__ = [
     "AGENT_TOOLS",
@@ -48,7 +48,7 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
 
 @lru_cache(maxsize=2)
 def _named(_: tuple[tuple[str, int], ...]) -> EntryPoints:
-    return entry_points()
+    return cast("EntryPoints", entry_points())  # before Python 3.12 another class, with the same `select`
 
 
 def _changed(place: str) -> int:
