@@ -77,7 +77,7 @@ def terms(text: str, limit: int = MAX_WORDS, *, joined: bool = True) -> list[str
     if not text:
         return []
     found = _ASCII_WORD.findall(text[:_MAX_CHARACTERS]) if text.isascii() else _WORD.findall(normal(text))
-    return list(chain.from_iterable(map(terms_of_word if joined else _parts_of_word, found[:limit])))
+    return list(chain.from_iterable(map(_terms_of_tool_word if joined else _parts_of_word, found[:limit])))
 
 
 def normal(text: str) -> str:
@@ -100,12 +100,23 @@ def squash(text: str) -> str:
     return _SQUASH.sub("", text.lower() if text.isascii() else normal(text).casefold())
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def terms_of_word(word: str) -> tuple[str, ...]:
-    """Return the terms of one word: those of its parts, then the joined form when there are several."""
+    """Return the terms of one word: those of its parts, then the joined form when there are several.
+
+    Nothing is remembered: callers make up words without end, and memory would grow with each.
+    """
+    return _read_word(word, _read_piece)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _terms_of_tool_word(word: str) -> tuple[str, ...]:
+    return _read_word(word, _terms_of_piece)
+
+
+def _read_word(word: str, read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
     pieces = _pieces(word[:_MAX_WORD])
-    found = chain.from_iterable(map(_terms_of_piece, pieces))
-    return (*found, *_joined(pieces)) if len(pieces) > 1 else tuple(found)
+    found = chain.from_iterable(map(read, pieces))
+    return (*found, *_joined(pieces, read)) if len(pieces) > 1 else tuple(found)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -120,18 +131,22 @@ def _pieces(word: str) -> list[str]:
     return [piece for run in runs for piece in (_PIECE.findall(run) if run.isascii() else (run,))]
 
 
-def _joined(pieces: list[str]) -> tuple[str, ...]:
+def _joined(pieces: list[str], read: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
     """Return the term of all pieces written as one word; scripts without spaces have no such form."""
     joined = "".join(pieces)
     if _HAS_CJK.search(joined):
         return ()
-    if len(joined) > _LONG and (last := _terms_of_piece(pieces[-1])):
+    if len(joined) > _LONG and (last := read(pieces[-1])):
         return ("".join(pieces[:-1]).casefold() + last[-1],)
-    return _terms_of_piece(joined)
+    return read(joined)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _terms_of_piece(piece: str) -> tuple[str, ...]:
+    return _read_piece(piece)
+
+
+def _read_piece(piece: str) -> tuple[str, ...]:
     if _HAS_CJK.search(piece):
         return _bigrams(piece)
     folded = piece.casefold()

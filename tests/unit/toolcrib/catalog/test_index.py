@@ -1,5 +1,6 @@
 """The index finds tools by what a query says, and answers the same however it came to be."""
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -356,3 +357,21 @@ def test_a_tool_that_has_every_word_of_a_query_fits_however_much_else_is_there()
     index = Index([*verbose, hidden])
     assert names(index.search("a rope")) == ["yard__sweep"]
     assert names(index.search("a rope and a pumpkin to juggle")) == []
+
+
+def test_words_that_callers_make_up_leave_nothing_in_memory() -> None:
+    index = Index(CATALOG)
+
+    def search(first: int) -> None:
+        for number in range(first, first + 2_000):
+            index.search(f"nothing_{number} madeUp{number}Word")
+
+    search(0)
+    tracemalloc.start()
+    try:
+        search(2_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 100_000
