@@ -291,14 +291,12 @@ class Registry:
 
     async def _build(self) -> None:
         self._touched.clear()
-        index, known = self._new_index(), self._placed.keys() | set[str]()
+        index = self._new_index()
         try:
             await to_thread.run_sync(index.prepare, abandon_on_cancel=True)
             if self._index is None:  # else a search did not wait
-                index.update(
-                    (self._entry(self._placed[name]) for name in self._touched if name in self._placed),
-                    self._touched & known,
-                )
+                gone = [name for name in self._touched if name not in self._placed and name in index]
+                index.update((self._entry(self._placed[name]) for name in self._touched & self._placed.keys()), gone)
                 self._index = index
         finally:
             self._building = None
