@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 
@@ -24,13 +24,16 @@ from ..errors import UsageError
 from .ranking.postings import Frozen, Postings, SourceIndex, Stored, load, save
 from .ranking.query import plan
 from .ranking.score import Corpus, Near, Wishes, rank
-from .ranking.terms import Hit, IndexEntry, document, squash
+from .ranking.terms import Document, Hit, IndexEntry, document, squash
 
 __all__ = ["Hit", "Index", "IndexEntry"]
 
 _NUMBER_BITS = 24
 _MOST_TOOLS = 1 << _NUMBER_BITS
 _KEY_BYTES = 5
+_HIGHEST_BYTE = _NUMBER_BITS + 8 * (_KEY_BYTES - 1)
+_AT_ONCE = 4_000
+"""Names that are numbered without letting other threads run."""
 _MOST_NAMESAKES = 200
 """Tools of one name that are looked at for an exact query; every source may have a `search`."""
 
@@ -56,6 +59,11 @@ class Index:
         """Return how many tools there are, building first if need be."""
         self.build()
         return self._corpus.size
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a tool of exactly this name is there, building first if need be."""
+        self.build()
+        return name in self._corpus.number_of
 
     def build(self) -> None:
         """Open the file or read the entries, unless that has been done; else the first use does it."""
@@ -158,12 +166,15 @@ class Index:
         save(path, stamp, now)
 
     def _take(self, stored: Stored) -> None:
+        names, numbers = stored.names, dict[str, int]()
+        for start in range(0, len(names), _AT_ONCE):
+            numbers.update(zip(names[start : start + _AT_ONCE], range(start, len(names)), strict=False))
         self._corpus = Corpus(
             postings=stored.postings,
             sources=stored.sources,
             names=stored.names,
             source_of=stored.source_of,
-            number_of=dict(zip(stored.names, range(len(stored.names)), strict=True)),
+            number_of=numbers,
             size=len(stored.names),
             terms=len(stored.postings.frozen.pairs),
         )
@@ -183,7 +194,7 @@ class Index:
             corpus.sources,
             [corpus.names[number] for number in live],
             array("I", (corpus.source_of[number] for number in live)),
-            array("Q", sorted(keys_of)),
+            _sorted(keys_of),
             keys_of,
         )
 
@@ -199,13 +210,31 @@ class Index:
 
 
 def _read(entries: dict[str, IndexEntry]) -> Stored:
-    sources, postings = SourceIndex(), Postings([], Frozen())
-    keys_of = array("Q")
-    for number, entry in enumerate(entries.values()):
-        keys_of.extend(_keys(entry, number))
-    postings.fill(map(document, entries.values()))
-    source_of = array("I", map(sources.join, entries.values()))
-    return Stored(postings, sources, list(entries), source_of, array("Q", sorted(keys_of)), keys_of)
+    """Return the index of `entries`, which is empty in the end: each is let go once it is read."""
+    sources, postings, names = SourceIndex(), Postings([], Frozen()), list(entries)
+    keys_of, source_of = array("Q"), array("I")
+
+    def documents() -> Iterator[Document]:
+        for number, name in enumerate(names):
+            entry = entries.pop(name)
+            keys_of.extend(_keys(entry, number))
+            source_of.append(sources.join(entry))
+            yield document(entry)
+
+    postings.fill(documents())
+    return Stored(postings, sources, names, source_of, _sorted(keys_of), keys_of)
+
+
+def _sorted(keys: array[int]) -> array[int]:
+    """Return keys in order: by their highest byte first, since sorting 200,000 at once holds other threads up."""
+    shares: list[list[int]] = [[] for _ in range(256)]
+    for key in keys:
+        shares[key >> _HIGHEST_BYTE].append(key)
+    found = array("Q")
+    for share in shares:
+        share.sort()
+        found.extend(share)
+    return found
 
 
 def _keys(entry: IndexEntry, number: int) -> tuple[int, int]:

@@ -186,6 +186,17 @@ class Registry:
             self.snapshot = None
         return bool(gone or changed)
 
+    def held(self, source: str, tools: Iterable[Tool]) -> tuple[Tool, ...]:
+        """Return `tools`, which `source` has just put, as they are held here: for a caller that keeps them, once each.
+
+        Their names are those in the catalog. One that was not taken is returned as it is.
+        """
+        layer, found = self._layers[source], list[Tool]()
+        for tool in tools:
+            held = layer.tools.get(self._name(source, layer, tool.local_name), tool)
+            found.append(held if held.input_schema is tool.input_schema else tool)
+        return tuple(found)
+
     @property
     def last_change(self) -> CatalogChanged:
         """The effect of the newest `put`, `amend` or `remove`, computed from the touched names only."""
@@ -296,14 +307,12 @@ class Registry:
 
     async def _build(self) -> None:
         self._touched.clear()
-        index, known = self._new_index(), self._placed.keys() | set[str]()
+        index = self._new_index()
         try:
             await to_thread.run_sync(index.prepare, abandon_on_cancel=True)
             if self._index is None:  # else a search did not wait
-                index.update(
-                    (self._entry(self._placed[name]) for name in self._touched if name in self._placed),
-                    self._touched & known,
-                )
+                gone = [name for name in self._touched if name not in self._placed and name in index]
+                index.update((self._entry(self._placed[name]) for name in self._touched & self._placed.keys()), gone)
                 self._index = index
         finally:
             self._building = None

@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from .json import canonical
 
@@ -245,7 +246,7 @@ class Availability(Struct, frozen=True, kw_only=True):
 EVERY_SESSION: Final = Availability()
 
 
-class Tool(Struct, frozen=True, kw_only=True, eq=False, repr_omit_defaults=True):
+class Tool(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One callable capability. Lives as long as a catalog that holds it; never changes.
 
     `name` is unique in a catalog and valid for every model API (see `catalog.names`); `local_name` is the source's own
@@ -289,12 +290,6 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, repr_omit_defaults=True)
     """
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP `_meta` of the definition, passed through."""
-    _digest: bytes = b""
-    """What `digest` computed. A field and no cached property: the dictionary of one costs 200 bytes a tool."""
-
-    def __post_init__(self) -> None:
-        if self._digest:  # of the tool that this one is a changed copy of
-            force_setattr(self, "_digest", b"")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and (self is other or self.digest == other.digest)
@@ -376,14 +371,9 @@ class Tool(Struct, frozen=True, kw_only=True, eq=False, repr_omit_defaults=True)
             shown["annotations"] = annotations.listed
         return shown if shown["annotations"] else {key: value for key, value in shown.items() if key != "annotations"}
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """32 bytes over every property that a model, a rule or a caller can see: definition, metadata and op."""
-        if not self._digest:
-            force_setattr(self, "_digest", self._computed_digest())
-        return self._digest
-
-    def _computed_digest(self) -> bytes:
         metadata = (
             self.source,
             self.local_name,

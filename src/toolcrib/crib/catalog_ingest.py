@@ -17,6 +17,7 @@ from typing import Final, Protocol, runtime_checkable
 import anyio
 import anyio.to_thread
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..catalog.catalog import About
 from ..catalog.embedding import open_meanings
@@ -229,6 +230,8 @@ class Intake:
         self._change(
             lambda: self._registry.put(source, outcome.tools, problems=problems, withheld=outcome.withheld, about=about)
         )
+        if self._listings.get(source) is listing:  # a listener may have led to another
+            self._listings[source] = replace(listing, tools=self._registry.held(source, listing.tools))
         self._shelve(self.shelf.put(source, listing.features if is_reviewed else NO_FEATURES))
 
     def amend(self, source: str, change: Amendment) -> None:
@@ -310,7 +313,7 @@ class Intake:
     def listed(self, source: str) -> tuple[Tool, ...]:
         """Return what `source` lists, withheld tools included; for showing, never for calling."""
         listing, amended = self._listings.get(source), self._amended.get(source)
-        tools = listing.tools if listing else ()
+        tools = tuple(tool.renamed(tool.local_name) for tool in listing.tools) if listing else ()
         if not amended:
             return tools
         by_name = {tool.local_name: tool for tool in tools} | amended

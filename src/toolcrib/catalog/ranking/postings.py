@@ -32,9 +32,9 @@ import sys
 import tempfile
 from array import array
 from bisect import bisect_left, insort
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache, partial
+from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from math import log
@@ -166,7 +166,6 @@ _BREAK = BREAK.to_bytes(4, "little")
 _BOUNDS = (80, 54, 34)
 """The lowest impact of each group but the last: a word in a name, in parameters, in a description, in small print."""
 _GROUP_OF = tuple(sum(level < bound for bound in _BOUNDS) for level in range(LEVELS + 1))
-_NO_RUN: array[int] = array("I")
 
 
 def _empty() -> Numbers:
@@ -190,7 +189,7 @@ class Frozen(Struct, kw_only=True):
     @classmethod
     def of(cls, rows: Iterable[tuple[array[int], array[int]]], terms: list[str]) -> Frozen:
         """Freeze rows of (pairs, order), one a document, that use numbers of `terms`, which may grow meanwhile."""
-        runs: defaultdict[int, array[int]] = defaultdict(partial(array, "I"))
+        runs: list[array[int] | None] = []  # no dictionary: the growth of one holds other threads up for 50 ms
         pairs, pairs_at, order, order_at = array("I"), array("I", [0]), array("I"), array("I", [0])
         group_of = _GROUP_OF
         for number, (row, sequence) in enumerate(rows):
@@ -198,11 +197,19 @@ class Frozen(Struct, kw_only=True):
             pairs_at.append(len(pairs))
             order.extend(sequence)
             order_at.append(len(order))
+            runs.extend([None] * (len(terms) * GROUPS - len(runs)))
             for pair in row:
-                runs[(pair >> 8) * GROUPS + group_of[pair & LEVELS]].append(number)
+                run = (pair >> 8) * GROUPS + group_of[pair & LEVELS]
+                known = runs[run]
+                if known is None:
+                    runs[run] = array("I", (number,))
+                else:
+                    known.append(number)
         groups, groups_at = array("I"), array("I", [0])
-        for run in range(len(terms) * GROUPS):
-            groups.extend(runs.pop(run, _NO_RUN))
+        for at, run in enumerate(runs):
+            if run is not None:
+                groups.extend(run)
+                runs[at] = None
             groups_at.append(len(groups))
         return cls(groups=groups, groups_at=groups_at, pairs=pairs, pairs_at=pairs_at, order=order, order_at=order_at)
 
