@@ -171,7 +171,7 @@ class JobRows:
         """Give the job back to the queue; `begun`: the attempt that was begun must not be continued."""
         await self._writer.run(_release, _holder(row), int(begun))
 
-    async def settle(self, row: JobRow, end: JobEnd, *, key: str, kept: int, age: float) -> bool:
+    async def settle(self, row: JobRow, end: JobEnd, *, kept: int, age: float, key: str = "") -> bool:
         """Record the end of a job, durably; False when the claim was lost, and nothing was written.
 
         Its idempotency key `key` is free again where its call left no outcome; empty for a call that gave it back.
