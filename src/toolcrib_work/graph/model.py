@@ -129,7 +129,7 @@ class Kind(Struct, frozen=True, kw_only=True, dict=True):
                 "props": "JSON NOT NULL",
                 **self.kept,
             },
-            indexes=(("project_id", "state_key"), ("project_id", "updated_at")),
+            indexes=(("project_id", "state_key", "deleted_at"), ("project_id", "updated_at DESC", "id")),
             title=self.label,
             text=self.text,
         )
@@ -405,5 +405,7 @@ SCHEMA: Final = Schema(
     ),
     migrations={
         2: ("DROP INDEX IF EXISTS {edges}_by_2",),  # made anew with all that the count of an entity's children reads
+        # Made anew in the order of lists, and with all that a count reads; the first ones are left out.
+        3: tuple(f"DROP INDEX IF EXISTS {{{kind.plural}}}_by_{number}" for kind in _ALL for number in (1, 2, 3)),
     },
 )

@@ -109,9 +109,9 @@ def _lister(name: str, default: int, *filters: str) -> Operation:
     )
     async def run(ctx: Context, limit: int, **wanted: Any) -> dict[str, Any]:
         def work(rows: Rows) -> dict[str, Any]:
-            if wanted.get("project_id"):
-                rows.require(wanted["project_id"], "viewer")
             found, total = listed(rows, kind, wanted, limit)
+            if wanted.get("project_id") and not found:  # visible rows prove the membership: one statement less
+                rows.require(wanted["project_id"], "viewer")
             return _listing(rows, kind, found, total, wanted.get("project_id"))
 
         result = await storage_of(ctx).read(work)
@@ -275,7 +275,8 @@ async def search_ontology(
     hits = await storage.search(query, project_id=project, tables=tables, limit=limit)
     results = await storage.read(partial(_results, hits=hits, query=query))
     note(ctx, "onto.search", project, total=len(results))
-    return {"results": results, "total": len(results), "message": f"{len(results)} entities."}
+    noun = "entity" if len(results) == 1 else "entities"
+    return {"results": results, "total": len(results), "message": f"{len(results)} {noun}."}
 
 
 _NODE: Final = (

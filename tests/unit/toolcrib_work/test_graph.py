@@ -887,6 +887,9 @@ async def test_the_last_child_that_fits_is_taken_and_the_next_one_is_refused(cri
     assert [one["title"] for one in (await ada.ok("onto.task.list", project_id=project_id))["tasks"]] == ["the last"]
 
 
+_PLURALS = {kind.plural for kind in KINDS.values()}
+
+
 async def test_children_are_counted_in_an_index_alone_also_in_a_store_of_an_older_version(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     narrow = {"edges": (("src_id", "rel"), ("dst_id", "rel"))}
@@ -899,6 +902,30 @@ async def test_children_are_counted_in_an_index_alone_also_in_a_store_of_an_olde
     with closing(sqlite3.connect(path)) as raw:
         plan = raw.execute(f"EXPLAIN QUERY PLAN {count} AND project_id IN ('', ' ')").fetchall()
     assert "USING COVERING INDEX graph_edges_by_2" in plan[0][-1]
+
+
+async def test_a_list_is_read_in_its_order_and_counted_in_an_index_also_in_a_store_of_an_older_version(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    old = (("project_id", "state_key"), ("project_id", "updated_at"))
+    tables = [replace(table, indexes=old) if table.name in _PLURALS else table for table in SCHEMA.tables]
+    for schema in (replace(SCHEMA, tables=tuple(tables), migrations={}), SCHEMA):
+        async with Store.open(path) as store:
+            await store.shared.prepare(schema)
+
+    mine = "WITH my_projects AS (SELECT project_id FROM members WHERE principal = '')"
+    tasks = "FROM graph_tasks WHERE deleted_at IS NULL AND project_id IN (SELECT project_id FROM my_projects)"
+    of = f"{tasks} AND project_id = ''"
+    with closing(sqlite3.connect(path)) as raw:
+        listed = raw.execute(f"EXPLAIN QUERY PLAN {mine} SELECT title {of} ORDER BY updated_at DESC, id LIMIT 50")
+        steps = [step[-1] for step in listed.fetchall()]
+        counted = raw.execute(f"EXPLAIN QUERY PLAN {mine} SELECT count(*) {of}").fetchall()[0][-1]
+    assert (steps[0], "USE TEMP B-TREE FOR ORDER BY" in steps) == (
+        "SEARCH graph_tasks USING INDEX graph_tasks_by_3 (project_id=?)",
+        False,
+    )
+    assert "USING COVERING INDEX graph_tasks_by_2" in counted
 
 
 async def test_a_title_of_a_megabyte_is_refused_with_its_path_and_nothing_is_written(ada: Person) -> None:
