@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..config import load
 from ..config.directories import PROJECT_FOLDER
@@ -57,7 +58,8 @@ def entry_of(new: NewApi) -> tuple[str, dict[str, Any]]:
     description that cannot be read, or that leaves something open.
     """
     where = new.spec if is_url(new.spec) else str(here().project / placed(new.spec))
-    guard = Guard.of([where] if is_url(where) and new.allow_private else ())
+    allowed = Guard.of([where] if is_url(where) and new.allow_private else ())
+    guard = replace(allowed, remedy="`--allow-private` beside it")
     document = parse(run(lambda: fetch(where, guard)), where)
     api = convert(document, _NOTHING, Sent())
     value: dict[str, Any] = {"spec": where, "base_url": new.base_url or base_url_of(api.servers, where)}
