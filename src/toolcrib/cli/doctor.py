@@ -28,7 +28,7 @@ from ..telemetry.tokens import tokenizer
 from .open_crib import opened, summaries
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, counted, emit_json, table
-from .server_probe import Probe, probe_source
+from .server_probe import Probe, described, probe_source
 
 __all__ = ["Check", "doctor"]
 
@@ -153,10 +153,8 @@ def _servers(settings: Settings, found: Mapping[str, Probe], wait: float) -> Ite
     for spec in (*settings.sources.servers, *settings.sources.openapi):
         seen = found[spec.name]
         good = seen.state == "ready"
-        detail = f"{seen.tools} tools" if good else seen.state.removeprefix("failed: ").removeprefix("needs_login: ")
-        state, _, words = seen.state.partition(": ")
-        if state == "connecting":
-            detail = f"has not answered within {wait:g} s{f' ({words})' if words else ''}"
+        state = described(seen, wait).removeprefix("failed: ").removeprefix("needs_login: ")
+        detail = f"{seen.tools} tools" if good else state
         command = spec.command if isinstance(spec, ServerSpec) else ""
         missing = command and shutil.which(command, path=settings.environment.get("PATH")) is None
         if not good and missing and "not found" not in detail:

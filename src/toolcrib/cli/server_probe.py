@@ -17,7 +17,7 @@ from .last_seen import remember
 from .open_crib import opened
 from .options import run
 
-__all__ = ["Probe", "probe", "probe_source"]
+__all__ = ["Probe", "described", "probe", "probe_source"]
 
 
 class Probe(Struct, frozen=True, kw_only=True):
@@ -31,6 +31,14 @@ class Probe(Struct, frozen=True, kw_only=True):
     """`ready`, or why it is not."""
     accepted: int = 0
     """Definitions that were taken as reviewed just now."""
+
+
+def described(probed: Probe, wait: float) -> str:
+    """Return the state of a server for people: for one that still starts, how long it was waited for."""
+    state, _, words = probed.state.partition(": ")
+    if state != "connecting":
+        return probed.state
+    return f"has not answered within {wait:g} s{f' ({words})' if words else ''}"
 
 
 def probe(

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..config import load
 from ..config.directories import PROJECT_FOLDER
@@ -28,7 +29,7 @@ from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import Tokenizer, tokenizer
 from .options import AsJson, run
 from .output import counted, emit_json, escape, note, out
-from .server_probe import Probe, probe
+from .server_probe import Probe, described, probe
 
 __all__ = ["NewApi", "add", "entry_of", "remove", "write_api"]
 
@@ -57,7 +58,8 @@ def entry_of(new: NewApi) -> tuple[str, dict[str, Any]]:
     description that cannot be read, or that leaves something open.
     """
     where = new.spec if is_url(new.spec) else str(here().project / placed(new.spec))
-    guard = Guard.of([where] if is_url(where) and new.allow_private else ())
+    allowed = Guard.of([where] if is_url(where) and new.allow_private else ())
+    guard = replace(allowed, remedy="`--allow-private` beside it")
     document = parse(run(lambda: fetch(where, guard)), where)
     api = convert(document, _NOTHING, Sent())
     value: dict[str, Any] = {"spec": where, "base_url": new.base_url or base_url_of(api.servers, where)}
@@ -155,7 +157,7 @@ def add(
         target = _target(project)
         name, spec = _add_api(new, target, project=project)
         probed = probe(load(), (), wait=wait, accept=accept, apis=[spec])[name] if check else _unchecked(name)
-        _tell(probed, target, as_json=as_json)
+        _tell(probed, target, wait, as_json=as_json)
         return
     if any(for_api):
         raise UsageError("--name, --base-url, --auth-env, --include and --allow-private are for `toolcrib add openapi`")
@@ -169,7 +171,7 @@ def add(
     if project:
         confirm(places.directories, [(target, written)], places.environ)
     probed = probe(load(), [spec], wait=wait, accept=accept)[name] if check else _unchecked(name)
-    _tell(probed, target, as_json=as_json)
+    _tell(probed, target, wait, as_json=as_json)
 
 
 def remove(
@@ -245,13 +247,13 @@ def _pairs(given: Iterable[str] | None, separator: str, option: str) -> dict[str
     return pairs
 
 
-def _tell(probed: Probe, target: Path, *, as_json: bool) -> None:
+def _tell(probed: Probe, target: Path, wait: float, *, as_json: bool) -> None:
     counter = tokenizer()
     failed = probed.state not in ("ready", "not checked") and not probed.state.startswith("needs_login")
     if as_json:
         emit_json({**fields_of(probed), "file": str(target), "tokenizer": counter.name})
     else:
-        out(escape(f"added {probed.server} to {target}: {probed.state}"))
+        out(escape(f"added {probed.server} to {target}: {described(probed, wait)}"))
         _tell_tools(probed, counter)
     if failed:
         note(f"{probed.server} stays in the configuration; `toolcrib remove {probed.server}` takes it out")

@@ -41,7 +41,10 @@ def parse_yaml(text: str, file: str = "", *, max_nodes: int = MAX_NODES, first_l
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = (mark.line if mark else 0) + first_line
-        raise ConfigError(error.problem or "this is not YAML", file=_where(file, line)) from error
+        # libyaml tells of "character that cannot start any token" where an editor wrote a tab
+        is_tab = mark is not None and text[mark.index : mark.index + 1] == "\t"
+        reason = "a tab; lines are indented with spaces" if is_tab else error.problem
+        raise ConfigError(f"this is not YAML: {reason}", file=_where(file, line)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"this is not YAML: {str(error).splitlines()[0]}", file=file) from error
     return builder.root or Node(kind="mapping", start=len(text), end=len(text), line=first_line, flow=False)

@@ -212,7 +212,7 @@ class Resolve:
         search = around.scene.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
         if starting := around.scene.starting():
-            hint = f"{hint} still starting: {', '.join(starting)}".strip()
+            hint = f"{hint} still starting: {', '.join(starting)}.".strip()
         if search and any(tool.name == search for tool in around.view().tools):
             hint = f"{hint} {search} finds tools by their purpose".strip()
         return ToolFailure("not_found", f"unknown tool {call.name[:200]!r}", hint=hint, details={"nearest": close})

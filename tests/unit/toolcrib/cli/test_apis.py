@@ -45,6 +45,13 @@ def test_an_api_is_added_with_one_word_listed_and_removed_again(user: User) -> N
     assert read_apis(user.config) == {}
 
 
+def test_a_description_at_a_private_address_names_the_option_that_allows_it(user: User) -> None:
+    refused = user.types("add", "openapi", "http://127.0.0.1:1/openapi.json")
+
+    assert (refused.exit_code, "`--allow-private`" in refused.stderr) == (5, True)
+    assert not user.config.exists()
+
+
 def test_everything_that_can_be_said_is_written_down_and_secrets_are_not(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,6 +204,13 @@ def test_a_changed_definition_is_withheld_until_it_is_accepted(owner: User) -> N
     assert after.exit_code == 0
 
 
+def test_a_server_that_does_not_answer_is_added_with_how_long_it_was_waited_for(user: User) -> None:
+    mute = user.types("add", "mute", "--wait", "0.1", "--", sys.executable, "-c", "import sys; sys.stdin.read()")
+
+    assert mute.exit_code == CODES["unavailable"].exit
+    assert mute.stdout.splitlines()[0].endswith("config.yaml: has not answered within 0.1 s")
+
+
 def test_the_doctor_finds_what_is_wrong_and_ends_with_its_status(owner: User) -> None:
     well = owner.types("doctor")
     owner.types("add", "gone", "--", "/nonexistent/program")

@@ -47,7 +47,7 @@ def test_yaml_scalars_follow_the_core_schema_and_strings_stay_strings() -> None:
         ("a: 1\n---\nb: 2", "line 2: one document is expected"),
         ("[" + "a," * 500_000 + "]", "more than 20000 values"),
         ("? [a]\n: b", "a key must be a plain name"),
-        ("a: b: c", "line 1: mapping values are not allowed"),
+        ("a: b: c", "line 1: this is not YAML: mapping values are not allowed"),
         ("a: \x00", "this is not YAML"),
         ("<<: {a: 1}\n<<: {b: 1}", "'<<' stands here a second time"),
     ],

@@ -145,7 +145,8 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
         ("accept: yes", ":1: accept: true or false was expected"),
         ("a: *x", ":1: aliases (*name) are not supported here: write the value out"),
         ("- a", ": a mapping of keys to values was expected"),
-        ("a: [", ":2: did not find expected node content"),
+        ("a: [", ":2: this is not YAML: did not find expected node content"),
+        ("a:\n\tb: 1", ":2: this is not YAML: a tab; lines are indented with spaces"),
     ],
 )
 def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, text: str, message: str) -> None:

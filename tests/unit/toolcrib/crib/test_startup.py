@@ -268,7 +268,7 @@ async def test_a_call_of_nothing_is_answered_at_once_beside_a_source_that_starts
         with anyio.fail_after(PATIENCE):
             answers = [await session.call(name, {}) for name in names]
         ok = await session.call("quick__echo", {})
-    codes = [(answer.error.code, "still starting: slow" in answer.error.hint) for answer in answers if answer.error]
+    codes = [(answer.error.code, "still starting: slow." in answer.error.hint) for answer in answers if answer.error]
     assert codes == [("not_found", True)] * len(names)
     assert (error(ok), slow.waited_for.is_set()) == (None, False)
 
