@@ -258,11 +258,11 @@ def get_claimed(rows: Rows, task_id: str, generation: int, statuses: Sequence[st
     return task
 
 
-def renew(rows: Rows, task: Row, *, lease: float = LEASE_SECONDS) -> Row:
+def renew(rows: Rows, task: Row) -> Row:
     """Extend the lease of a claim."""
     if rows.find("agents", task["assigned_agent_id"]) is not None:
         rows.update("agents", task["assigned_agent_id"], {"last_heartbeat": rows.now})
-    return rows.update("tasks", task["id"], {"lease_until": rows.now + lease})
+    return rows.update("tasks", task["id"], {"lease_until": rows.now + LEASE_SECONDS})
 
 
 def release(rows: Rows, workspace: Row) -> Row:

@@ -33,7 +33,6 @@ __all__ = [
 
 HTML: Final = ("text/html", "application/xhtml+xml")
 MOST_SECONDS: Final = 120
-_SECONDS: Final = 30
 _MOST_HEADERS: Final = 30
 _WRITTEN_BY_US: Final = frozenset(
     "accept-encoding connection content-length expect host keep-alive te trailer transfer-encoding upgrade".split()

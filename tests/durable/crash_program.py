@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import anyio
@@ -36,7 +35,6 @@ CHAIN = {
     },
 }
 """One after the other; what one gives goes into the next."""
-STARTED = time.monotonic()
 KILLS_AT_MOST = 20
 """Times that a job may find itself in a new process, where its tool refuses once more."""
 

@@ -50,7 +50,6 @@ GROUPS: Final = ("ambiguous", "approval", "discovery", "error", "multi_step", "r
 
 _CALL_KEYS: Final = ("or", "code", "find", "beside")
 _TURN_KEYS: Final = ("ask", "calls", "says", "find", "forbidden")
-_LISTS: Final = ("asked", "clarifies", "forbidden", "needs")
 _LIKE_KEYS: Final = ("like", "say", "from")
 
 

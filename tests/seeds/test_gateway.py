@@ -16,7 +16,6 @@ from toolcrib.plugin import tool
 
 pytestmark = pytest.mark.anyio
 
-EVERYWHERE = ("global", "project")
 SURFACE = 900
 """Estimated tokens of the three verbs and the prompt part together: they may only get fewer."""
 

@@ -72,12 +72,12 @@ class Keyboard(Protocol):
 
 
 @contextmanager
-def typing_ahead(source: TextIO | None = None) -> Generator[None]:
+def typing_ahead() -> Generator[None]:
     """Keep what is typed while no prompt is there as it is typed, and unseen, until the block ends. Interrupts work.
 
     A terminal as it comes shows it, swallows Ctrl-D, and makes Enter a line feed: to `PromptInput` that is a new line.
     """
-    descriptor = (source or sys.stdin).fileno()
+    descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     now = termios.tcgetattr(descriptor)
     now[_INPUT] &= ~termios.ICRNL

@@ -21,7 +21,7 @@ from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from . import files
 from .clients import Places
-from .connections import ClientConnection, Outcome, connection_of, forget, restore, rewrite
+from .connections import ClientConnection, Outcome, forget, restore, rewrite
 from .edits import check_edit, insert_json, insert_yaml, remove_json
 from .files import parse_json
 
@@ -34,7 +34,6 @@ __all__ = [
     "disconnect_hook",
     "has_hook",
     "hook_file",
-    "is_connected",
     "list_item_text",
     "read_claude_rules",
     "without_item",
@@ -199,11 +198,6 @@ def has_hook(file: Path) -> bool:
         return False
     text = files.decode(files.read(file, limit=files.FOREIGN_MAX_BYTES), str(file))
     return bool(text.strip()) and next(_ours(parse_json(text, str(file))), None) is not None
-
-
-def is_connected(file: Path, state: Path) -> bool:
-    """Whether `connect_hook` has changed `file`, or our hook is in it."""
-    return connection_of(state, file) is not None or has_hook(file)
 
 
 def _ours(root: Node) -> Iterator[Node]:

@@ -22,7 +22,6 @@ __all__ = [
     "insert_json",
     "insert_toml",
     "insert_yaml",
-    "member_text_json",
     "remove_json",
     "remove_toml",
     "remove_yaml",
@@ -80,12 +79,6 @@ def remove_json(text: str, path: tuple[str, ...], name: str, file: str = "") -> 
     """Return `text` without the member `name` of the mapping at `path`; raises `ConfigError` when it is not there."""
     around, member = _existing(parse_json(text, file), path, name, file)
     return _checked_json(text, _cut_json(text, around, member), (*path, name), file)
-
-
-def member_text_json(text: str, path: tuple[str, ...], name: str, file: str = "") -> str:
-    """Return the member's value as it is written."""
-    node = parse_json(text, file).find((*path, name))
-    return text[node.start : node.end] if node else ""
 
 
 class _JsonStyle:

@@ -40,7 +40,6 @@ __all__ = [
     "is_secret_key",
     "is_secret_name",
     "kept_secrets",
-    "masked_url",
     "read_secret",
     "remove_secret",
     "secret_names",
@@ -164,12 +163,6 @@ def secret_values(
     found.update(dict.fromkeys(_in_arguments(arguments)))
     found.update(dict.fromkeys(_in_url(url)))
     return tuple(value for value in found if len(value) >= MIN_LENGTH)
-
-
-def masked_url(url: str) -> str:
-    """Return `url` for people: without user, password, query and fragment."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _forms(value: str) -> Iterator[str]:

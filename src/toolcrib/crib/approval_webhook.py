@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from ..core.json import dumps, read_json
@@ -40,10 +40,9 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
 class WebhookChannel:
     """Posts questions to one address. Lives as long as the crib; `aclose` ends its connections."""
 
-    def __init__(self, hook: Webhook, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, hook: Webhook) -> None:
         """Addresses that are not public are reached only where the operator allowed it."""
         self._hook = hook
-        self._clock = clock
         self._client = WebClient(Guard.of([hook.url] if hook.allow_private else []), _LIMITS)
 
     async def __call__(self, question: Question) -> Answer | None:
@@ -60,7 +59,7 @@ class WebhookChannel:
 
     async def _post(self, message: Mapping[str, Any]) -> bytes:
         body = dumps(message)
-        timestamp = str(int(self._clock()))
+        timestamp = str(int(time.time()))
         headers = {"content-type": "application/json", "accept": "application/json", "x-toolcrib-timestamp": timestamp}
         if self._hook.secret:
             headers["x-toolcrib-signature"] = signature(self._hook.secret, timestamp, body)

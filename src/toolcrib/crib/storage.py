@@ -31,7 +31,6 @@ from ..telemetry.sdk import TelemetryOptions, exporting
 
 if TYPE_CHECKING:
     from ..mcp.auth.access import Access
-    from ..net.oauth.flow import Person
 
 __all__ = [
     "FOLDER",
@@ -119,9 +118,9 @@ def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any]
     return Store.at(place, redact=redact, vault=vault, retention=settings.records)
 
 
-def open_store(settings: Settings, *, redact: Callable[[Any], Any] | None = None) -> Store:
+def open_store(settings: Settings) -> Store:
     """Open the store of `settings`. Raises what `Store.open` raises."""
-    store = store_of(settings, redact=redact)
+    store = store_of(settings)
     store.start()
     return store
 
@@ -138,13 +137,10 @@ def logins_in(home: Directories | None) -> Logins:
 class ServerLogins:
     """Makes what lets us into each server. One for a crib."""
 
-    def __init__(
-        self, home: Directories | None, learn: Callable[[Iterable[str]], None], person: Person | None = None
-    ) -> None:
-        """`learn` receives every secret that is read; `person` handles an interactive login, None disables it."""
+    def __init__(self, home: Directories | None, learn: Callable[[Iterable[str]], None]) -> None:
+        """`learn` receives every secret that is read."""
         self._logins = logins_in(home)
         self._learn = learn
-        self._person = person
 
     def access(self, spec: ServerSpec) -> Access | None:
         """Return what lets us into the server; None for one that has no logins."""
@@ -152,7 +148,7 @@ class ServerLogins:
             return None
         from ..mcp.auth.access import Access  # it brings the HTTP client: only for servers with logins
 
-        return Access(spec.name, spec.url, spec.oauth, self._logins, person=self._person, learn=self._learn)
+        return Access(spec.name, spec.url, spec.oauth, self._logins, learn=self._learn)
 
 
 class AccountLogins:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -37,11 +37,9 @@ __all__ = [
 class NetFailure(ToolFailure):
     """A request that brought no answer. Codes: `denied`, `unavailable`, `timeout`, `too_large`."""
 
-    def __init__(
-        self, code: str, message: str, *, sent: bool = False, hint: str = "", details: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, *, sent: bool = False, hint: str = "") -> None:
         """`sent`: the far end may have received the request, and acted on it."""
-        super().__init__(code, message, hint=hint, details=details)
+        super().__init__(code, message, hint=hint)
         self.sent = sent
 
 

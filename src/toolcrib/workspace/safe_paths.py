@@ -180,7 +180,7 @@ def read_beneath(folder: Path, relative: str, limit: int) -> bytes:
     return content
 
 
-def files_beneath(folder: Path, *, limit: int = MAX_FILES, depth: int = MAX_DEPTH) -> Iterator[str]:
+def files_beneath(folder: Path, *, limit: int = MAX_FILES) -> Iterator[str]:
     """Yield the regular files below `folder`, sorted, with `/`; at most `limit`.
 
     Left out are links, odd files, and names that are not UTF-8, which no caller could ask for.
@@ -188,7 +188,7 @@ def files_beneath(folder: Path, *, limit: int = MAX_FILES, depth: int = MAX_DEPT
     count = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
         inner = PurePosixPath(Path(parent).relative_to(folder).as_posix())
-        is_deep = len(inner.parts) >= depth
+        is_deep = len(inner.parts) >= MAX_DEPTH
         folders[:] = sorted(name for name in folders if not is_deep and name not in SKIPPED and is_text(name))
         for name in sorted(filter(is_text, files)):
             if count == limit:

@@ -121,14 +121,14 @@ def short_value(value: Any, limit: int = _VALUE) -> str:
     return _short(dumps(value).decode(errors="replace"), limit)
 
 
-def result_block(shown: CallRecord, *, indent: int = 2) -> RenderableType:
+def result_block(shown: CallRecord) -> RenderableType:
     """Return how a call went: a mark, the call, how long it took and who decided, then a few lines or the diff."""
     result = shown.result
     failed = result.error is not None
     head = Text.assemble(("✗ ", "bold red") if failed else ("✓ ", "green"), call_line(shown.name, shown.arguments))
     about = f"{_took(shown.seconds)}{_decided(result)}"
     body = _failure(shown) if failed else _success(shown)
-    return Group(head, Trimmed(Group(plain(about, "dim"), *body), indent=indent))
+    return Group(head, Trimmed(Group(plain(about, "dim"), *body), indent=2))
 
 
 def _decided(result: ToolResult) -> str:

@@ -53,13 +53,12 @@ class Tail:
 
 
 class Trimmed:
-    """Renderable without blank lines and trailing blanks, indented, followed by its own blank lines."""
+    """Renderable without blank lines and trailing blanks, indented."""
 
-    def __init__(self, inner: RenderableType, *, indent: int = 0, after: int = 0) -> None:
-        """Set `inner` in by `indent` characters; `after` are empty lines."""
+    def __init__(self, inner: RenderableType, *, indent: int = 0) -> None:
+        """Set `inner` in by `indent` characters."""
         self._inner = inner
         self._indent = indent
-        self._after = after
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render what is not empty."""
@@ -71,7 +70,6 @@ class Trimmed:
                 yield Segment(" " * self._indent)
             yield from line
             yield Segment.line()
-        yield from (Segment.line() for _ in range(self._after))
 
 
 def _without_end(line: list[Segment]) -> list[Segment]:

@@ -20,10 +20,8 @@ from toolcrib.plugin import ToolFailure
 from .._workspace.file_text import decoded
 from .grammars import Grammar, grammar, language_of
 
-__all__ = ["DOCUMENTS", "KINDS", "Occurrence", "Symbol", "is_read", "occurrences", "source_of", "symbols_of"]
+__all__ = ["DOCUMENTS", "Occurrence", "Symbol", "is_read", "occurrences", "source_of", "symbols_of"]
 
-KINDS: Final = (*("class", "constant", "enum", "function", "interface", "method", "module", "section", "type"),)
-"""Kinds of symbols; a section belongs to a document."""
 DOCUMENTS: Final = frozenset({".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc"})
 _CLASSES: Final = frozenset({"class", "interface", "scope"})
 _LONGEST: Final = 200

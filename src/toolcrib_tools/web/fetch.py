@@ -324,24 +324,24 @@ async def web_post(
     return "\n\n".join([f"{page.url} answered {status_of(page)}", *([readable.text] if readable.text else []), *notes])
 
 
-def content_of(data: object, encoding: Encoding, where: str = "data") -> tuple[str, bytes]:
+def content_of(data: object, encoding: Encoding) -> tuple[str, bytes]:
     """Return the content type and the bytes of a body. Raises `ToolFailure` for what cannot be sent that way."""
     is_text = isinstance(data, str)
     if encoding == "form":
         if not isinstance(data, dict):
-            raise ToolFailure("invalid_arguments", f"{where}: a form is an object of fields")
+            raise ToolFailure("invalid_arguments", "data: a form is an object of fields")
         fields = cast("dict[str, Any]", data)
         pairs = [(name, _field(item)) for name, value in fields.items() for item in _items(value)]
         kind, text = "application/x-www-form-urlencoded", urlencode(pairs)
     elif encoding == "text" or (encoding == "auto" and is_text):
         if not is_text:
-            raise ToolFailure("invalid_arguments", f"{where}: with encoding=text it is a text")
+            raise ToolFailure("invalid_arguments", "data: with encoding=text it is a text")
         kind, text = "text/plain; charset=utf-8", str(data)
     else:
         kind, text = "application/json", json.dumps(data, ensure_ascii=False)
     content = text.encode("utf-8", "replace")
     if len(content) > _POST_MOST:
-        raise ToolFailure("too_large", f"{where}: {len(content):,} bytes; at most {_POST_MOST:,} are sent")
+        raise ToolFailure("too_large", f"data: {len(content):,} bytes; at most {_POST_MOST:,} are sent")
     return kind, content
 
 

@@ -37,10 +37,6 @@ _READ_RESULT: Final = "read_result"
 """The name by which models call the meta-tool `read` on their own, under any profile."""
 
 
-_LOADING: Final = ("load", "schemas", "describe", "select")
-"""Meta-tools that bring a tool in by its name."""
-
-
 class Surroundings(Struct, frozen=True, kw_only=True):
     """The catalog, meta-tools and view against which a session's calls are resolved."""
 

@@ -72,25 +72,22 @@ class _LineExchange(Exchange):
 
 
 class Connection:
-    """Serves one client. An asynchronous context manager: leaving it cancels what still runs.
+    """Serves one client, the user of this process. An asynchronous context manager: leaving it cancels what still runs.
 
     `feed` takes one message after the other; `send` is called with what goes back, by several tasks at a time.
     """
 
-    def __init__(
-        self, service: Service, send: Send, *, principal: str = LOCAL, profile: str = "", mode: str = ""
-    ) -> None:
+    def __init__(self, service: Service, send: Send, *, profile: str = "", mode: str = "") -> None:
         """Empty `profile` and `mode` take the service's."""
         self._service = service
         self._send = send
-        self._principal = principal
         self._profile = profile or service.profile
         self._mode = mode or service.mode
         self._legacy: LegacySession | None = None
         self._is_modern = False
         # Without a conversation of its own, what one client's user answers would hold for every other client.
         self._modern = ModernServer(
-            service, principal=principal, profile=self._profile, mode=self._mode, talk=secrets.token_hex(8)
+            service, principal=LOCAL, profile=self._profile, mode=self._mode, talk=secrets.token_hex(8)
         )
         self._running: dict[str | int, Exchange] = {}
         self._listening: set[str | int] = set()
@@ -206,7 +203,7 @@ class Connection:
             raise unsupported_version(wanted if isinstance(wanted, str) else "")
         if self._legacy is not None:
             raise RpcError(INVALID_REQUEST, "Invalid request: this connection was initialised before")
-        session = LegacySession(self._service, principal=self._principal, profile=self._profile, mode=self._mode)
+        session = LegacySession(self._service, principal=LOCAL, profile=self._profile, mode=self._mode)
         body = session.initialize(request)
         session.listen(self._post, lambda: None)
         self._legacy = session

@@ -86,8 +86,8 @@ _THEIR_WORDS: Final[Mapping[str, ClientAuth]] = {
 class Refused(ToolFailure):
     """Refusal by the authorization server. `error` is its code: `invalid_grant`, `invalid_client` …"""
 
-    def __init__(self, error: str, message: str, *, hint: str = "") -> None:
-        super().__init__("denied", message, hint=hint)
+    def __init__(self, error: str, message: str) -> None:
+        super().__init__("denied", message)
         self.error = error
 
 

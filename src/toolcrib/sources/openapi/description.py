@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from ...core.json import canonical, read_json
 from ...errors import UsageError
 from ...net.client import NetLimits, WebClient, WebRequest
-from ...net.guard import DEFAULT_PORTS, Guard, Resolve, system_resolve
+from ...net.guard import DEFAULT_PORTS, Guard
 
 __all__ = [
     "MAX_JSON_BYTES",
@@ -45,7 +45,7 @@ __all__ = [
 
 _MAX_NODES: Final = 1_000_000
 """With aliases written out. The largest public descriptions have some 200,000."""
-_yaml_reader_MAX_DEPTH: Final = 100
+_MAX_YAML_DEPTH: Final = 100
 _MERGE: Final = "<<"
 _TAGS: Final = ("!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:str")
 
@@ -97,8 +97,8 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.CollectionStartEvent):
-            if len(self._open) >= _yaml_reader_MAX_DEPTH:
-                raise _error(event, f"nested deeper than {_yaml_reader_MAX_DEPTH} levels")
+            if len(self._open) >= _MAX_YAML_DEPTH:
+                raise _error(event, f"nested deeper than {_MAX_YAML_DEPTH} levels")
             self._known_tag(event)
             self._count_in(1, event)
             is_mapping = isinstance(event, yaml.MappingStartEvent)
@@ -508,14 +508,14 @@ _LIMITS: Final = NetLimits(body_bytes=MAX_JSON_BYTES, seconds=60.0, idle_seconds
 _ACCEPTED: Final = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
 
 
-async def fetch(where: str, guard: Guard, resolve: Resolve = system_resolve) -> bytes:
+async def fetch(where: str, guard: Guard) -> bytes:
     """Return the content at `where`, a path or a URL. Raises `UsageError` or `NetFailure`."""
     if not is_url(where):
         try:
             return await anyio.to_thread.run_sync(_fetch_read, where)
         except OSError as error:
             raise UsageError(f"{where} cannot be read: {error.strerror or error}") from error
-    client = WebClient(guard, _LIMITS, resolve=resolve)
+    client = WebClient(guard, _LIMITS)
     try:
         answer = await client.send(WebRequest(method="GET", url=where, headers=_ACCEPTED))
     finally:

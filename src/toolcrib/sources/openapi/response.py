@@ -27,7 +27,6 @@ _TOKENS: Final = ("next_page_token", "nextPageToken", "next_cursor", "nextCursor
 """Members of an answer that hold the next value of a parameter …"""
 _TAKES: Final = ("page_token", "pageToken", "cursor", "after", "starting_after")
 """… and the parameters that take it."""
-_HOLDERS: Final = ("meta", "paging", "pagination", "response_metadata")
 
 
 def next_arguments(

@@ -25,7 +25,7 @@ from ...core.result import ToolResult
 from ...core.tool import Annotations, Tool
 from ...errors import ToolcribError, ToolFailure, UsageError
 from ...net.client import NetLimits, WebAnswer, WebClient, WebRequest, curl
-from ...net.guard import Guard, NetFailure, Resolve, system_resolve
+from ...net.guard import Guard, NetFailure
 from ...system.file_watch import POLL_SECONDS, stamps, watch
 from ...system.tasks import Background
 from ..source import Listing, Publish
@@ -67,10 +67,9 @@ class OpenApiSource:
         *,
         settings: ApiSettings | None = None,
         cache_dir: Path | None = None,
-        resolve: Resolve = system_resolve,
         every: float = POLL_SECONDS,
     ) -> None:
-        """`cache_dir` stores the conversion; None converts each time. `resolve` looks up host names.
+        """`cache_dir` stores the conversion; None converts each time.
 
         `every` is the interval in seconds between two checks of a file, and before the second request of a URL. Raises
         `UsageError` for an invalid host.
@@ -78,7 +77,6 @@ class OpenApiSource:
         self._name = name
         self._settings = settings or ApiSettings()
         self._given = description if isinstance(description, Mapping) else placed(description)
-        self._resolve = resolve
         self._cache = ApiCache(cache_dir, self._key(), name)
         self._background = Background()
         self._ready = anyio.Event()
@@ -244,7 +242,7 @@ class OpenApiSource:
     async def _bytes(self) -> bytes | Mapping[str, Any]:
         if isinstance(self._given, Mapping):
             return self._given
-        return await fetch(self._given, self._guard(self._given) if is_url(self._given) else Guard(), self._resolve)
+        return await fetch(self._given, self._guard(self._given) if is_url(self._given) else Guard())
 
     def _convert(self, data: bytes | Mapping[str, Any]) -> Api:
         document = parse(data, _named(self._given))
@@ -266,7 +264,7 @@ class OpenApiSource:
         if former is not None and (former.base_url, former.settings) == (base_url, settings):
             self._open = replace(former, api=api)
         else:
-            client = WebClient(self._guard(base_url, *_token_urls(settings)), _CALL, resolve=self._resolve)
+            client = WebClient(self._guard(base_url, *_token_urls(settings)), _CALL)
             self._open = _Open(
                 api=api,
                 base_url=base_url,

@@ -18,13 +18,12 @@ from toolcrib.core.context import Context
 from toolcrib.core.events import CatalogChanged
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.sources.source import Publish
 from toolcrib.testing import ScriptedSource, ToolBody
 
-READ = Annotations(read_only=True, destructive=False)
 AUTONOMOUS = bare().with_values(mode="autonomous")
 ANY_PATH = {"type": "object", "properties": {"path": {"type": "string"}, "id": {"type": "integer"}}}
 

@@ -17,8 +17,6 @@ from rig import PATIENCE
 from toolcrib.core.result import ToolResult
 from unit.toolcrib.telemetry.watched import Watched, attributes, watched_crib
 
-READ = {"readOnlyHint": True}
-
 
 async def echo(request: Request) -> None:
     await request.text("hello")

@@ -27,7 +27,6 @@ __all__: list[str] = []
 
 SPEC = ServerSpec(name="s", transport="stdio", command="x")
 LEGACY = Era(version="2025-11-25")
-OPEN = {"type": "object"}
 
 
 def problems(found: tuple[Problem, ...]) -> list[tuple[str, str]]:
