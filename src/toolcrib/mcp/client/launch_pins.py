@@ -5,28 +5,31 @@ finds code are pinned, also inside of a command for a shell, with the packages o
 of a `package.json` or a `pyproject.toml` that is run; what those load of the project (`launch_sources`); and the
 manifests and lock files of package managers beside them and above, which pin what they install. Interpreters and
 package runners outside of the project count by their names: their updates change nothing that the project says. A file
-that is missing when the project is confirmed and there later is a change, too. Installed packages are not pinned,
-unless the repository tracks their program; nor are databases and logs, which a server changes itself, where no
-interpreter can take them for a program.
+that is missing when the project is confirmed and there later is a change, too. Installed packages are pinned as trees
+(`launch_installed`); databases and logs, which a server changes itself, are not, where no interpreter can take them for
+a program.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
 import tomllib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from ...core.json import read_json
+from .launch_installed import installed_trees, is_same, tree_pin
 from .launch_sources import loaded_by, shadows, tracked
 from .spec import ServerSpec
 
-__all__ = ["changed_files", "launch_pins"]
+__all__ = ["changed_files", "changed_sources", "launch_pins", "pinned_state"]
 
 _RUNNERS: Final = re.compile(
     r"(?:python|pypy|perl|ruby|php|lua|java|node|bun|deno|pip|pipx|uv|uvx|npm|npx|pnpm|pnpx|yarn|bunx|poetry|hatch|pdm"
@@ -49,7 +52,7 @@ _BESIDE: Final = (
 """Manifests and lock files: the ones name what runs (scripts, entry points), the others pin what is installed."""
 _BUILT: Final = {
     "cargo": ("src/**/*.rs",),
-    "go": ("*.go",),
+    "go": ("*.go", "*/*.go", "*/*/*.go", "cmd/**/*.go", "internal/**/*.go", "pkg/**/*.go"),
     "dotnet": ("*.csproj", "*.fsproj", "*.sln", "*.cs", "*.fs", "Properties/*"),
     "gradle": ("*.gradle", "*.gradle.kts", "gradle.properties", "gradle/wrapper/*", "gradle/*.toml"),
     "gradlew": ("*.gradle", "*.gradle.kts", "gradle.properties", "gradle/wrapper/*", "gradle/*.toml"),
@@ -68,7 +71,17 @@ _BUILT: Final = {
     "direnv": (".envrc",),
 }
 """Files that a runner takes without a name: what it builds, and its own manifests where few programs have them."""
+_STARTED: Final = {
+    "make gmake": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "docker docker-compose podman podman-compose": (
+        *("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+        *("compose.override.yaml", "compose.override.yml", "docker-compose.override.yml", ".env"),
+    ),
+}
+"""Runners → files whose recipes and services they start."""
 _MOST_BUILT: Final = 2_000
+_FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
 _IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Folders in which package runners look first."""
 _VENV: Final = "pyvenv.cfg"
@@ -110,10 +123,11 @@ _DEPTH: Final = 8
 _SUFFIXES: Final = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pm", ".lua")
 
 
-def launch_pins(spec: ServerSpec, path: str) -> dict[str, str]:
+def launch_pins(spec: ServerSpec, path: str, known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Return the SHA-256 of each file that decides what `spec` runs, by name; none for a server at a URL.
 
-    `path` is the `PATH` that its command is looked for on. Blocks: it is for a thread.
+    `path` is the `PATH` that its command is looked for on, `known` what was pinned before, which saves reading trees of
+    packages again. Blocks: it is for a thread.
     """
     if spec.transport != "stdio":
         return {}
@@ -125,13 +139,14 @@ def launch_pins(spec: ServerSpec, path: str) -> dict[str, str]:
     command = Path(os.path.normpath(here / spec.command))
     ours = [command.parent] if os.sep in spec.command and command.is_relative_to(root) else []
     folders = dict.fromkeys([*_up_to(here, root), *ours, *(one for file in files for one in _up_to(file.parent, root))])
-    scripts = dict.fromkeys([*files, *([command] if ours else ())])
+    scripts = dict.fromkeys([*files, *([command] if ours else ()), *_recipes(spec, folders)])
     loaded = list(loaded_by(scripts, places, root))
     is_python = any(file.suffix == ".py" for file in (*scripts, *loaded))
     searched = dict.fromkeys([*places, *(file.parent for file in files if file.suffix == ".py")]) if is_python else ()
     files |= dict.fromkeys(
         [
             *loaded,
+            *_recipes(spec, folders),
             *(file for folder in searched if folder.is_relative_to(root) for file in shadows(folder)),
             *_found_first(spec, here, root, scripts),
             *_built(spec, places, root),
@@ -140,7 +155,20 @@ def launch_pins(spec: ServerSpec, path: str) -> dict[str, str]:
     for file in (*files, *(folder / name for folder in folders for name in _BESIDE)):
         if digest := _digest(file):
             pins[str(file)] = digest
+    words = [*_words_of(spec), *(name for script in scripts for name in _shebang(script))]
+    for tree in installed_trees(words, [*folders, *places], (*scripts, *loaded), spec.env, root):
+        name = str(tree)
+        if name in known or not known:  # one that came later was made by a package runner
+            pins[name] = tree_pin(tree, known.get(name, ""))
     return pins
+
+
+def _recipes(spec: ServerSpec, folders: Iterable[Path]) -> list[Path]:
+    """Return the files whose recipes and services a runner among the words starts."""
+    names = {Path(text).name for text in _words_of(spec)}
+    wanted = [name for runners, files in _STARTED.items() if not names.isdisjoint(runners.split()) for name in files]
+    found = (folder / name for folder in folders for name in wanted)
+    return [file for file in found if file.is_file()]
 
 
 def _root(here: Path) -> Path:
@@ -156,7 +184,8 @@ def _words_of(spec: ServerSpec) -> list[str]:
 def _found_first(spec: ServerSpec, here: Path, root: Path, scripts: Iterable[Path]) -> Iterator[Path]:
     """Yield the programs of the project that are found before those of the machine, by their names alone.
 
-    Package runners look into `node_modules` and `.venv`: of what is installed there, what the repository tracks counts.
+    Package runners look into `node_modules` and `.venv`. One that would fetch the package otherwise makes no programs
+    there, and each counts; other runners make them at the first start, and what the repository tracks counts.
     """
     texts = _words_of(spec)
     names = dict.fromkeys(found[1] for text in texts[1:] if (found := _NAME.fullmatch(text)))
@@ -165,10 +194,15 @@ def _found_first(spec: ServerSpec, here: Path, root: Path, scripts: Iterable[Pat
         folder = Path(os.path.normpath(here / entry))
         if entry and folder.is_relative_to(root):
             yield from (folder / name for name in names)
+    is_fetched = any(Path(text).name in _FETCHERS for text in texts)
     if any(_RUNNERS.fullmatch(Path(text).name) for text in texts):
         for folder in _up_to(here, root):
             found = (folder / inner / name for inner in _IN_PROJECT for name in names)
-            yield from (file for file in found if os.path.lexists(file) and tracked(file, root))
+            yield from (
+                file
+                for file in found
+                if os.path.lexists(file) and (tracked(file, root) or (is_fetched and "node_modules" in file.parts))
+            )
     settings = Path(os.path.normpath(here / spec.command)).parent.parent / _VENV
     if os.sep in spec.command and settings.is_file() and settings.is_relative_to(root) and tracked(settings, root):
         yield settings
@@ -207,10 +241,26 @@ def changed_files(spec: ServerSpec, path: str) -> list[str]:
     """
     if spec.pinned is None:
         return []
-    now = launch_pins(spec, path)
+    now = launch_pins(spec, path, spec.pinned)
     for name in spec.pinned.keys() - now.keys():  # what a changed file does not load any more is as it was
-        now[name] = _digest(Path(name))
-    return sorted(name for name in {*now, *spec.pinned} if now.get(name) != spec.pinned.get(name))
+        now[name] = tree_pin(Path(name), spec.pinned[name]) if os.path.isdir(name) else _digest(Path(name))
+    return sorted(name for name in {*now, *spec.pinned} if not is_same(now.get(name), spec.pinned.get(name)))
+
+
+def changed_sources(spec: ServerSpec, path: str) -> list[str]:
+    """Return the changed files without installed packages, which a package runner may bring up to date as it starts."""
+    return [name for name in changed_files(spec, path) if not os.path.isdir(name)]
+
+
+def pinned_state(spec: ServerSpec) -> dict[str, tuple[int, ...]]:
+    """Return what shows cheaply that a pinned file, or the folder of one, was written: to compare around a start."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in spec.pinned or ():
+        for one in dict.fromkeys((name, os.path.dirname(name))) if os.sep in name else ():
+            with contextlib.suppress(OSError):
+                status = os.stat(one)
+                found[one] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return found
 
 
 def _program(spec: ServerSpec, here: Path, root: Path, path: str) -> str:
@@ -247,6 +297,8 @@ def _named(spec: ServerSpec, here: Path, places: list[Path]) -> Iterator[Path]:
     yield from _files(words[1:], Path(spec.command).name, places)
     yield from _files(loaded, "env", places)
     texts = _words_of(spec)
+    if any(Path(text).name in _CONTAINERS for text in texts):
+        yield from _mounted(texts, places)
     for folder in places:
         yield from _files_of_scripts(folder, texts, places)
     is_scripted = any(Path(text).name in _SCRIPTED for text in texts)
@@ -255,6 +307,14 @@ def _named(spec: ServerSpec, here: Path, places: list[Path]) -> Iterator[Path]:
         if folder.is_relative_to(here):  # of a folder elsewhere, the server may be the editor
             scripts = set(texts) if is_scripted else set[str]()
             yield from _files_of_package(folder, scripts, is_named=folder != here or starts_here)
+
+
+def _mounted(words: Iterable[str], places: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files that paths inside of a container may mean: each end of a path, in each folder."""
+    for word in words:
+        parts = Path(word).parts[1:] if word.startswith("/") and not os.path.exists(word) else ()
+        for start in range(min(len(parts), _DEPTH)):
+            yield from (file for place in places if (file := place.joinpath(*parts[start:])).is_file())
 
 
 def _folders(words: Iterable[str], here: Path) -> list[Path]:

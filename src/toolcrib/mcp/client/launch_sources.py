@@ -28,6 +28,10 @@ _INSTALLED: Final = frozenset({"node_modules", "site-packages", "dist-packages",
 _PYTHON: Final = re.compile(r"python|pypy|\buv\b")
 _SHELL: Final = re.compile(r"\b(?:ba|da|z|k|fi)?sh\b")
 _NODE: Final = re.compile(r"\b(?:node|bun|deno|tsx|ts-node)\b")
+_RECIPES: Final = frozenset("GNUmakefile makefile Makefile justfile Justfile .justfile".split())
+_IMAGES: Final = ("Dockerfile", "Containerfile")
+_OF_SERVICES: Final = re.compile(r"(?<![\w./-])[\w.-]*[\w./-]+")
+"""Words of a compose file, without the signs between them."""
 _OF_SCRIPT: Final = frozenset({".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"})
 _CODE: Final = frozenset(
     {*_OF_SCRIPT, ".py", ".pyw", ".pyc", ".so", ".sh", ".bash", ".rb", ".pl", ".pm", ".php", ".lua", ".jar", ".node"}
@@ -126,8 +130,11 @@ def _loads(file: Path, places: Sequence[Path], root: Path, folders: _Folders) ->
     shebang = text.partition("\n")[0] if text.startswith("#!") else ""
     if file.suffix in (".py", ".pyw") or _PYTHON.search(shebang):
         yield from _imports(file, text, places, root, folders)
-    elif file.suffix in (".sh", ".bash") or (shebang and _SHELL.search(shebang)):
+    elif file.name in _RECIPES or file.suffix in (".mk", ".sh", ".bash") or (shebang and _SHELL.search(shebang)):
         yield from _run_by(file, text, places)
+        return
+    elif file.suffix in (".yaml", ".yml") or file.name in _IMAGES:
+        yield from _of_services(file, text)
         return
     elif file.suffix in _OF_SCRIPT or file.suffix == ".rb" or _NODE.search(shebang):
         for found in islice(_REQUIRED.finditer(text), _MENTIONS):
@@ -193,6 +200,15 @@ def _required(path: Path) -> Iterator[Path]:
     yield from (path / f"index{end}" for end in _ENDS)
 
 
+def _of_services(file: Path, text: str) -> Iterator[Path]:
+    """Yield the files that a compose file or one of an image names, and what builds the image of a folder there."""
+    for found in islice(_OF_SERVICES.finditer(text), _MENTIONS):
+        path = Path(os.path.normpath(file.parent / found[0]))
+        yield path
+        if path.is_dir():
+            yield from (path / name for name in _IMAGES)
+
+
 def _run_by(file: Path, text: str, places: Sequence[Path]) -> Iterator[Path]:
     """Yield the programs and sourced files that a shell script names."""
     left = _MENTIONS
@@ -204,7 +220,7 @@ def _run_by(file: Path, text: str, places: Sequence[Path]) -> Iterator[Path]:
                 return
             if word.startswith("#"):
                 break
-            is_sourced, before = before in (".", "source"), word
+            is_sourced, before = before in (".", "source", "include", "-include", "sinclude", "import"), word
             name = _VARIABLE.sub("", word, count=1)
             for place in (file.parent, *places) if name and "\0" not in name and len(name) < 1000 else ():
                 for one in dict.fromkeys((name, word)):

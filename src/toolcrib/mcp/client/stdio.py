@@ -24,7 +24,7 @@ from ...errors import ToolFailure
 from ...system.child_processes import PipeReader, PipeWriter, clean_environment, shared_reaper
 from ...system.tasks import Background
 from ..stdio import Flood, LineReader
-from .launch_pins import changed_files
+from .launch_pins import changed_files, changed_sources, pinned_state
 from .spec import McpLimits, ServerSpec
 from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
@@ -234,6 +234,15 @@ _EXIT_WAIT: Final = 0.1
 _NEVER_CANCELLED: Final = ("initialize", "server/discover")
 
 
+def _held(state: str, changed: list[str]) -> ToolFailure:
+    more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+    return ToolFailure(
+        "definition_changed",
+        f"{state}: {', '.join(changed[:5])}{more} is not as it was when this project was confirmed",
+        hint="look at it, then run `toolcrib trust` in this project",
+    )
+
+
 class StdioLink:
     """A server process. `open` starts it; it is lost when the process ends, closes its output or floods."""
 
@@ -259,6 +268,9 @@ class StdioLink:
         self._noise = 0
         self._has_sent = False
         """Whether a message has come from the server."""
+        self._before: Mapping[str, tuple[int, ...]] | None = None
+        """State of the pinned files before they were checked, until the first answer."""
+        self._path = ""
         self._child: Child | None = None
         self._readers: tuple[PipeReader, ...] = ()
         self._writer: PipeWriter | None = None
@@ -289,13 +301,10 @@ class StdioLink:
         command = [self._spec.command, *self._spec.args]
         environment = clean_environment(self._environment, self._spec.env)
         if self._spec.pinned is not None:
-            path = environment.get("PATH", os.defpath)
-            if changed := await anyio.to_thread.run_sync(changed_files, self._spec, path):
-                raise ToolFailure(
-                    "definition_changed",
-                    f"not started: {', '.join(changed[:5])} is not as it was when this project was confirmed",
-                    hint="look at it, then run `toolcrib trust` in this project",
-                )
+            self._path = environment.get("PATH", os.defpath)
+            self._before = await anyio.to_thread.run_sync(pinned_state, self._spec)
+            if changed := await anyio.to_thread.run_sync(changed_files, self._spec, self._path):
+                raise _held("not started", changed)
         child = await Child.start(command, environment, self._spec.cwd)
         self._child = child
         self._writer = PipeWriter(child.stdin)
@@ -317,7 +326,10 @@ class StdioLink:
             request.start = writer.accepted
             # Alone, a call does not wait for the event loop; several share a write, and wake the server once.
             writer.write(dumps(message) + b"\n", at_once=len(self._mux.pending) == 1)
-            return await request.wait()
+            reply = await request.wait()
+            if self._before is not None:
+                await self._check_again()
+            return reply
         except TypeError as error:
             raise ToolFailure("invalid_arguments", f"the arguments cannot be written as JSON: {error}") from error
         except anyio.get_cancelled_exc_class():
@@ -327,6 +339,15 @@ class StdioLink:
             raise
         finally:
             self._mux.leave(request)
+
+    async def _check_again(self) -> None:
+        """Compare the pinned files once more when the server has loaded them: one may have changed after the check."""
+        before, self._before = self._before, None
+        if before == await anyio.to_thread.run_sync(pinned_state, self._spec):
+            return
+        if changed := await anyio.to_thread.run_sync(changed_sources, self._spec, self._path):
+            self._lose("a file behind it changed while it started")
+            raise _held("stopped", changed)
 
     def agree(self, version: str) -> None:
         """Nothing on stdio depends on the revision."""

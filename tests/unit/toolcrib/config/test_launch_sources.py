@@ -162,26 +162,26 @@ def test_a_program_that_a_path_of_the_entry_finds_in_the_project_is_pinned(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        ("npx thing", "node_modules/.bin/thing"),
-        ("npx -y @scope/thing@1.2.0", "node_modules/.bin/thing"),
-        ("npm exec -- thing", "node_modules/.bin/thing"),
-        ("uv run thing", ".venv/bin/thing"),
-        (".venv/bin/python server.py", ".venv/pyvenv.cfg"),
-    ],
-)
-def test_of_what_is_installed_only_what_the_repository_brought_counts(project: Path, words: str, name: str) -> None:
-    put(project, {name: "one\n"} | ({".venv/bin/python": ""} if "pyvenv" in name else {}))
-    assert not changes(project, server(project, words), name)
+def test_of_what_a_runner_installs_at_its_first_start_only_what_the_repository_brought_counts(project: Path) -> None:
+    spec = server(project, "uv run thing")
+    put(project, {".venv/bin/thing": "one\n", ".venv/pyvenv.cfg": "home = /usr\n"})
+    assert changed_files(spec, SYSTEM) == []
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
-    subprocess.run(["git", "add", "-f", name], cwd=project, check=True)
-    put(project, {name: "two\n"})
-    assert changes(project, server(project, words), name)
+    subprocess.run(["git", "add", "-f", ".venv/bin/thing"], cwd=project, check=True)
+    assert changed_files(spec, SYSTEM) == [str(project / ".venv/bin/thing")]
 
 
-def test_what_no_program_loads_and_what_a_lock_file_pins_is_not_pinned(project: Path) -> None:
+@pytest.mark.parametrize("words", ["npx thing", "npx -y @scope/thing@1.2.0", "sh -c npx\tthing"])
+def test_a_program_that_comes_before_the_one_that_is_fetched_is_a_change(project: Path, words: str) -> None:
+    put(project, {"node_modules/other/index.js": ""})
+    spec = server(project, words)
+    put(project, {"node_modules/other/index.js": "new\n", "node_modules/.bin/other": "new\n"})
+    assert changed_files(spec, SYSTEM) == []
+    put(project, {"node_modules/.bin/thing": "one\n"})
+    assert changed_files(spec, SYSTEM) == [str(project / "node_modules/.bin/thing")]
+
+
+def test_what_no_program_loads_is_not_pinned(project: Path) -> None:
     put(
         project,
         {
@@ -189,11 +189,10 @@ def test_what_no_program_loads_and_what_a_lock_file_pins_is_not_pinned(project: 
             "helper.py": "",
             "other.py": "",
             "notes.md": "",
-            "server.js": "import x from 'thing'; require('./node_modules/thing/index.js')\n",
             "node_modules/thing/index.js": "",
         },
     )
-    spec = server(project, "sh -c python3\tserver.py;node\tserver.js")
+    spec = server(project, "sh -c python3\tserver.py")
     put(project, dict.fromkeys(("other.py", "notes.md", "node_modules/thing/index.js", "new.py"), "new\n"))
     assert changed_files(spec, SYSTEM) == []
 

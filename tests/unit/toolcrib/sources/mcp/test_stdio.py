@@ -178,7 +178,7 @@ async def test_a_server_behind_which_a_file_changed_is_not_started_nor_started_a
     spec = scripted(journal.path)
     script = tmp_path / "data.txt"
     script.write_text("one")
-    spec = replace(spec, args=(*spec.args, f"--unused={script}"))
+    spec = replace(spec, args=(*spec.args, f"--unused={script}"), cwd=str(tmp_path))
     pinned = replace(spec, pinned=launch_pins(spec, os.environ["PATH"]))
     async with open_source(pinned, tmp_path) as peer:
         script.write_text("two")
@@ -187,6 +187,22 @@ async def test_a_server_behind_which_a_file_changed_is_not_started_nor_started_a
         assert str(script) in peer.source.state.detail
 
     assert len(journal.of("start")) == 1
+
+
+@pytest.mark.parametrize(("content", "is_used"), [("two", False), ("one", True)])
+async def test_a_server_whose_files_change_between_the_check_and_its_first_answer_is_stopped(
+    tmp_path: Path, journal: Journal, content: str, is_used: bool
+) -> None:
+    spec = scripted(journal.path)
+    loaded = tmp_path / "data.txt"
+    loaded.write_text("one")
+    # The shell stands for whoever swaps the file after the check and before the server reads it.
+    swap = f'printf {content} > {loaded}; exec {sys.executable} "$@"'
+    spec = replace(spec, command="sh", args=("-c", swap, "sh", *spec.args, f"--unused={loaded}"), cwd=str(tmp_path))
+    pinned = replace(spec, pinned=launch_pins(spec, os.environ["PATH"]))
+    async with open_source(pinned, tmp_path) as peer:
+        assert (peer.source.state.state == "ready") is is_used
+        assert (str(loaded) in peer.source.state.detail) is not is_used
 
 
 async def test_a_tool_that_changed_since_it_was_looked_up_is_not_called(tmp_path: Path, journal: Journal) -> None:
