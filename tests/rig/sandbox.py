@@ -27,8 +27,10 @@ __all__ = [
     "needs_filter",
     "needs_gh",
     "needs_groups",
+    "needs_inotify",
     "needs_landlock",
     "needs_prlimit",
+    "needs_root",
     "needs_sandbox",
     "needs_ssh",
     "needs_sshd",
@@ -57,6 +59,8 @@ needs_sshd: Final = _needs("sshd")
 needs_filter: Final = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "aarch64"), reason="the numbers of this machine's calls are not known"
 )
+needs_inotify: Final = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+needs_root: Final = pytest.mark.skipif(os.geteuid() != 0, reason="root alone is another user inside")
 needs_groups: Final = pytest.mark.skipif(
     not os.access("/sys/fs/cgroup/pids/cgroup.procs", os.W_OK), reason="no control groups that count processes"
 )

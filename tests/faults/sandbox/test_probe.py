@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rig import eventually
-from rig.sandbox import SECRET, Run, needs_filter, needs_sandbox
+from rig.sandbox import SECRET, Run, needs_filter, needs_root, needs_sandbox
 from toolcrib.core.sandbox import Command
 from toolcrib.sandbox.detection import find_sandbox
 
@@ -70,7 +70,7 @@ async def test_a_link_in_place_of_a_guarded_folder_shows_nothing(run: Run, home:
     assert SECRET not in outcome.text
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="root alone is another user inside")
+@needs_root
 async def test_it_is_not_root_where_root_runs_us_and_its_files_are_roots_outside(run: Run, folder: Path) -> None:
     (folder / "mine.txt").write_text("old")
     (folder / "theirs.txt").write_text("old")

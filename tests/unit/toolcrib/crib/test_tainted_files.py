@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from rig.sandbox import needs_sandbox
+from rig.sandbox import needs_inotify, needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.core.permission import Answer
 from toolcrib.core.tainted_files import TaintedFile
@@ -219,7 +218,7 @@ COMMANDS: Final[Mapping[str, tuple[Any, str]]] = {
 
 @needs_sandbox
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+@needs_inotify
 @pytest.mark.parametrize(("command", "expected"), COMMANDS.items())
 async def test_a_command_that_prints_after_it_opened_a_marked_file_taints_its_session(
     tmp_path: Path, command: str, expected: tuple[Any, str]
@@ -237,7 +236,7 @@ async def test_a_command_that_prints_after_it_opened_a_marked_file_taints_its_se
 
 @needs_sandbox
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+@needs_inotify
 async def test_a_command_in_the_background_taints_its_session_when_it_prints_what_it_read(tmp_path: Path) -> None:
     async with crib_at(tmp_path) as crib:
         await done(tainted(crib), "write_file", {"path": "notes.md", "content": ORDER})
@@ -252,7 +251,7 @@ async def test_a_command_in_the_background_taints_its_session_when_it_prints_wha
 
 @needs_sandbox
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+@needs_inotify
 async def test_what_a_clean_command_makes_of_a_marked_file_is_marked(tmp_path: Path) -> None:
     async with crib_at(tmp_path) as crib:
         await done(tainted(crib), "write_file", {"path": "notes.md", "content": ORDER})
