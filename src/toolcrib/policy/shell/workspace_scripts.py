@@ -365,9 +365,11 @@ def _with_included(text: str, folder: Path) -> str:
 
 
 def _globbed(folder: Path, pattern: str) -> list[Path]:
+    if not pattern or Path(pattern).is_absolute():
+        return []
     try:
         return sorted(islice(folder.glob(pattern), _MOST))
-    except (ValueError, NotImplementedError, OSError):
+    except (ValueError, OSError):
         return []
 
 
