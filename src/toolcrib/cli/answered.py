@@ -117,7 +117,7 @@ def _approval(link: CommandLink, word: str) -> Any:
 
 
 def find_place(files: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the fields of `daemon.rendezvous.Found` for a configuration, as a daemon reads it for this process.
+    """Return the fields of `daemon.rendezvous.DaemonPlace` for a configuration, as a daemon reads it for this process.
 
     None where no daemon takes the request, or the configuration is broken.
     """

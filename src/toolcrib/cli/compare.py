@@ -101,8 +101,8 @@ async def compare_profiles(
     meter = _Meter(counter)
     rows = [_plain(crib, meter, asked)]
     for profile in profiles:
-        walks = [await _measure(crib, profile, query.text, tool, meter) for query, tool in asked]
-        rows.append(_cost(crib, profile, walks, meter))
+        readers = [await _measure(crib, profile, query.text, tool, meter) for query, tool in asked]
+        rows.append(_cost(crib, profile, readers, meter))
     return rows
 
 
@@ -125,8 +125,8 @@ class _Meter:
         return total
 
 
-class _Walk(Struct, kw_only=True):
-    """One reader on its way to one tool."""
+class _ToolReader(Struct, kw_only=True):
+    """A model looking for one tool, and what that costs it."""
 
     session: Session
     meter: _Meter
@@ -167,57 +167,57 @@ class _Walk(Struct, kw_only=True):
         return any(shown.name in (tool.name, self.name(tool)) for shown in self.session.tools)
 
 
-async def _measure(crib: Toolcrib, profile: str, query: str, tool: Tool, meter: _Meter) -> _Walk:
+async def _measure(crib: Toolcrib, profile: str, query: str, tool: Tool, meter: _Meter) -> _ToolReader:
     """Walk to `tool`, and count the turn that calls it."""
     async with crib.session(profile=profile) as session:
-        walk = _Walk(session=session, meter=meter)
-        walk.reached = walk.sees(tool) or await _WALKS[strategy_name(session.scene.profile)](walk, query, tool)
-        walk.turn()
-    return walk
+        reader = _ToolReader(session=session, meter=meter)
+        reader.reached = reader.sees(tool) or await _READERS[strategy_name(session.scene.profile)](reader, query, tool)
+        reader.turn()
+    return reader
 
 
-async def _search(walk: _Walk, query: str, tool: Tool) -> bool:
+async def _search(reader: _ToolReader, query: str, tool: Tool) -> bool:
     for limit in _SEARCHES:
-        result = await walk.ask("search", {"query": query, "limit": limit})
-        if any(line.startswith(f"{walk.name(tool)}(") for line in result.text.splitlines()):
+        result = await reader.ask("search", {"query": query, "limit": limit})
+        if any(line.startswith(f"{reader.name(tool)}(") for line in result.text.splitlines()):
             return True
     return False
 
 
-async def _load(walk: _Walk, query: str, tool: Tool) -> bool:
-    await walk.ask("browse", {})
-    await walk.ask("load", {"category": walk.session.scene.category(tool) or tool.source})
-    return walk.sees(tool)
+async def _load(reader: _ToolReader, query: str, tool: Tool) -> bool:
+    await reader.ask("browse", {})
+    await reader.ask("load", {"category": reader.session.scene.category(tool) or tool.source})
+    return reader.sees(tool)
 
 
-async def _activate(walk: _Walk, query: str, tool: Tool) -> bool:
-    overview = await walk.ask("list", {})
+async def _activate(reader: _ToolReader, query: str, tool: Tool) -> bool:
+    overview = await reader.ask("list", {})
     offered = [category["name"] for category in overview.structured_content["categories"]]
-    known = (walk.session.scene.category(tool), tool.source, "MCP")
+    known = (reader.session.scene.category(tool), tool.source, "MCP")
     category = next((name for name in known if name in offered), "uncategorized")
-    await walk.ask("list", {"category": category})
-    await walk.ask("schemas", {"names": [walk.name(tool)]})
-    return walk.sees(tool)
+    await reader.ask("list", {"category": category})
+    await reader.ask("schemas", {"names": [reader.name(tool)]})
+    return reader.sees(tool)
 
 
-async def _help(walk: _Walk, query: str, tool: Tool) -> bool:
-    parts = walk.session.scene.labels.ops.of(tool).split(".")
-    result = await walk.ask("help", {"path": "root"})
+async def _help(reader: _ToolReader, query: str, tool: Tool) -> bool:
+    parts = reader.session.scene.labels.ops.of(tool).split(".")
+    result = await reader.ask("help", {"path": "root"})
     for depth in range(1, len(parts) + 1):
-        result = await walk.ask("help", {"path": ".".join(parts[:depth])})
+        result = await reader.ask("help", {"path": ".".join(parts[:depth])})
     return result.structured_content.get("type") == "op"
 
 
-async def _select(walk: _Walk, query: str, tool: Tool) -> bool:
-    walk.session.begin(required_capabilities=tool.tags or (tool.name,))
-    return walk.sees(tool)
+async def _select(reader: _ToolReader, query: str, tool: Tool) -> bool:
+    reader.session.begin(required_capabilities=tool.tags or (tool.name,))
+    return reader.sees(tool)
 
 
-async def _nothing(walk: _Walk, query: str, tool: Tool) -> bool:
+async def _nothing(reader: _ToolReader, query: str, tool: Tool) -> bool:
     return False
 
 
-_WALKS: Final[Mapping[str, Callable[[_Walk, str, Tool], Awaitable[bool]]]] = MappingProxyType(
+_READERS: Final[Mapping[str, Callable[[_ToolReader, str, Tool], Awaitable[bool]]]] = MappingProxyType(
     {
         "adaptive": _search,
         "flat": _nothing,
@@ -237,17 +237,17 @@ def _plain(crib: Toolcrib, meter: _Meter, asked: Sequence[tuple[Query, Tool]]) -
     return Cost(profile=PLAIN_LIST, tools=len(tools), shown=total, read=total, sent=total, turns=share, reached=share)
 
 
-def _cost(crib: Toolcrib, profile: str, walks: Sequence[_Walk], meter: _Meter) -> Cost:
+def _cost(crib: Toolcrib, profile: str, readers: Sequence[_ToolReader], meter: _Meter) -> Cost:
     session = crib.session(profile=profile)
-    count = max(1, len(walks))
+    count = max(1, len(readers))
     return Cost(
         profile=profile,
         tools=len(session.tools),
         shown=meter.tools(session.tools) + meter.text(session.instructions),
-        read=sum(walk.read for walk in walks) / count,
-        sent=sum(walk.sent for walk in walks) / count,
-        turns=sum(walk.turns for walk in walks) / count,
-        reached=sum(walk.reached for walk in walks) / count,
+        read=sum(reader.read for reader in readers) / count,
+        sent=sum(reader.sent for reader in readers) / count,
+        turns=sum(reader.turns for reader in readers) / count,
+        reached=sum(reader.reached for reader in readers) / count,
     )
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..config.directories import here
 from ..daemon.control import is_any_running
-from ..daemon.rendezvous import Found, Hello, Meeting, Order
+from ..daemon.rendezvous import DaemonPlace, Hello, Meeting, Order
 from ..daemon.shim import Shim, start_unread
 from ..errors import UsageError
 from ..server.pipes import take_stdio
@@ -97,7 +97,7 @@ def _end(number: int, _: object) -> NoReturn:
 def _joined_shim(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim | None:
     """Return what joins the daemon of a configuration that a running daemon has read; None where none does."""
     place = find_place(files, overrides)
-    return _placed(_order(files, overrides, manners), manners, Found(**place)) if place else None
+    return _placed(_order(files, overrides, manners), manners, DaemonPlace(**place)) if place else None
 
 
 def _started_shim(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim | None:
@@ -109,7 +109,7 @@ def _started_shim(files: Sequence[str], overrides: Mapping[str, Any], manners: M
 
 def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim:
     """Return what joins the daemon of `settings`. Raises `UsageError` where there is no place for one."""
-    return _placed(_order(files, overrides, manners), manners, Found.of(settings, Meeting.of(settings)))
+    return _placed(_order(files, overrides, manners), manners, DaemonPlace.of(settings, Meeting.of(settings)))
 
 
 def _order(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Order:
@@ -129,7 +129,7 @@ def _order(files: Sequence[str], overrides: Mapping[str, Any], manners: Manners)
     )
 
 
-def _placed(order: Order, manners: Manners, found: Found) -> Shim:
+def _placed(order: Order, manners: Manners, found: DaemonPlace) -> Shim:
     """Return what joins the daemon at the place that was found, or starts it there."""
     meeting = Meeting(directory=Path(found.directory), key=found.key)
     order = replace(order, directory=found.directory, key=found.key, log=found.log)

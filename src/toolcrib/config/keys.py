@@ -32,7 +32,7 @@ from ..sources.settings import GivenWorkflow
 from .profiles import together
 from .secrets import secret_values
 from .settings import FILE_KEYS, Settings
-from .validation import Place, did_you_mean, read_setting
+from .validation import SettingPlace, did_you_mean, read_setting
 
 __all__ = [
     "CHANGEABLE",
@@ -192,7 +192,7 @@ def check(
     checked: dict[str, Any] = {}
     errors: list[ConfigError] = []
     for key, value in values.items():
-        place = Place(path=(key,), where=where, environ=environ)
+        place = SettingPlace(path=(key,), where=where, environ=environ)
         if key not in KEYS:
             errors.append(place.error(f"unknown key{did_you_mean(key, (*KEYS, 'servers', 'mcpServers', 'sources'))}"))
         elif value is not None:
@@ -240,7 +240,7 @@ def _check_tools(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
             yield from _check_tools(inner, here)
 
 
-def _rules(texts: RuleTexts, place: Place) -> tuple[dict[Effect, tuple[str, ...]], tuple[str, ...]]:
+def _rules(texts: RuleTexts, place: SettingPlace) -> tuple[dict[Effect, tuple[str, ...]], tuple[str, ...]]:
     """Return the rules that can be read, each with where it stands, and the errors of the others."""
     home = place.environ.get("HOME", "")
     written: dict[Effect, list[str]] = {
@@ -255,12 +255,12 @@ def _rules(texts: RuleTexts, place: Place) -> tuple[dict[Effect, tuple[str, ...]
     return good, tuple(broken.values())
 
 
-def _finish_rules(read: RuleSettings, place: Place) -> RuleSettings:
+def _finish_rules(read: RuleSettings, place: SettingPlace) -> RuleSettings:
     rules, broken = _rules({"deny": read.deny, "ask": read.ask, "allow": read.allow}, place)
     return RuleSettings.model_construct(None, **rules, broken=broken)  # every key given: the lists of all files count
 
 
-def _finish_identities(read: Mapping[str, Identity], place: Place) -> Mapping[str, Identity]:
+def _finish_identities(read: Mapping[str, Identity], place: SettingPlace) -> Mapping[str, Identity]:
     done: dict[str, Identity] = {}
     for name, identity in read.items():
         rules, broken = _rules(identity.rules, place.at(name, "rules"))
@@ -269,18 +269,18 @@ def _finish_identities(read: Mapping[str, Identity], place: Place) -> Mapping[st
     return done
 
 
-def _finish_modes(read: Mapping[str, ModeSettings], place: Place) -> Mapping[str, ModeSettings]:
+def _finish_modes(read: Mapping[str, ModeSettings], place: SettingPlace) -> Mapping[str, ModeSettings]:
     return {name: one.model_copy(update={"file": place.where((*place.path, name))}) for name, one in read.items()}
 
 
-def _finish_profiles(read: Mapping[str, _Free], place: Place) -> Mapping[str, GivenProfile]:
+def _finish_profiles(read: Mapping[str, _Free], place: SettingPlace) -> Mapping[str, GivenProfile]:
     return {
         name: GivenProfile(name=name, values=values, file=place.where((*place.path, name)))
         for name, values in read.items()
     }
 
 
-def _finish_workflows(read: _Free, place: Place) -> Mapping[str, GivenWorkflow]:
+def _finish_workflows(read: _Free, place: SettingPlace) -> Mapping[str, GivenWorkflow]:
     return {
         name: GivenWorkflow(name=name, values=values, file=place.where((*place.path, name)))
         for name, values in read.items()
@@ -290,7 +290,7 @@ def _finish_workflows(read: _Free, place: Place) -> Mapping[str, GivenWorkflow]:
 _CHECKS: Final[Mapping[str, Callable[[Any], Iterable[tuple[Path, str]]]]] = {"tools": _check_tools}
 """Further checks of the document, by key."""
 
-_FINISHED: Final[Mapping[str, Callable[[Any, Place], Any]]] = {
+_FINISHED: Final[Mapping[str, Callable[[Any, SettingPlace], Any]]] = {
     "identities": _finish_identities,
     "modes": _finish_modes,
     "profiles": _finish_profiles,

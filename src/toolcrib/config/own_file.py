@@ -1,37 +1,29 @@
-"""Editors of our own files: servers, APIs and keys of the configuration, entries of a YAML catalog.
+"""Editors of our own configuration file: servers, APIs and keys.
 
 They edit text: every other line, comments included, stays as it was written.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
-
-import yaml
+from typing import Any
 
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
-from ..sources.yaml.document import ENTRIES, MAX_NODES
 from . import files
 from .edits import insert_yaml, remove_yaml, set_yaml
 from .sources import PATH as APIS
 
 __all__ = [
     "add_api",
-    "add_entry",
     "add_servers",
-    "entry_added",
-    "entry_switched",
     "read_apis",
     "read_servers",
     "remove_api",
     "remove_server",
     "set_key",
-    "switch_entry",
 ]
 
 
@@ -109,113 +101,3 @@ def _servers(root: Node) -> tuple[str, Node | None]:
         if (member := root.member(key)) is not None:
             return key, member.node
     return "servers", None
-
-
-_DASH: Final = re.compile(r"^( *)-( +)", re.MULTILINE)
-
-
-def switch_entry(path: Path, name: str, *, enabled: bool) -> None:
-    """Write `enabled` into the entry `name` of the catalog `path`. Raises `ConfigError`, and changes nothing then."""
-    text = files.decode(files.read(path), str(path))
-    files.write(path, entry_switched(text, name, enabled=enabled, file=str(path)).encode())
-
-
-def add_entry(path: Path, entry: Mapping[str, Any]) -> None:
-    """Write `entry` at the end of the catalog `path`, which is made (mode 0600) when it is missing.
-
-    Raises `ConfigError` when one of its name is there already, or the file cannot be changed as text.
-    """
-    _write(path, entry_added(_text(path), entry, file=str(path)))
-
-
-def entry_switched(text: str, name: str, *, enabled: bool, file: str = "") -> str:
-    """Return `text` with the entry `name` on or off. Raises `ConfigError` when it is not there."""
-    node = next((item for item in _entries(text, file) if _name(item) == name), None)
-    if node is None:
-        raise ConfigError(f"there is no entry {name}", file=file)
-    word = "true" if enabled else "false"
-    known, named = node.member("enabled"), node.member("name")
-    if known is not None and known.node.end > known.node.start:
-        changed = f"{text[: known.node.start]}{word}{text[known.node.end :]}"
-    elif known is not None or named is None:
-        raise ConfigError(f"{name} has an empty `enabled`: write it out", file=f"{file}:{node.line}")
-    elif node.flow:
-        changed = f"{text[: named.node.end]}, enabled: {word}{text[named.node.end :]}"
-    else:
-        line = text.find("\n", named.node.end)
-        end = len(text) if line < 0 else line
-        changed = f"{text[:end]}{_newline(text)}{' ' * named.column}enabled: {word}{text[end:]}"
-    return _checked(text, changed, name, {"enabled": enabled}, file)
-
-
-def entry_added(text: str, entry: Mapping[str, Any], *, file: str = "") -> str:
-    """Return `text` with `entry` last. Raises `ConfigError` when one of its name is there."""
-    name = str(entry.get("name", ""))
-    items = _entries(text, file) if text.strip() else ()
-    if not name or any(_name(item) == name for item in items):
-        raise ConfigError(f"the entry {name!r} is there already" if name else "an entry needs a `name`", file=file)
-    dumped = yaml.safe_dump(dict(entry), sort_keys=False, allow_unicode=True, width=1_000_000).splitlines()
-    if items:
-        indent = _indent(text, items[-1], file)
-        end = text.find("\n", len(text[: items[-1].end].rstrip())) + 1 or len(text)
-    else:
-        text, indent, end = _with_list(text, file)
-    block = "".join(f"{' ' * indent}{'- ' if not place else '  '}{line}\n" for place, line in enumerate(dumped))
-    block = block.replace("\n", _newline(text))
-    before = text[:end] if not end or text[:end].endswith("\n") else text[:end] + _newline(text)
-    return _checked(text, before + block + text[end:], name, entry, file)
-
-
-def _entries(text: str, file: str) -> tuple[Node, ...]:
-    root = parse_yaml(text, file, max_nodes=MAX_NODES)
-    if root.kind == "sequence":
-        return root.items
-    member = root.member(ENTRIES)
-    return member.node.items if member else ()
-
-
-def _with_list(text: str, file: str) -> tuple[str, int, int]:
-    """Return `text` with the key of a list that has nothing in it, the indentation of its items and where they go."""
-    member = parse_yaml(text, file).member(ENTRIES) if text.strip() else None
-    if member is None:
-        start = text if not text or text.endswith("\n") else f"{text}{_newline(text)}"
-        opened = f"{start}{ENTRIES}:{_newline(text)}"
-        return opened, 0, len(opened)
-    if member.node.kind != "sequence" and member.node.value is not None:
-        raise ConfigError("a list of entries was expected", file=f"{file}:{member.node.line}", key=ENTRIES)
-    colon = text.index(":", member.start) + 1
-    rest = text[max(member.node.end, colon) :]
-    line, newline, below = rest.partition("\n")
-    head = f"{text[:colon]}{line}{newline or _newline(text)}"
-    return head + below, 0, len(head)
-
-
-def _indent(text: str, item: Node, file: str) -> int:
-    """Return the column of the dash before `item`."""
-    begin = text.rfind("\n", 0, item.start) + 1
-    match = _DASH.match(text[begin : item.start])
-    if match is None:
-        raise ConfigError("its list is written in `[…]`: add the entry by hand", file=f"{file}:{item.line}")
-    return len(match[1])
-
-
-def _checked(before: str, after: str, name: str, change: Mapping[str, Any], file: str) -> str:
-    """Return `after` if it is `before` with the change and nothing else; raises `ConfigError` if not."""
-    wanted = {_name(item): item.plain() for item in _entries(before, file)} if before.strip() else {}
-    wanted[name] = {**wanted.get(name, {}), **change}
-    try:
-        found = {_name(item): item.plain() for item in _entries(after, file)}
-    except ConfigError:
-        found = {}
-    if found != wanted:
-        raise ConfigError(f"{name} cannot be changed without touching the rest: edit it by hand", file=file)
-    return after
-
-
-def _name(item: Node) -> str:
-    member = item.member("name")
-    return member.node.text if member else ""
-
-
-def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"

@@ -27,7 +27,7 @@ from ..mcp.client.spec import ServerSpec, Transport
 from ..net.oauth.spec import OAuthSpec
 from ..sources.openapi.spec import url_parts
 from .files import decode, read
-from .validation import Place, read_setting
+from .validation import SettingPlace, read_setting
 
 __all__ = ["ENTRY_KEYS", "ConfiguredEntry", "ServerEntry", "file_line", "problems_of", "read_entries", "server_spec"]
 
@@ -267,11 +267,11 @@ class ConfiguredEntry(Struct, frozen=True, kw_only=True):
         file = file_line(path, member.line)
         return cls(name=member.key, value=value, file=file, key=key, base=base, where=where)
 
-    def place(self, environ: Mapping[str, str]) -> Place:
+    def place(self, environ: Mapping[str, str]) -> SettingPlace:
         """Return the place of its value; variables are those of `environ`."""
         inputs: Any = self._members.get("inputs")
         named = cast("Mapping[str, Any]", inputs if isinstance(inputs, Mapping) else {})
-        return Place(
+        return SettingPlace(
             path=(*self.key.split("."), self.name),
             where=self.where or (lambda path: self.file),
             environ=environ,

@@ -18,7 +18,7 @@ from ..core.settings import Section, info_of
 from ..errors import ConfigError, ConfigErrors
 from .secrets import expand
 
-__all__ = ["Place", "did_you_mean", "key_names", "parts_of", "read_setting", "strip_nulls"]
+__all__ = ["SettingPlace", "did_you_mean", "key_names", "parts_of", "read_setting", "strip_nulls"]
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
@@ -44,7 +44,7 @@ def _nowhere(path: Path) -> str:
     return ""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class SettingPlace(Struct, frozen=True, kw_only=True):
     """Position of a value in a document, and the sources of its variables."""
 
     path: Path = ()
@@ -56,7 +56,7 @@ class Place(Struct, frozen=True, kw_only=True):
     written: Mapping[Path, Path] = field(default_factory=dict[Path, Path])
     """Path in the document of what has another path in the value; both count from this place."""
 
-    def at(self, *steps: str | int) -> Place:
+    def at(self, *steps: str | int) -> SettingPlace:
         """Return the place of a value inside this one."""
         return replace(self, path=(*self.path, *steps))
 
@@ -80,7 +80,9 @@ _Located = tuple[Path, ConfigError]
 _Check = Callable[[Any], Iterable[tuple[Path, str]]]
 
 
-def read_setting(annotation: Any, raw: Any, place: Place, *, literal: bool = False, check: _Check | None = None) -> Any:
+def read_setting(
+    annotation: Any, raw: Any, place: SettingPlace, *, literal: bool = False, check: _Check | None = None
+) -> Any:
     """Return `raw` validated as `annotation`, a model or an annotated type, with its variables replaced.
 
     A key with null counts as not set. `literal` keeps texts and nulls as they are. `check` yields further errors of
@@ -136,7 +138,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
 
 
-def _expanded(value: Any, place: Place, errors: list[_Located], path: Path = ()) -> Any:
+def _expanded(value: Any, place: SettingPlace, errors: list[_Located], path: Path = ()) -> Any:
     """Return the value with the variables in its texts replaced; one that has no value is an error and stays."""
     if isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value).items()

@@ -51,7 +51,7 @@ from .caller import Caller
 from .control import COMMAND, WAYS, DaemonClient, DaemonServer, DaemonStatus, Way
 from .rendezvous import (
     GREETING_BYTES,
-    Found,
+    DaemonPlace,
     Hello,
     Meeting,
     Order,
@@ -596,7 +596,7 @@ def _read(order: Order) -> tuple[Settings, Meeting]:
 
 def _found(order: Order, settings: Settings, meeting: Meeting) -> tuple[Order, bytes]:
     """Return the order with its place, log and lock, negative where another daemon has it, and the shim's report."""
-    found = Found.of(settings, meeting)
+    found = DaemonPlace.of(settings, meeting)
     lock = meeting.lock()
     if lock is not None:
         output = open_log(found.log)

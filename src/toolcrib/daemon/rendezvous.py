@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # the shim, which a client waits for, reads no settings where
 
 __all__ = [
     "GREETING_BYTES",
-    "Found",
+    "DaemonPlace",
     "Hello",
     "Meeting",
     "Order",
@@ -130,7 +130,7 @@ class Order(Struct, frozen=True, kw_only=True):
     """The module that the daemon's process runs."""
     report: int
     """File descriptor on which the daemon writes `ready`, or the reason of its failure; to a shim without a key, its
-    `Found`, or nothing."""
+    `DaemonPlace`, or nothing."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
@@ -144,7 +144,7 @@ class Order(Struct, frozen=True, kw_only=True):
         return cls(**value)
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class DaemonPlace(Struct, frozen=True, kw_only=True):
     """What a shim needs of the configuration to join its daemon."""
 
     directory: str

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..errors import CODES, UsageError
 from ..server.pipes import relay
-from .rendezvous import Found, Hello, Meeting, Order, Welcome, open_log, receive_line
+from .rendezvous import DaemonPlace, Hello, Meeting, Order, Welcome, open_log, receive_line
 
 __all__ = ["JOIN_SECONDS", "Shim", "start_unread"]
 
@@ -110,14 +110,14 @@ class Shim(Struct, frozen=True, kw_only=True):
         return _LOST
 
 
-def start_unread(order: Order) -> Found | None:
+def start_unread(order: Order) -> DaemonPlace | None:
     """Start a daemon that reads the configuration itself; return what it found there.
 
     An `order` without a key. The daemon listens when this returns, or leaves its place to another one that does. None
     when it cannot serve: the configuration is broken, or there is no place for a daemon.
     """
     try:
-        return Found.decode(_spawn(order))
+        return DaemonPlace.decode(_spawn(order))
     except ValueError:
         return None
 

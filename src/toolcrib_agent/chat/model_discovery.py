@@ -101,7 +101,7 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class _Place(Struct, frozen=True, kw_only=True):
+class _ModelServer(Struct, frozen=True, kw_only=True):
     """Address that is probed for a local model server."""
 
     name: str
@@ -145,7 +145,7 @@ async def local_models(
     places = list(_places(environ, endpoints))
     names: dict[int, str] = {}
 
-    async def probe(index: int, place: _Place) -> None:
+    async def probe(index: int, place: _ModelServer) -> None:
         with anyio.move_on_after(seconds):
             names[index] = await _model_at(place)
 
@@ -159,9 +159,9 @@ async def local_models(
     ]
 
 
-def _places(environ: Mapping[str, str], endpoints: Sequence[Endpoint]) -> list[_Place]:
+def _places(environ: Mapping[str, str], endpoints: Sequence[Endpoint]) -> list[_ModelServer]:
     """Return where to look; `OLLAMA_HOST` says where Ollama listens on this machine."""
-    places = [_Place(name=one.name, host="127.0.0.1", port=one.port) for one in endpoints]
+    places = [_ModelServer(name=one.name, host="127.0.0.1", port=one.port) for one in endpoints]
     text = environ.get("OLLAMA_HOST", "").strip()
     parts = urlsplit(text if "://" in text else f"//{text}")
     try:
@@ -169,11 +169,14 @@ def _places(environ: Mapping[str, str], endpoints: Sequence[Endpoint]) -> list[_
     except ValueError:  # no port that there can be
         return places
     if text and host in ("127.0.0.1", "localhost", "0.0.0.0"):
-        places = [_Place(name="Ollama", host="127.0.0.1", port=port), *(one for one in places if one.name != "Ollama")]
+        places = [
+            _ModelServer(name="Ollama", host="127.0.0.1", port=port),
+            *(one for one in places if one.name != "Ollama"),
+        ]
     return places
 
 
-async def _model_at(place: _Place) -> str:
+async def _model_at(place: _ModelServer) -> str:
     """Return the name of the first text model at an address; empty if no model server answers."""
     request = f"GET /v1/models HTTP/1.0\r\nHost: {place.host}:{place.port}\r\nAccept: application/json\r\n\r\n"
     try:

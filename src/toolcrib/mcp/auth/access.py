@@ -23,7 +23,7 @@ from ...net.oauth.flow import Flow, Person, make_http
 from ...net.oauth.login import NO_TOKENS, Login, RegisteredClient
 from ...net.oauth.metadata import Challenge, bearer_challenge
 from ...net.oauth.spec import OAuthSpec
-from ...net.oauth.tokens import Refused, renewed, revoke
+from ...net.oauth.tokens import OAuthRefusal, renewed, revoke
 from .login_store import Logins, NeedsLogin, login_key
 
 __all__ = ["Access"]
@@ -188,7 +188,7 @@ class Access:
                     await self._keep(await self._flow().without_person(None, known, known.tokens.scopes))
                 else:
                     await self._refresh(known)
-        except Refused:
+        except OAuthRefusal:
             return  # there are no tokens any more: the request is refused, and that is where a login is asked for
         except ToolFailure:
             if self._login is None or self._login.tokens.expires <= time.time():
@@ -245,7 +245,7 @@ class Access:
         """Whether there are new tokens; False when the authorization server wants a person."""
         try:
             await self._refresh(known)
-        except Refused:
+        except OAuthRefusal:
             return False
         return True
 
@@ -256,7 +256,7 @@ class Access:
     async def _renew(self, known: Login) -> None:
         try:
             await self._keep(replace(known, tokens=await renewed(self._client(), self._spec, known)))
-        except Refused as refusal:
+        except OAuthRefusal as refusal:
             _log.warning("server %s: the login could not be renewed (%s)", self._server, refusal.error or "refused")
             client = RegisteredClient(id="", redirect_uri="") if refusal.error in _FORGOTTEN else known.client
             await self._keep(replace(known, client=client, tokens=replace(NO_TOKENS, scopes=known.tokens.scopes)))

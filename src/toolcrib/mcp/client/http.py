@@ -1,6 +1,6 @@
 """The streamable HTTP transport: every request is a POST of its own, answered with JSON or a stream of events.
 
-`HttpSession` is shared by both HTTP transports: one guarded client a server, and error texts. No redirect is followed
+Both HTTP transports share `make_client`, one guarded client a server, and the error texts. No redirect is followed
 and no environment proxy used, so a credential only ever reaches the configured origin. Bodies are asked for
 uncompressed: a compressed one could grow without limit between two reads.
 

@@ -106,20 +106,20 @@ def _layout(head: bytes) -> _Layout:
     return layout
 
 
-class _Found(Struct):
+class _SingleText(Struct):
     """The single text block: where its text begins, and what the result says of itself."""
 
     start: int
     is_error: bool
 
 
-def _single_text(head: bytes, start: int) -> _Found | None:
+def _single_text(head: bytes, start: int) -> _SingleText | None:
     """Find the text of a result whose content begins with a text block; None when it has another shape."""
     position, is_error = start, False
     while (key := _KEY.match(head, position)) is not None:
         if key[1] == b"content":
             text = _text_start(head, key.end())
-            return None if text is None else _Found(text, is_error)
+            return None if text is None else _SingleText(text, is_error)
         value = _SCALAR.match(head, key.end())
         if value is None:
             return None
@@ -143,7 +143,7 @@ def _text_start(head: bytes, position: int) -> int | None:
     return None
 
 
-def _text(file: BinaryIO, found: _Found, folder: Path) -> Spilled | None:
+def _text(file: BinaryIO, found: _SingleText, folder: Path) -> Spilled | None:
     """Decode the string that begins at `found.start` into a file; None when the content goes on after it."""
     path = _new(folder)
     string = _String(file, found.start)

@@ -19,7 +19,7 @@ from .metadata import AuthorizationServer, origin, safe_url, text_in
 from .spec import ClientAuth, OAuthSpec
 
 __all__ = [
-    "Refused",
+    "OAuthRefusal",
     "client_assertion",
     "configured",
     "get_tokens",
@@ -83,7 +83,7 @@ _THEIR_WORDS: Final[Mapping[str, ClientAuth]] = {
 }
 
 
-class Refused(ToolFailure):
+class OAuthRefusal(ToolFailure):
     """Refusal by the authorization server. `error` is its code: `invalid_grant`, `invalid_client` …"""
 
     def __init__(self, error: str, message: str) -> None:
@@ -99,7 +99,7 @@ def way_to_show(word: str) -> ClientAuth | None:
 async def get_tokens(
     http: WebClient, spec: OAuthSpec, login: Login, form: Mapping[str, str], scopes: tuple[str, ...] = ()
 ) -> Tokens:
-    """Ask the token endpoint of `login` and return what it gives. Raises `Refused`, or `ToolFailure`.
+    """Ask the token endpoint of `login` and return what it gives. Raises `OAuthRefusal`, or `ToolFailure`.
 
     `form` is the grant with its parameters; who we are and the resource are added here. `scopes` were asked for: they
     are granted where the answer says nothing else (RFC 6749, section 5.1).
@@ -142,13 +142,13 @@ async def revoke(http: WebClient, spec: OAuthSpec, login: Login) -> bool:
     return answer.status == 200
 
 
-def refusal_in(document: Mapping[str, Any], status: int, where: str) -> Refused:
+def refusal_in(document: Mapping[str, Any], status: int, where: str) -> OAuthRefusal:
     """Say what an error answer means: its code, and what it says for people, made harmless and short."""
     raw = text_in(document, "error")
     code = raw if _CODE.fullmatch(raw) else ""
     words = escape(" ".join(text_in(document, "error_description").split()))[:200]
     reason = ": ".join(part for part in (code or f"HTTP {status}", words) if part)
-    return Refused(code, f"{origin(where)} refused: {reason}")
+    return OAuthRefusal(code, f"{origin(where)} refused: {reason}")
 
 
 def json_of(body: bytes) -> Mapping[str, Any]:

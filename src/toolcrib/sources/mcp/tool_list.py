@@ -54,7 +54,7 @@ class _Report(Struct):
         self.problems.append(Problem(source=self.source, code=code, message=message, tool=tool, hint=hint))
 
 
-class _Refused(Exception):
+class _UnfitTool(Exception):
     """One entry cannot be offered."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -86,7 +86,7 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
         seen.add(name)
         try:
             tools.append(_tool(entry, spec, limits, era, report.add, icons))
-        except _Refused as refused:
+        except _UnfitTool as refused:
             report.add(refused.code, str(refused), tool=_shown(name))
     instructions, hidden = clean_text(era.instructions)
     if hidden:
@@ -161,7 +161,7 @@ def _tool(
 ) -> Tool:
     name = _name(entry)
     if not _NAME.fullmatch(name):
-        raise _Refused("bad_tool", f"{_shown(name)!r} is not a tool name: it takes 1 to 128 of A-Z a-z 0-9 _ . / -")
+        raise _UnfitTool("bad_tool", f"{_shown(name)!r} is not a tool name: it takes 1 to 128 of A-Z a-z 0-9 _ . / -")
     hidden = 0
     title, count = clean_text(_text(entry.get("title")) or _text(mapping(entry.get("annotations")).get("title")))
     hidden += count
@@ -199,17 +199,17 @@ def _schema(value: Any, spec: ServerSpec, limits: McpLimits, what: str) -> tuple
     if value is None:
         return _EMPTY, 0
     if not isinstance(value, Mapping):
-        raise _Refused("bad_schema", f"its {what} is not an object")
+        raise _UnfitTool("bad_schema", f"its {what} is not an object")
     try:
         size = len(dumps(value))
         if size > limits.schema_bytes:
-            raise _Refused("too_large", f"its {what} has {size} bytes; {limits.schema_bytes} are allowed")
+            raise _UnfitTool("too_large", f"its {what} has {size} bytes; {limits.schema_bytes} are allowed")
         schema, hidden = clean_schema(bundle(mapping(value), spec.schemas))
         if what == "inputSchema" and schema.get("type", "object") != "object":
             raise ValueError("it must describe an object")
         compile_schema(schema, strict_extra=False)
     except (ValueError, TypeError, RecursionError) as error:
-        raise _Refused("bad_schema", f"its {what} cannot be used: {cut(clean_text(str(error))[0], 500)}") from error
+        raise _UnfitTool("bad_schema", f"its {what} cannot be used: {cut(clean_text(str(error))[0], 500)}") from error
     return schema, hidden
 
 
@@ -217,7 +217,7 @@ def _check_headers(schema: Mapping[str, Any]) -> None:
     try:
         header_paths(schema)
     except ValueError as error:
-        raise _Refused("bad_schema", str(error)) from error
+        raise _UnfitTool("bad_schema", str(error)) from error
 
 
 def _annotations(entry: Mapping[str, Any], spec: ServerSpec, name: str, icons: Icons) -> Annotations:

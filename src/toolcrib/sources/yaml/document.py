@@ -24,8 +24,6 @@ from .fields import Expand, Fields
 from .run_code import Located, locate
 
 __all__ = [
-    "ENTRIES",
-    "MAX_NODES",
     "CallTool",
     "CallableEntry",
     "CatalogListing",
