@@ -33,10 +33,10 @@ __all__ = [
     "read_document",
 ]
 
-ENTRIES: Final = "capabilities"
+_ENTRIES: Final = "capabilities"
 """The key that the entries stand under; a document that is a list has them at its root."""
 
-MAX_NODES: Final = 60_000
+_MAX_NODES: Final = 60_000
 """Values in one catalog: some 1,500 entries, parsed in half a second."""
 
 _MAX_CHUNKS: Final = 5_000
@@ -65,7 +65,7 @@ class Document(Struct, frozen=True, kw_only=True):
 def read_document(text: str, file: str) -> Document:
     """Parse `text`. Raises `ConfigError` if it is not a catalog at all."""
     try:
-        root = parse_yaml(text, file, max_nodes=MAX_NODES)
+        root = parse_yaml(text, file, max_nodes=_MAX_NODES)
     except TooManyValues:
         raise
     except (ConfigError, UnicodeEncodeError) as error:
@@ -80,13 +80,13 @@ def _whole(root: Node, file: str) -> Document:
     if root.kind == "sequence":
         return Document(entries=root.items)
     sections = {member.key: member.node for member in root.members}
-    entries = sections.pop(ENTRIES, None)
+    entries = sections.pop(_ENTRIES, None)
     if entries is None:
-        raise ConfigError(f"not a catalog: it has no list `{ENTRIES}`", file=file)
+        raise ConfigError(f"not a catalog: it has no list `{_ENTRIES}`", file=file)
     if entries.kind == "scalar" and entries.value is None:
         return Document(sections=sections)
     if entries.kind != "sequence":
-        raise ConfigError("a list of entries was expected", file=f"{file}:{entries.line}", key=ENTRIES)
+        raise ConfigError("a list of entries was expected", file=f"{file}:{entries.line}", key=_ENTRIES)
     return Document(entries=entries.items, sections=sections)
 
 
@@ -112,7 +112,7 @@ def _taken_apart(text: str, file: str) -> Document:
     entries: list[Node] = []
     sections: dict[str, Node] = {}
     broken: list[str] = []
-    left = MAX_NODES
+    left = _MAX_NODES
     chunks, strays = _split(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     if len(chunks) > _MAX_CHUNKS:
         raise ConfigError(f"has more than {_MAX_CHUNKS} entries", file=file)
@@ -162,7 +162,7 @@ def _split(lines: Sequence[str]) -> tuple[list[_Chunk], list[int]]:
             chunks.append(_Chunk(number, [line]))
         elif indent == 0 and _KEY.match(line):
             key = line.partition(":")[0].strip().strip("\"'")
-            in_list = key == ENTRIES
+            in_list = key == _ENTRIES
             if not in_list:
                 chunks.append(_Chunk(number, [line], key))
         elif not chunks or (in_list and indent <= column):
