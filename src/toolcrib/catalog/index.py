@@ -34,8 +34,6 @@ _KEY_BYTES = 5
 _HIGHEST_BYTE = _NUMBER_BITS + 8 * (_KEY_BYTES - 1)
 _AT_ONCE = 4_000
 """Names that are numbered without letting other threads run."""
-_MOST_NAMESAKES = 200
-"""Tools of one name that are looked at for an exact query; every source may have a `search`."""
 
 
 class Index:

@@ -14,7 +14,6 @@ from ..core.settings import Count, Flag, Number, Section, setting
 from ..errors import ToolFailure
 
 __all__ = [
-    "ENDED",
     "LOOK",
     "Engine",
     "Job",
@@ -35,9 +34,6 @@ Status = Literal["working", "input_required", "completed", "failed", "cancelled"
 """The words of MCP tasks."""
 
 Engine = Literal["auto", "process", "durable"]
-
-ENDED: Final = frozenset({"input_required", "completed", "failed", "cancelled"})
-"""Final states: a tool that asks for input has ended, since no caller can answer it."""
 
 LOOK: Final = "get_background_task"
 """The tool by which a model gets the result of a job."""

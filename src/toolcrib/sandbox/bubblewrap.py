@@ -81,7 +81,7 @@ _LIMITED: Final = (
 _COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
 """Sets how many processes there may be, inside: there only those of the command count, and not all of the user's.
 
-The kernel counts no processes of root there; `cgroup` or `process_monitor` does.
+The kernel counts no processes of root there; the control group or the monitor of processes does.
 bash and dash have two letters for it."""
 
 

@@ -121,11 +121,6 @@ _EXCERPT_BYTES: Final = 7000
 _STARTED: Final = (*COLUMNS[:11], "started")
 """Columns that are known when a call starts: the content of an intent."""
 
-_PUT_INTENT: Final = (
-    "INSERT INTO intents VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET writer = excluded.writer, call = excluded.call"
-)
-_BEGUN: Final = "SELECT 1 FROM calls WHERE id = ? UNION ALL SELECT 1 FROM intents WHERE id = ? AND writer <> ?"
-
 _BY: Final = " by "
 """In the column `origin`, between the way in and the client: `mcp by claude-code/2.1`."""
 
