@@ -50,8 +50,8 @@ _DOES: Final[Mapping[Kind, str]] = {"read": "read", "write": "write", "destructi
 _BECOMES: Final[Mapping[Effect, str]] = {"allow": "run", "ask": "ask the user first", "deny": "are refused"}
 _FENCE: Final = "project_instructions"
 _LEFT_OUT: Final = (
-    "{path} is left out: a session that had read untrusted content wrote it, so it instructs nobody. A person who has"
-    " read it accepts it with `toolcrib guard accept {path}`."
+    "{path} is left out: a session that had read untrusted content wrote it, so it gives no instructions. A person"
+    " who has read it accepts it with `toolcrib guard accept {path}`."
 )
 _TAG: Final = re.compile(rf"<(?=\s*/?\s*{_FENCE})", re.IGNORECASE)
 """Text that would end the fence, or begin another one."""

@@ -133,7 +133,7 @@ _All = Annotated[bool, typer.Option("--all", help="Every mark.")]
 
 @guard.command("files")
 def list_files(config: ConfigFiles = None, as_json: AsJson = False) -> None:
-    """List the files with untrusted content: a tainted session wrote them, and nobody was asked."""
+    """List the files with untrusted content: a tainted session wrote them unasked."""
     show_marks(settings_of(config), as_json=as_json)
 
 

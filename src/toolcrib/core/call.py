@@ -188,7 +188,7 @@ class Options(Struct, frozen=True, kw_only=True):
     job_seconds: float | None = None
     """Time limit of a call that may go on in the background, in place of the session's limits."""
     is_stored: bool = False
-    """A stored job makes it: the end of the job is on disk before it is told, and gives the idempotency key back."""
+    """A stored job makes it: its end is on disk before it is reported, and gives the idempotency key back."""
     idempotency_key: str = ""
     result_hint: str = ""
     """Style of shortening the result (`results.limit.HINTS`); empty leaves it to the tool."""

@@ -247,7 +247,7 @@ def _still_starting(scene: VisibleCatalog) -> str:
 def _nothing(scene: VisibleCatalog, query: str, limit: int) -> str:
     """Return that no tool fits, where one may be, and the names of those that match a little.
 
-    It is said of up to 2 % of the labelled requests (`bench/retrieval`); a third of these get the right name here.
+    Up to 2 % of the labelled requests get it (`bench/retrieval`); a third of these get the right name here.
     """
     counts = scene.catalog.nearest_categories(query, _CATEGORIES, allowed=scene.admitted)
     weak = scene.catalog.search(query, limit, allowed=scene.admitted, boost=scene.boost, weak=True)

@@ -1,4 +1,4 @@
-"""Durable jobs: stored before they are announced, run here at once where there is room, else by whoever takes them."""
+"""Durable jobs: stored before they are announced, run here at once where there is room, else by another process."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: 
     for option, wire in (("--json-status-fd", wires.status), ("--seccomp", wires.filter)):
         apart += (option, str(wire)) if wire >= 0 else ()
     bounds = maker.bounds
-    if os.geteuid() == 0:  # a command is nobody's root: tar keeps no foreign owners then, and npm drops nothing
+    if os.geteuid() == 0:  # a command needs no root: tar keeps no foreign owners then, and npm drops nothing
         apart += ("--uid", str(_USER), "--gid", str(_USER))
     users = ("--ro-bind-data", str(wires.users), "/etc/passwd") if wires.users >= 0 else ()
     seen = (*_system(bounds), *users, *_home(home, chains), *_workspace(command, guarded))

@@ -129,7 +129,7 @@ class _MarkedReads:
         mark = self._marked.get(path.parent)
         try:
             is_later = mark is not None and os.lstat(path).st_ctime_ns > mark.noted * 1e9
-        except OSError:  # the command has removed it: it was marked, as far as can be told
+        except OSError:  # the command has removed it: it was marked, as far as is known
             is_later = False
         return None if is_later else mark
 
