@@ -112,7 +112,8 @@ class JobEnd(Struct, frozen=True, kw_only=True):
 
 _COLUMNS: Final = JobRow.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
-_INSERT: Final = f"INSERT INTO jobs ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_INSERT: Final = f"INSERT INTO jobs ({_NAMES}, offered) VALUES ({', '.join('?' * len(_COLUMNS))}, '')"
+"""The column `offered` has had no use since the rows are the queue: SQLite before 3.35 cannot drop one."""
 _SHARE: Final = 16
 """Of so many jobs that are kept, one more may be kept for a while."""
 _PRINCIPALS: Final = 1000
@@ -309,10 +310,9 @@ _HELD: Final = "SELECT principal, count(*) FROM jobs WHERE worker <> '' AND ende
 _NEXT: Final = (
     "SELECT id, attempt FROM jobs WHERE principal = ? AND worker = '' AND ended IS NULL ORDER BY accepted, id LIMIT ?"
 )
-_CLAIM: Final = (
-    "UPDATE jobs SET worker = ?, attempt = CASE attempt WHEN 0 THEN 1 ELSE attempt END"
-    f" WHERE id IN ({{}}) RETURNING {_NAMES}"
-)
+_CLAIM: Final = "UPDATE jobs SET worker = ?, attempt = CASE attempt WHEN 0 THEN 1 ELSE attempt END WHERE id IN ({})"
+_CLAIMED: Final = f"SELECT {_NAMES} FROM jobs WHERE id IN ({{}})"
+"""A statement of its own: SQLite before 3.35 has no `RETURNING`."""
 
 
 def _take(transaction: Transaction, worker: str, room: int, working: int, without: Collection[str]) -> Taken:
@@ -340,7 +340,9 @@ def _take(transaction: Transaction, worker: str, room: int, working: int, withou
             heapq.heappush(turns, (count + 1, principal, left))
     claimed: dict[str, JobRow] = {}
     for ids in chunks(list(chosen)):
-        found = transaction.execute(_CLAIM.format(", ".join("?" * len(ids))), (worker, *ids)).fetchall()
+        marks = ", ".join("?" * len(ids))
+        transaction.execute(_CLAIM.format(marks), (worker, *ids))
+        found = transaction.execute(_CLAIMED.format(marks), ids).fetchall()
         claimed |= {row.id: row for row in map(_row, found)}
     jobs = [
         _resumed(transaction, claimed[id]) if chosen[id] else Claimed(row=claimed[id], is_begun=True) for id in chosen

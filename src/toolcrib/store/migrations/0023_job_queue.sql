@@ -3,6 +3,4 @@ CREATE INDEX jobs_waiting ON jobs (principal, accepted, id) WHERE worker = '' AN
 
 CREATE INDEX jobs_held ON jobs (principal) WHERE worker <> '' AND ended IS NULL;
 
-ALTER TABLE jobs DROP COLUMN offered;
-
 DELETE FROM meta WHERE key = 'queue';
