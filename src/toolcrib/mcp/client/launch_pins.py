@@ -6,7 +6,7 @@ of a `package.json` or a `pyproject.toml` that is run; what those load of the pr
 manifests and lock files of package managers beside them and above, which pin what they install. Interpreters and
 package runners outside of the project count by their names: their updates change nothing that the project says. A file
 that is missing when the project is confirmed and there later is a change, too. Installed packages are pinned as trees
-(`launch_installed`); databases and logs, which a server changes itself, are not, where no interpreter can take them for
+(`launch_packages`); databases and logs, which a server changes itself, are not, where no interpreter can take them for
 a program.
 """
 
@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from ...core.json import read_json
-from .launch_installed import installed_trees, is_same, tree_pin
+from .launch_packages import installed_trees, is_same, tree_pin
 from .launch_sources import loaded_by, shadows, tracked
 from .spec import ServerSpec
 
