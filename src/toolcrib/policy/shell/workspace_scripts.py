@@ -355,8 +355,8 @@ def _with_included(text: str, folder: Path) -> str:
     texts, seen = [text], set[Path]()
     for one in texts:
         for part in included_by(one):
-            if part.startswith("/") or len(texts) > _MOST:
-                continue
+            if len(texts) > _MOST:
+                break
             for file in _globbed(folder, part.removeprefix("./")):
                 if file not in seen and (content := _content(file)):
                     seen.add(file)
@@ -365,8 +365,9 @@ def _with_included(text: str, folder: Path) -> str:
 
 
 def _globbed(folder: Path, pattern: str) -> list[Path]:
-    if not pattern or Path(pattern).is_absolute():
-        return []
+    """Return the files that a pattern means; below the root of the machine, none is looked for by a wildcard."""
+    if Path(pattern).is_absolute():
+        return [file] if (file := Path(pattern)).is_file() else []
     try:
         return sorted(islice(folder.glob(pattern), _MOST))
     except (ValueError, OSError):

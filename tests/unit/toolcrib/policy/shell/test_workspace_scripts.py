@@ -129,6 +129,12 @@ def test_a_script_that_is_too_large_hides_nothing(tmp_path: Path, content: str) 
     assert effect(RULES, "./a", tmp_path) == "ask"
 
 
+def test_a_makefile_that_includes_another_one_by_its_whole_path_hides_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"sub/a.mk": "all:\n\trm x\n", "Makefile": f"include {tmp_path}/sub/a.mk\n"})
+
+    assert effect(RULES, "make", tmp_path) == "ask"
+
+
 def test_scripts_that_run_one_another_end(tmp_path: Path) -> None:
     write(
         tmp_path, {"a": "#!/bin/sh\n./b\nmake\n", "b": "#!/bin/sh\n./a\n", "Makefile": "A=$(A)\nall: all\n\t./a $(A)\n"}
