@@ -25,8 +25,12 @@ from .tainted_files import FileMarks, file_time
 
 __all__ = ["MarkedSandbox"]
 
-_NAMES_ONLY: Final = re.compile(r"\s*git(?:\s+-\S+)*\s+(?:add|ls-files|rm|status)\b[^\n;&|<>`$()]*")
-"""A command whose output has names of files and none of their content."""
+_NAMES_ONLY: Final = re.compile(
+    r"\s*git(?:\s+--no-pager)?\s+(?:add|ls-files|rm|status)"
+    r"(?:[ \t]+(?:-[Abcfmnoqrsuz]+|-uall|-uno|--(?:all|branch|cached|exclude-standard|force|modified|others|quiet|short"
+    r"|update)|--porcelain(?:=v[12])?|--untracked-files=(?:all|no|normal)|--|[\w./:@+,=*?~][\w./:@+,=*?~-]*))*\s*"
+)
+"""A command whose output has names of files and none of their content: no option that shows changes (`-v`, `-p`)."""
 _WITHOUT_CONTENT: Final = frozenset({"--cached", "--name-only", "--name-status", "--quiet", "--stat"})
 """Options of `git diff` for less than the content."""
 
@@ -96,7 +100,9 @@ class MarkedSandbox:
 def _shows_content(command: Command) -> bool:
     if command.trusted:  # the tools for git
         return "diff" in command.argv and _WITHOUT_CONTENT.isdisjoint(command.argv)
-    return not command.read_only and not any(_NAMES_ONLY.fullmatch(word) for word in command.argv)
+    # Not in a kept shell, where `git` may be a function; of other programs, no argument speaks for the command.
+    is_script = len(command.argv) == 3 and command.argv[1] == "-c"
+    return not command.read_only and not (is_script and _NAMES_ONLY.fullmatch(command.argv[2]))
 
 
 class _MarkedReads:

@@ -237,6 +237,20 @@ async def test_a_command_that_prints_after_it_opened_a_marked_file_taints_its_se
 @needs_sandbox
 @pytest.mark.process
 @needs_inotify
+async def test_git_status_taints_its_session_when_it_shows_the_changes_of_a_marked_file(tmp_path: Path) -> None:
+    async with crib_at(tmp_path) as crib:
+        subprocess.run(["git", "init", "-q"], cwd=tmp_path / "work", check=True)
+        await done(tainted(crib), "write_file", {"path": "notes.md", "content": ORDER})
+        subprocess.run(["git", "add", "-N", "notes.md"], cwd=tmp_path / "work", check=True)
+        names = await outcome(crib.session(key="b"), "run_command", command="git status -s")
+        changes = await outcome(crib.session(key="c"), "run_command", command="git status -vv")
+
+    assert (names, changes) == (FREE, ASKS)
+
+
+@needs_sandbox
+@pytest.mark.process
+@needs_inotify
 async def test_a_command_in_the_background_taints_its_session_when_it_prints_what_it_read(tmp_path: Path) -> None:
     async with crib_at(tmp_path) as crib:
         await done(tainted(crib), "write_file", {"path": "notes.md", "content": ORDER})
