@@ -14,7 +14,7 @@ import yaml
 
 from docs.documents import CLIENTS, DISCLOSURE, README, newcomer
 from rig import ROOT
-from toolcrib.config.client_permissions import entry_permissions
+from toolcrib.config.client_permissions.entries import entry_permissions
 from toolcrib.config.clients import CLIENTS as KNOWN
 
 IMAGES = ROOT / "docs" / "images"

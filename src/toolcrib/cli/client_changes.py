@@ -13,23 +13,13 @@ from msgspec.structs import replace
 from ..config import Settings, load
 from ..config import files as disk
 from ..config.client_entries import RULES
-from ..config.client_permissions import (
-    META_TOOLS,
-    READS,
-    allow_in_gemini,
-    carried_mode,
-    client_files,
-    client_permissions,
-    entry_extras,
-    is_whole,
-    mode_of,
-    rename_opencode_keys,
-    rename_settings,
-    switch_off,
-    switched_off,
-    trusted_servers,
-    write_mode,
-)
+from ..config.client_permissions.claude_code import switch_off, switched_off
+from ..config.client_permissions.entries import entry_extras, is_whole, trusted_servers
+from ..config.client_permissions.gemini import allow_in_gemini
+from ..config.client_permissions.modes import carried_mode, mode_of, write_mode
+from ..config.client_permissions.opencode import rename_opencode_keys
+from ..config.client_permissions.permission import META_TOOLS, READS
+from ..config.client_permissions.settings import client_files, client_permissions, rename_settings
 from ..config.clients import Client, FoundServer, Places, discover, is_ours, servers_elsewhere
 from ..config.connections import (
     NAME,

@@ -15,7 +15,7 @@ from ..claude_code.approve_tool import WithApprove
 from ..claude_code.hook_messages import Unanswered
 from ..config import Settings
 from ..config.claude_files import connect_hook, hook_file
-from ..config.client_permissions import mode_of
+from ..config.client_permissions.modes import mode_of
 from ..config.clients import Client, Places
 from ..config.connections import NAME
 from ..config.loader import here, load_gateway, specs_of

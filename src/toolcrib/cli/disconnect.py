@@ -15,14 +15,8 @@ import typer
 
 from ..config import files as disk
 from ..config.claude_files import has_hook
-from ..config.client_permissions import (
-    client_files,
-    disconnect_settings,
-    is_settings_file,
-    mode_of,
-    original_names,
-    remove_mode,
-)
+from ..config.client_permissions.modes import mode_of, remove_mode
+from ..config.client_permissions.settings import client_files, disconnect_settings, is_settings_file, original_names
 from ..config.clients import CLIENTS, Client, Places
 from ..config.connections import ClientConnection, Outcome, connection_of, connections, remove_empty
 from ..config.connections import disconnect as undo

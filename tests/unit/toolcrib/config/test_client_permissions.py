@@ -14,21 +14,17 @@ from hypothesis import strategies as st
 
 from toolcrib.catalog.names import qualify
 from toolcrib.config import Directories, bare
-from toolcrib.config.client_permissions import (
-    Permission,
-    allow_in_gemini,
-    carried_mode,
+from toolcrib.config.client_permissions.claude_code import rename_claude_rules
+from toolcrib.config.client_permissions.entries import entry_extras, entry_permissions
+from toolcrib.config.client_permissions.gemini import allow_in_gemini
+from toolcrib.config.client_permissions.modes import carried_mode, mode_of, remove_mode, write_mode
+from toolcrib.config.client_permissions.opencode import rename_opencode_keys
+from toolcrib.config.client_permissions.permission import Permission
+from toolcrib.config.client_permissions.settings import (
     client_permissions,
     disconnect_settings,
-    entry_extras,
-    entry_permissions,
-    mode_of,
     original_names,
-    remove_mode,
-    rename_claude_rules,
-    rename_opencode_keys,
     rename_settings,
-    write_mode,
 )
 from toolcrib.config.clients import CLIENTS, Places
 from toolcrib.config.connections import connect, disconnect, rewrite

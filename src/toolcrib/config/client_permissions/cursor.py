@@ -1,0 +1,105 @@
+"""Cursor: `mcpAllowlist` of its `permissions.json`, and `Mcp(server:tool)` of its command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ...core.document_tree import Node
+from ..claude_files import list_item_text, without_item
+from ..clients import Places
+from ..connections import NAME, ClientConnection
+from ..edits import check_edit
+from ..files import parse_json
+from .permission import ALL, Names, Permission, data_of, declared_name, mapping, settings_of, texts
+
+__all__ = ["cursor_permissions", "original_cursor_list", "rename_cursor_list"]
+
+_CURSOR_LIST: Final = "mcpAllowlist"
+_CURSOR_TOKEN: Final = re.compile(r"Mcp\(\s*([^:,()]+?)\s*(?:[:,]\s*([^()]*?)\s*)?\)")
+"""`Mcp(server:tool)` of Cursor's command line."""
+
+
+def cursor_permissions(places: Places, servers: Sequence[str], *, project: bool) -> list[Permission]:
+    """Return what Cursor allows (`permissions.json`), and what its command line allows and denies.
+
+    Without `project` what one project allows is left out.
+    """
+    found: list[Permission] = []
+    files_of = [places.home / ".cursor" / "permissions.json"]
+    files_of += [places.project / ".cursor" / "permissions.json"] if project else []
+    for file in files_of:
+        for pattern in texts(settings_of(file).get(_CURSOR_LIST)):
+            server, colon, tool = pattern.partition(":")
+            found += [Permission("allow", name, tool) for name in servers if colon and server in (name, ALL)]
+    of_command_line = [
+        (places.home / ".cursor" / "cli-config.json", True),
+        (places.project / ".cursor" / "cli.json", project),
+    ]
+    for file, holds in of_command_line:
+        permissions = mapping(settings_of(file).get("permissions"))
+        for effect in ("allow", "deny") if holds else ("deny",):
+            tokens = filter(None, map(_CURSOR_TOKEN.fullmatch, texts(permissions.get(effect))))
+            found += [
+                Permission(effect, name, token[2] or ALL)
+                for token in tokens
+                for name in servers
+                if token[1] in (name, ALL)
+            ]
+    return found
+
+
+def rename_cursor_list(
+    text: str, names: Names, *, listed: Mapping[str, Sequence[str]], allow: Sequence[str] = (), file: str = ""
+) -> str:
+    """Return `permissions.json` of Cursor with the tools of moved servers under their new names.
+
+    A file without a list stays so: the list would take the place of the one in Cursor's settings.
+    """
+    node = parse_json(text, file).find((_CURSOR_LIST,)) if text.strip() else None
+    if node is None or node.kind != "sequence" or not node.items:
+        return text
+    after = text
+    values = [item.plain() for item in node.items]
+    for item, value in reversed([*zip(node.items, values, strict=True)]):
+        new = [one for one in _cursor_names(value, names, listed) if one not in values]
+        if new:
+            after = after[: item.start] + ", ".join(map(json.dumps, new)) + after[item.end :]
+    place = node.start + 1
+    for verb in [f"{NAME}:{verb}" for verb in allow if f"{NAME}:{verb}" not in values]:
+        after = after[:place] + list_item_text(text, node, verb) + after[place:]
+    return check_edit(text, after, (_CURSOR_LIST,), file, lambda content: parse_json(content).plain())
+
+
+def _cursor_names(value: Any, names: Names, listed: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the new entries for one of Cursor's list; none for one that is about no moved server alone."""
+    server, colon, tool = value.partition(":") if isinstance(value, str) else ("", "", "")
+    ours = names.get(server)
+    if ours is None or not colon:
+        return []
+    tools = listed.get(ours) or [ALL] if tool == ALL else [tool]
+    return [f"{NAME}:{declared_name(ours, one)}" for one in tools]
+
+
+def original_cursor_list(text: str, done: ClientConnection, file: str) -> str:
+    """Return `permissions.json` with the entries of moved servers that it had, and without ours."""
+
+    def list_of(content: str) -> Node | None:
+        node = parse_json(content, file).find((_CURSOR_LIST,))
+        return node if node is not None and node.kind == "sequence" else None
+
+    after = text
+    while (node := list_of(after)) is not None:
+        ours = next((item for item in node.items if str(item.plain()).startswith(f"{NAME}:")), None)
+        if ours is None:
+            before = texts(data_of(done.content, Path(file)).get(_CURSOR_LIST))
+            for value in (one for one in reversed(before) if one.partition(":")[0] in done.names.values()):
+                place = node.start + 1
+                after = after[:place] + list_item_text(after, node, value) + after[place:]
+                node = list_of(after) or node
+            break
+        after = without_item(after, node, ours)
+    return check_edit(text, after, (_CURSOR_LIST,), file, lambda content: parse_json(content).plain())
