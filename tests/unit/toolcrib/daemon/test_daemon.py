@@ -30,7 +30,7 @@ from toolcrib.daemon.control import (
     meetings,
     status_of,
 )
-from toolcrib.daemon.daemon import LocalServer
+from toolcrib.daemon.listener import LocalServer
 from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory, sweep
 from toolcrib.daemon.shim import Shim
 from toolcrib.errors import UsageError
