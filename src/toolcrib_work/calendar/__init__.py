@@ -1,14 +1,13 @@
 """The calendar of a user and of projects: operations `cal.*`."""
 
-from .operations import (
+from .events import (
     create_calendar_event,
     delete_calendar_event,
     get_calendar_event_details,
-    get_project_calendar,
-    list_calendar_events,
-    set_project_calendar,
     update_calendar_event,
 )
+from .listing import list_calendar_events
+from .project_calendars import get_project_calendar, set_project_calendar
 
 __all__ = [
     "create_calendar_event",

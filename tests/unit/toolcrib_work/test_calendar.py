@@ -12,8 +12,8 @@ import pytest
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.plugin import Rows
+from toolcrib_work.calendar.listing import list_range
 from toolcrib_work.calendar.model import SCHEMA
-from toolcrib_work.calendar.operations import list_range
 from unit.toolcrib_work.people import Person, person
 
 NOBODY = "00000000-0000-4000-8000-000000000000"

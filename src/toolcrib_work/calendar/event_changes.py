@@ -1,0 +1,96 @@
+"""The columns of an event after a change: of the whole event, of a series, or of one occurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, time, timedelta, tzinfo
+from typing import Any
+
+import anyio.to_thread
+
+from toolcrib.plugin import Row
+
+from .ical import check_rule, needs, occurrences
+from .model import Range, changed_times, fields_of, instance_key, invalid, moment_text, parse_moment, zone_of
+
+__all__ = ["checked_changes", "checked_rule", "instance_changes", "known_instance", "load_rules"]
+
+
+def checked_changes(row: Row, changes: Mapping[str, Any], zone: tzinfo, zone_name: str | None) -> dict[str, Any]:
+    """Return the columns that an update changes. Raises `ToolFailure`."""
+    values = dict(changes)
+    if "title" in values:
+        values["title"] = values["title"].strip()
+    if any(name in changes for name in ("start_at", "end_at", "timezone")):
+        times = fields_of(row, changes, zone, zone_name)
+        values |= {**times, "exceptions": changed_times(row, times, zone)}
+    after = {**row, **values}
+    if any(name in changes for name in ("start_at", "timezone", "recurrence")):
+        values["recurrence"] = checked_rule(after["recurrence"], after, zone)
+        if not values["recurrence"]:
+            values["exceptions"] = {}
+    is_series = bool(values.get("recurrence", row["recurrence"])) or (row["ends"] is None and not row["recurrence"])
+    if "starts" in values or "recurrence" in values:
+        edges = fields_of(after, {}, zone, zone_name)
+        values |= {
+            "starts": min(edges["starts"], *_exception_starts(after, zone)),
+            "ends": None if is_series else edges["ends"],
+        }
+    return values
+
+
+def _exception_starts(row: Mapping[str, Any], zone: tzinfo) -> list[float]:
+    moved = [one["start_at"] for one in row["exceptions"].values() if one is not None]
+    times = [fields_of({}, {"start_at": text}, zone)["starts"] for text in moved]
+    return times or [float("inf")]
+
+
+def instance_changes(row: Row, instance: str, changes: Mapping[str, Any], zone: tzinfo) -> dict[str, Any]:
+    """Return the columns after a change of one occurrence."""
+    own = ("title", "description", "location", "start_at", "end_at")
+    if other := [name for name in changes if name not in own]:
+        raise invalid(other[0], f"one occurrence has no {other[0]} of its own; it has {', '.join(own)}")
+    key = known_instance(row, instance, zone)
+    value = dict(row["exceptions"].get(key) or {})
+    original = parse_moment(key, "instance_start_at", zone)
+    as_it_was = fields_of(row, {"start_at": moment_text(original)}, zone)
+    known = {name: value.get(name, as_it_was[name]) for name in ("start_at", "end_at")}
+    times = fields_of({**row, **known}, {k: v for k, v in changes.items() if k in ("start_at", "end_at")}, zone)
+    if times["all_day"] != row["all_day"]:
+        raise invalid("start_at", "an occurrence is of whole days where its series is")
+    texts = {name: changes[name] for name in ("title", "description", "location") if name in changes}
+    value |= {**texts, "start_at": times["start_at"], "end_at": times["end_at"]}
+    exceptions = dict(sorted({**row["exceptions"], key: value}.items()))
+    return {"exceptions": exceptions, "starts": min(row["starts"], times["starts"])}
+
+
+def known_instance(row: Row, text: str, zone: tzinfo) -> str:
+    """Return the key of an occurrence that a series has. Raises `ToolFailure`."""
+    if row["ends"] is not None:
+        raise invalid("instance_start_at", f"event {row['title']!r} takes place once")
+    moment = parse_moment(text, "instance_start_at", zone_of(row["timezone"]) if row["timezone"] else zone)
+    key = instance_key(moment)
+    if row["exceptions"].get(key) is not None:
+        return key
+    begins = moment if isinstance(moment, datetime) else datetime.combine(moment, time(), zone)
+    around = Range(start=begins - timedelta(days=1), end=begins + timedelta(days=2), zone=zone)
+    if key not in {one.key for one in occurrences(row, around)}:
+        hint = "give instance_start_at as cal.event.list returns it"
+        raise invalid("instance_start_at", f"{text!r} is not an occurrence of event {row['title']!r}", hint=hint)
+    return key
+
+
+async def load_rules(*rules: str | None) -> None:
+    """Load the libraries of recurring events in a thread, before a rule is checked."""
+    if any(rules):
+        await anyio.to_thread.run_sync(needs, "a recurring event")
+
+
+def checked_rule(text: str | None, times: Mapping[str, Any], zone: tzinfo) -> str | None:
+    """Return the rule of a series, None for an event that takes place once. Raises `ToolFailure`."""
+    if not text:
+        return None
+    start = parse_moment(times["start_at"], "start_at", zone)
+    if times["timezone"] and isinstance(start, datetime):
+        start = start.astimezone(zone_of(times["timezone"]))
+    return check_rule(text, start)

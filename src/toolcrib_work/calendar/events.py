@@ -1,0 +1,364 @@
+"""Operations on one event: get, create, update and delete, here and on its calendar server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from toolcrib.plugin import Context, Row, Rows, ToolFailure
+
+from ..graph.model import SCHEMA as GRAPH
+from .event_changes import checked_changes, checked_rule, instance_changes, known_instance, load_rules
+from .model import ensure_personal, event_view, fields_of, invalid, project_of
+from .operation import (
+    END,
+    SCOPE,
+    TEXT,
+    TIME,
+    TITLE,
+    default_zone,
+    id_of,
+    operation,
+    publish,
+    refresh,
+    scoped,
+    send,
+    storage_of,
+)
+from .project_calendars import calendar_of_project
+from .sync import mark_deleted, mark_pending, resolve
+
+__all__ = ["create_calendar_event", "delete_calendar_event", "get_calendar_event_details", "update_calendar_event"]
+
+_ZONE: Final = {"type": ["string", "null"], "maxLength": 100, "description": "IANA name, such as Europe/Berlin"}
+_RULE: Final = {
+    "type": ["string", "null"],
+    "maxLength": 500,
+    "description": "RRULE of RFC 5545, such as FREQ=WEEKLY;BYDAY=MO",
+}
+_TYPE: Final = {
+    "type": "string",
+    "pattern": r"^event\.(work|collab|marker)(\.[a-z0-9_]+)*$",
+    "maxLength": 200,
+    "default": "event.work",
+}
+_SYNC: Final = {"type": "boolean", "default": True, "description": "Whether the calendar server gets the change"}
+_INSTANCE: Final = {
+    **TIME,
+    "description": "Of a recurring event: `instance_start_at` of the one occurrence that is meant, from a list",
+}
+_WHICH: Final[Mapping[str, Any]] = {
+    "onto_event_id": id_of("event"),
+    "event_id": id_of("event", " on its calendar server"),
+    "calendar_scope": SCOPE,
+    "project_id": id_of("project"),
+    "calendar_id": id_of("calendar"),
+}
+
+
+@operation(
+    "cal.event.get",
+    "get_calendar_event_details",
+    "read",
+    _WHICH,
+    open_world=False,
+    examples=[{"onto_event_id": "<onto_event_id>"}],
+)
+async def get_calendar_event_details(ctx: Context, **given: Any) -> dict[str, Any]:
+    """Get one event with all its fields, by onto_event_id or event_id; of a conflict both versions."""
+    storage = storage_of(ctx)
+    row = await storage.read(lambda rows: _find(rows, given))
+    payload = {"op": "cal.event.get", "entity": "event", "action": "get", "kind": "event", "id": row["id"]}
+    storage.note("cal.event.get", project_of(row) or "", payload)
+    return {"source": row["origin"], "event": event_view(row), "message": f"Event {row['title']!r}."}
+
+
+@operation(
+    "cal.event.create",
+    "create_calendar_event",
+    "write",
+    {
+        "title": {"type": "string", "minLength": 1, "maxLength": TITLE, "pattern": r"\S"},
+        "start_at": TIME,
+        "end_at": END,
+        "description": TEXT,
+        "location": {**TEXT, "maxLength": TITLE},
+        "project_id": id_of("project"),
+        "task_id": id_of("task", " of the project that the event is for"),
+        "calendar_scope": {**SCOPE, "default": "user"},
+        "calendar_id": id_of("calendar", ", for the scope calendar_id"),
+        "sync_to_calendar": _SYNC,
+        "timezone": _ZONE,
+        "recurrence": _RULE,
+        "type_key": _TYPE,
+    },
+    ["title", "start_at"],
+    examples=[
+        {"title": "Call the printer", "start_at": "2026-11-30T09:00:00+01:00", "end_at": "2026-11-30T09:30:00+01:00"}
+    ],
+)
+async def create_calendar_event(
+    ctx: Context,
+    title: str,
+    start_at: str,
+    calendar_scope: str,
+    sync_to_calendar: bool,
+    type_key: str,
+    end_at: str | None = None,
+    description: str | None = None,
+    location: str | None = None,
+    project_id: str = "",
+    task_id: str = "",
+    calendar_id: str = "",
+    timezone: str | None = None,
+    recurrence: str | None = None,
+) -> dict[str, Any]:
+    """Create an event: of a project, or of the user alone without project_id.
+
+    With a synchronised calendar it is sent to the server as well. A repeated event needs `timezone`, so that it keeps
+    its hour in summer and winter.
+    """
+    (zone, zone_name), op = default_zone(ctx), "cal.event.create"
+    of_calendar = scoped("calendar_id", calendar_id, calendar_scope == "calendar_id")
+    if calendar_scope == "project":
+        scoped("project_id", project_id, True)
+    times = fields_of({}, {"start_at": start_at, "end_at": end_at, "timezone": timezone}, zone, zone_name)
+    await load_rules(recurrence)
+    rule = checked_rule(recurrence, times, zone)
+    task_project = await _project_of_task(ctx, task_id, project_id) if task_id else ""
+    of_project = project_id or task_project
+    target = await storage_of(ctx).read(lambda rows: _target(rows, of_project, of_calendar))
+    if target is None and sync_to_calendar and not of_project and not of_calendar:
+        await refresh(ctx)  # the calendars of an account may not be known yet
+        target = await storage_of(ctx).read(lambda rows: _target(rows, of_project, of_calendar))
+    is_sent = sync_to_calendar and target is not None
+    if is_sent and target is not None:
+        await _ask_owner(ctx, target)
+
+    def work(rows: Rows) -> Row:
+        here = of_project or (target["project_id"] if target is not None and is_sent else ensure_personal(rows))
+        rows.require(here)
+        uid = str(uuid.uuid4())
+        row = rows.insert(
+            "events",
+            {
+                "project_id": here,
+                "uid": uid,
+                "title": title.strip(),
+                "description": description,
+                "location": location,
+                **times,
+                **({"ends": None} if rule else {}),
+                "recurrence": rule,
+                "exceptions": {},
+                "type_key": type_key,
+                "state_key": "confirmed",
+                "task_id": task_id or None,
+                "origin": "ontology",
+                "calendar_id": target["id"] if is_sent and target is not None else None,
+                "href": f"{target['href']}{uid}.ics" if is_sent and target is not None else None,
+                "sync_status": "pending" if is_sent else "local",
+            },
+        )
+        publish(rows, op, row, title=row["title"])
+        return row
+
+    row = await storage_of(ctx).write(work)
+    warnings = await send(ctx, row["calendar_id"])
+    return await _changed(ctx, row, warnings, f"Created event {row['title']!r}")
+
+
+@operation(
+    "cal.event.update",
+    "update_calendar_event",
+    "write",
+    {
+        **_WHICH,
+        "title": {"type": "string", "minLength": 1, "maxLength": TITLE, "pattern": r"\S"},
+        "start_at": TIME,
+        "end_at": {**END, "type": ["string", "null"]},
+        "description": TEXT,
+        "location": {**TEXT, "maxLength": TITLE},
+        "sync_to_calendar": _SYNC,
+        "timezone": _ZONE,
+        "recurrence": _RULE,
+        "type_key": {key: value for key, value in _TYPE.items() if key != "default"},
+        "state_key": {"type": "string", "enum": ["confirmed", "tentative", "cancelled"]},
+        "instance_start_at": _INSTANCE,
+        "resolve_conflict": {"type": "string", "enum": ["keep_local", "keep_remote"]},
+    },
+    idempotent=False,
+    examples=[{"onto_event_id": "<onto_event_id>", "start_at": "2026-12-01T10:00:00+01:00"}],
+)
+async def update_calendar_event(ctx: Context, sync_to_calendar: bool, **given: Any) -> dict[str, Any]:
+    """Change fields of an event, of one occurrence with instance_start_at, or end a conflict with resolve_conflict.
+
+    An end moves with its beginning, unless it is given. null clears a field.
+    """
+    zone, zone_name = default_zone(ctx)
+    instance, choice = given.get("instance_start_at"), given.get("resolve_conflict")
+    changes = {
+        name: value for name, value in given.items() if name not in (*_WHICH, "instance_start_at", "resolve_conflict")
+    }
+    if not changes and not choice:
+        raise invalid("", "nothing to change: give at least one field", keyword="minProperties")
+    storage = storage_of(ctx)
+    before = await storage.read(lambda rows: _find(rows, given, "editor"))
+    await _ask_owner_of(ctx, before, is_sent=sync_to_calendar)
+    await load_rules(before["recurrence"], given.get("recurrence"))
+    checked = checked_changes(before, changes, zone, zone_name) if not instance else {}
+
+    def work(rows: Rows) -> Row | None:
+        row = rows.get("events", before["id"], "editor")
+        if row["revision"] != before["revision"]:
+            raise ToolFailure("conflict", f"event {row['id']} was changed meanwhile", hint="read it again")
+        if row["conflict"]:
+            if not choice:
+                raise ToolFailure(
+                    "conflict",
+                    f"event {row['id']}: {row['sync_error']}",
+                    hint="cal.event.get shows both; choose one with resolve_conflict: keep_local or keep_remote",
+                )
+            resolved = resolve(rows, row, choice, rows.now)
+            if resolved is None or not changes:
+                publish(rows, "cal.event.update", row, fields=["conflict"])
+                return resolved
+            raise invalid("resolve_conflict", "end the conflict first, then change the event")
+        if choice:
+            raise invalid("resolve_conflict", f"event {row['id']} has no conflict")
+        values = instance_changes(row, instance, changes, zone) if instance else checked
+        if not sync_to_calendar and row["sync_status"] == "synced":
+            raise invalid("sync_to_calendar", "an event of a synchronised calendar is changed there as well")
+        row = mark_pending(rows, row, values)
+        publish(rows, "cal.event.update", row, fields=sorted(changes))
+        return row
+
+    row = await storage.write(work)
+    warnings = await send(ctx, before["calendar_id"])
+    if row is None:
+        return {"event": None, "warnings": warnings, "message": f"Deleted event {before['title']!r}, as on its server."}
+    return await _changed(ctx, row, warnings, f"Updated event {row['title']!r}")
+
+
+@operation(
+    "cal.event.delete",
+    "delete_calendar_event",
+    "destructive",
+    {**_WHICH, "sync_to_calendar": _SYNC, "instance_start_at": _INSTANCE},
+    examples=[{"onto_event_id": "<onto_event_id>"}],
+)
+async def delete_calendar_event(
+    ctx: Context, sync_to_calendar: bool, instance_start_at: str = "", **given: Any
+) -> dict[str, Any]:
+    """Delete an event, here and on its calendar server, or one occurrence of a recurring event."""
+    zone, _ = default_zone(ctx)
+    storage = storage_of(ctx)
+    before = await storage.read(lambda rows: _find(rows, given, "editor"))
+    await _ask_owner_of(ctx, before, is_sent=sync_to_calendar)
+    if before["sync_status"] in ("synced", "pending") and not sync_to_calendar:
+        raise invalid("sync_to_calendar", "an event of a synchronised calendar is deleted there as well")
+
+    def work(rows: Rows) -> None:
+        row = rows.get("events", before["id"], "editor")
+        if row["conflict"]:
+            raise ToolFailure(
+                "conflict",
+                f"event {row['id']}: {row['sync_error']}",
+                hint="choose a version with cal.event.update and resolve_conflict, then delete the event",
+            )
+        if instance_start_at:
+            key = known_instance(row, instance_start_at, zone)
+            mark_pending(rows, row, {"exceptions": {**row["exceptions"], key: None}})
+        else:
+            mark_deleted(rows, row, everywhere=sync_to_calendar)
+        publish(rows, "cal.event.delete", row, title=row["title"])
+
+    await storage.write(work)
+    warnings = await send(ctx, before["calendar_id"], wanted=sync_to_calendar)
+    left = await storage.read(lambda rows: rows.find("events", before["id"]))
+    what = f"one occurrence of event {before['title']!r}" if instance_start_at else f"event {before['title']!r}"
+    if left is not None and left["sync_status"] == "conflict":
+        return {"deleted": None, "synced": False, "warnings": warnings, "message": f"{what}: {left['sync_error']}."}
+    return {
+        "deleted": before["id"],
+        **({"instance_start_at": instance_start_at} if instance_start_at else {}),
+        "synced": bool(before["calendar_id"]) and (left is None or left["sync_status"] == "synced"),
+        "warnings": warnings,
+        "message": f"Deleted {what}.",
+    }
+
+
+def _find(rows: Rows, given: Mapping[str, Any], role: Literal["viewer", "editor"] = "viewer") -> Row:
+    """Return the event that the arguments name. Raises `ToolFailure`."""
+    if id := given.get("onto_event_id"):
+        row = rows.get("events", id, role)
+        if row["sync_status"] == "deleting":
+            raise ToolFailure("not_found", f"there is no event {id!r}", hint="it was deleted")
+        return row
+    if not (uid := given.get("event_id")):
+        raise invalid("onto_event_id", "onto_event_id or event_id is required", keyword="required")
+    scope = given.get("calendar_scope")
+    conditions, values = ["uid = ?", "sync_status <> 'deleting'"], [uid]
+    for name in ("project_id", "calendar_id"):
+        if (given.get(name) and scope == name.removesuffix("id_of")) or (name == "calendar_id" and given.get(name)):
+            conditions.append(f"{name} = ?")
+            values.append(given[name])
+    sql = f"SELECT id FROM {{events}} AS e WHERE {' AND '.join(conditions)} ORDER BY origin DESC, id LIMIT 2"
+    found = rows.select(sql, values)
+    if not found:
+        raise ToolFailure("not_found", f"there is no event {uid[:200]!r}", hint="cal.event.list names the events")
+    return rows.get("events", found[0]["id"], role)
+
+
+async def _changed(ctx: Context, row: Row, warnings: list[str], message: str) -> dict[str, Any]:
+    """Return an event after a change, as it is stored now."""
+    current = await storage_of(ctx).read(lambda rows: rows.find("events", row["id"])) or row
+    waits = {"pending": "; it waits to be sent to its calendar", "conflict": "; its calendar has another version"}
+    shown = f"{message}{waits.get(current['sync_status'], '')}."
+    return {"event": event_view(current), "warnings": warnings, "message": shown}
+
+
+async def _project_of_task(ctx: Context, task_id: str, project_id: str) -> str:
+    """Return the project of a task, which is that of the event."""
+    task = await ctx.storage(GRAPH).read(lambda rows: rows.get("tasks", task_id))
+    if project_id and task["project_id"] != project_id:
+        raise invalid("task_id", f"task {task_id} belongs to another project")
+    return str(task["project_id"])
+
+
+def _target(rows: Rows, project_id: str, calendar_id: str) -> Row | None:
+    """Return the calendar that gets a new event; None where it is only stored here."""
+    if project_id:
+        rows.require(project_id)
+    if calendar_id:
+        calendar = rows.get("calendars", calendar_id, "editor")
+        if project_of(calendar) and project_id and calendar["project_id"] != project_id:
+            raise invalid("calendar_id", f"calendar {calendar_id} belongs to another project")
+        return calendar if calendar["href"] and calendar["sync_enabled"] else None
+    if project_id:
+        calendar = calendar_of_project(rows, project_id)
+        return calendar if calendar is not None and calendar["href"] and calendar["sync_enabled"] else None
+    sql = (
+        "SELECT * FROM {calendars} AS c WHERE kind = 'user' AND principal = ? AND sync_enabled = 1 AND is_shared = 0"
+        " ORDER BY created_at, id LIMIT 1"
+    )
+    found = rows.select(sql, [rows.principal])
+    return found[0] if found else None
+
+
+async def _ask_owner_of(ctx: Context, row: Row, *, is_sent: bool) -> None:
+    if row["calendar_id"] and is_sent:
+        calendar = await storage_of(ctx).read(lambda rows: rows.find("calendars", row["calendar_id"]))
+        if calendar is not None:
+            await _ask_owner(ctx, calendar)
+
+
+async def _ask_owner(ctx: Context, calendar: Row) -> None:
+    """Ask the user before a change in a calendar of another person. Raises `ToolFailure` without a yes."""
+    if not calendar["is_shared"]:
+        return
+    question = f"Calendar {calendar['name']!r} belongs to another person. Change it?"
+    answer = await ctx.clarify(question, ("yes", "no"), allow_custom=False)
+    if answer != "yes":
+        raise ToolFailure("denied", f"the user did not agree to a change in calendar {calendar['name']!r}")

@@ -1,0 +1,180 @@
+"""Lists of events: a series is one entry for each of its occurrences."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from typing import Any, Final
+
+from toolcrib.plugin import Context, Row, Rows, ToolFailure
+
+from .ical import Occurrence, occurrences
+from .model import Range, instance_key, invalid, moment_text, parse_moment, project_of
+from .operation import SCOPE, TIME, default_zone, id_of, operation, refresh, scoped, storage_of
+
+__all__ = ["list_calendar_events", "list_range"]
+
+_YEAR: Final = timedelta(days=366)
+_WIDEST: Final = timedelta(days=366 * 10)
+_READ: Final = 20_000
+"""Events that one list considers."""
+
+
+@operation(
+    "cal.event.list",
+    "list_calendar_events",
+    "read",
+    {
+        "timeMin": {**TIME, "description": "ISO 8601; without it today"},
+        "timeMax": {**TIME, "description": "ISO 8601; without it a year later"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
+        "offset": {"type": "integer", "minimum": 0, "maximum": 1_000_000, "default": 0},
+        "calendar_scope": {**SCOPE, "default": "user"},
+        "project_id": id_of("project", ", for the scope project"),
+        "calendar_id": id_of("calendar", ", for the scope calendar_id"),
+    },
+    examples=[{"timeMin": "2026-11-30", "timeMax": "2026-12-07"}],
+)
+async def list_calendar_events(
+    ctx: Context,
+    limit: int,
+    offset: int,
+    calendar_scope: str,
+    timeMin: str = "",
+    timeMax: str = "",
+    project_id: str = "",
+    calendar_id: str = "",
+) -> dict[str, Any]:
+    """List events of a time range, earliest first: of the user with all projects, of a project, or of a calendar.
+
+    A recurring event is listed once for each occurrence. A calendar that cannot be reached is a warning; its events
+    are listed as they were last seen.
+    """
+    of_project = scoped("project_id", project_id, calendar_scope == "project")
+    of_calendar = scoped("calendar_id", calendar_id, calendar_scope == "calendar_id")
+    storage, (zone, _) = storage_of(ctx), default_zone(ctx)
+
+    def check(rows: Rows) -> None:
+        if of_project:
+            rows.require(of_project, "viewer")
+        if of_calendar:
+            rows.get("calendars", of_calendar)
+
+    await storage.read(check)
+    sync = await refresh(ctx)
+    start, end = _range(timeMin, timeMax, sync.now, zone)
+
+    def work(rows: Rows) -> tuple[list[dict[str, Any]], list[str], list[Row]]:
+        sql = "SELECT * FROM {calendars} AS c WHERE kind <> 'account' ORDER BY name, id"
+        calendars = [row for row in rows.select(sql) if of_project in ("", row["project_id"])]
+        entries, warnings = list_range(rows, start, end, project_id=of_project, calendar_id=of_calendar, zone=zone)
+        return entries, warnings, calendars
+
+    entries, warnings, calendars = await storage.read(work, long=True)
+    page = entries[offset : offset + limit]
+    external = sum(entry["source"] == "external" for entry in entries)
+    payload = {"op": "cal.event.list", "entity": "event", "action": "list", "total": len(entries)}
+    storage.note("cal.event.list", of_project, payload)
+    return {
+        "events": page,
+        "total": len(entries),
+        "ontology_count": len(entries) - external,
+        "external_count": external,
+        **({"calendars": [_calendar_line(row) for row in calendars]} if calendars and offset == 0 else {}),
+        "warnings": [*sync.warnings, *warnings],
+        "message": f"{len(page)} of {len(entries)} events from {moment_text(start)} to {moment_text(end)}.",
+    }
+
+
+def list_range(
+    rows: Rows,
+    start: datetime,
+    end: datetime,
+    *,
+    project_id: str = "",
+    calendar_id: str = "",
+    zone: tzinfo = UTC,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the events between two moments that a principal may see, earliest first, and warnings.
+
+    Of all its projects and its own, of one project, or of one calendar. A series is one entry for each occurrence, an
+    event in two calendars is one entry. Nothing is read from calendar servers.
+    """
+    range = Range(start=start, end=end, zone=zone)
+    conditions = ["starts < ?", "(ends IS NULL OR ends >= ?)", "sync_status <> 'deleting'"]
+    values: list[Any] = [end.timestamp() + 86_400, start.timestamp() - 86_400]
+    for name, value in (("project_id", project_id), ("calendar_id", calendar_id)):
+        if value:
+            conditions.append(f"{name} = ?")
+            values.append(value)
+    sql = f"SELECT * FROM {{events}} AS e WHERE {' AND '.join(conditions)} ORDER BY origin DESC, starts, id LIMIT ?"
+    found = rows.select(sql, [*values, _READ + 1])
+    warnings: list[str] = []
+    if len(found) > _READ:
+        warnings.append(f"only {_READ:,} events were considered: choose a shorter time range")
+    entries: dict[tuple[str, str], tuple[datetime, dict[str, Any]]] = {}
+    for row in found[:_READ]:
+        try:
+            for one in occurrences(row, range):
+                begins = one.start if isinstance(one.start, datetime) else datetime.combine(one.start, time(), zone)
+                entries.setdefault((row["uid"], one.key or instance_key(one.start)), (begins, _entry(row, one)))
+        except ToolFailure as failure:
+            warnings.append(f"event {row['title']!r} is not listed: {failure.message}: {failure.hint}")
+        except Exception as error:  # noqa: BLE001 - a series that the library cannot expand hides no other event
+            warnings.append(f"event {row['title']!r} is not listed: {error}")
+    ordered = sorted(entries.values(), key=lambda entry: (entry[0], entry[1]["title"]))
+    conflicts = sum(row["sync_status"] == "conflict" for row in found[:_READ])
+    if conflicts:
+        warnings.append(f"{conflicts} events have a conflict: cal.event.get shows both versions")
+    return [entry for _, entry in ordered], list(dict.fromkeys(warnings))
+
+
+def _entry(row: Row, one: Occurrence) -> dict[str, Any]:
+    """Return a line of a list. Fields without a value are left out: lists are what a model reads often."""
+    fields = {**row, **(one.changes or {})}
+    event = {
+        name: fields[name]
+        for name in ("description", "location", "timezone", "recurrence", "task_id", "calendar_id", "external_link")
+        if fields[name]
+    }
+    if row["all_day"]:
+        event["all_day"] = True
+    if row["state_key"] != "confirmed":
+        event["state_key"] = row["state_key"]
+    if row["sync_status"] not in ("local", "synced"):
+        event["sync_status"] = row["sync_status"]
+    if project_of(row):
+        event["project_id"] = row["project_id"]
+    if "description" in event:
+        event["description"] = event["description"][:200]
+    return {
+        "source": row["origin"],
+        "onto_event_id": row["id"],
+        "external_event_id": row["uid"] if row["etag"] else None,
+        "is_synced": row["sync_status"] == "synced",
+        "title": fields["title"],
+        "start_at": moment_text(one.start),
+        "end_at": moment_text(one.end) if one.end is not None else None,
+        **({"instance_start_at": one.key} if one.key else {}),
+        "event": event,
+    }
+
+
+def _range(first: str, last: str, now: float, zone: tzinfo) -> tuple[datetime, datetime]:
+    def moment(text: str, path: str) -> datetime:
+        parsed = parse_moment(text, path, zone)
+        return parsed if isinstance(parsed, datetime) else datetime.combine(parsed, time(), zone)
+
+    today = datetime.combine(datetime.fromtimestamp(now, zone).date(), time(), zone)
+    end = moment(last, "timeMax") if last else None
+    start = moment(first, "timeMin") if first else today if end is None or end > today else end - _YEAR
+    end = end or start + _YEAR
+    if end <= start:
+        raise invalid("timeMax", f"timeMax {moment_text(end)} is not after timeMin {moment_text(start)}")
+    if end - start > _WIDEST:
+        raise invalid("timeMax", "a list covers ten years at most", hint="choose a shorter time range")
+    return start, end
+
+
+def _calendar_line(row: Row) -> dict[str, Any]:
+    line = {"id": row["id"], "name": row["name"], "project_id": project_of(row), "account": row["account"]}
+    return {name: value for name, value in line.items() if value}

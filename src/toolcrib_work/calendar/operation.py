@@ -1,0 +1,129 @@
+"""What the operations of the calendar share: their declaration, their storage and the accounts of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, tzinfo
+from typing import Any, Final, Literal, cast
+
+from toolcrib.plugin import Context, Row, Rows, SharedStorage, tool
+
+from .model import SCHEMA, invalid, project_of, zone_of
+from .remote import CATEGORY, accounts_of
+from .sync import Sync
+
+__all__ = [
+    "END",
+    "LONG",
+    "SCOPE",
+    "TEXT",
+    "TIME",
+    "TITLE",
+    "default_zone",
+    "id_of",
+    "operation",
+    "publish",
+    "refresh",
+    "scoped",
+    "send",
+    "storage_of",
+    "sync_of",
+]
+
+TITLE: Final = 500
+LONG: Final = 50_000
+_REFRESH: Final = 60.0
+"""Seconds between two looks at the same account; the setting `tools.calendar.refresh_seconds`."""
+TIME: Final = {
+    "type": "string",
+    "maxLength": 40,
+    "description": "ISO 8601: a time, or a day for an event of whole days",
+}
+END: Final = {**TIME, "description": "ISO 8601; of whole days the day after the last one"}
+TEXT: Final = {"type": ["string", "null"], "maxLength": LONG}
+SCOPE: Final = {"type": "string", "enum": ["user", "project", "calendar_id"]}
+
+
+def id_of(noun: str, more: str = "") -> dict[str, Any]:
+    """Return the schema of an id, which the description says is `noun`'s."""
+    return {"type": "string", "minLength": 1, "maxLength": 300, "description": f"Id of the {noun}{more}"}
+
+
+_Operation = Callable[..., Any]
+
+
+def operation(
+    op: str,
+    name: str,
+    kind: Literal["read", "write", "destructive"],
+    properties: Mapping[str, Any],
+    required: Sequence[str] = (),
+    **options: Any,
+) -> Callable[[_Operation], _Operation]:
+    """Declare a function as the operation `op` of the calendar: a tool that reaches beyond this machine."""
+    schema = {"type": "object", "properties": dict(properties), "required": list(required)}
+    declared: dict[str, Any] = {"open_world": True, "tags": ["calendar"], **options}
+    return tool(op=op, name=name, category="cal", kind=kind, input_schema=schema, **declared)
+
+
+def storage_of(ctx: Context) -> SharedStorage:
+    """Return the tables of the calendar, as the caller may see them."""
+    return ctx.storage(SCHEMA)
+
+
+def _settings(ctx: Context) -> Mapping[str, Any]:
+    given = ctx.lent.setting(CATEGORY)
+    return cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+
+
+def default_zone(ctx: Context) -> tuple[tzinfo, str | None]:
+    """Return the zone of times without an offset, and its name; UTC without a setting."""
+    name = str(_settings(ctx).get("timezone") or "")
+    return (zone_of(name, "tools.calendar.timezone"), name) if name else (UTC, None)
+
+
+async def sync_of(ctx: Context) -> Sync:
+    """Return the synchronisation of the caller's accounts, which has not begun."""
+    storage = storage_of(ctx)
+    now = await storage.read(lambda rows: rows.now)
+    accounts = accounts_of(_settings(ctx), ctx.principal, ctx.lent.authorization)
+    invitations = ctx.storage(SCHEMA, source="calendar")
+    return Sync(
+        storage=storage,
+        invitations=invitations,
+        web=ctx.lent.web,
+        accounts=accounts,
+        zone=default_zone(ctx)[0],
+        now=now,
+    )
+
+
+async def refresh(ctx: Context) -> Sync:
+    """Synchronise the accounts of the caller whose turn it is."""
+    sync = await sync_of(ctx)
+    seconds = _settings(ctx).get("refresh_seconds")
+    await sync.run(older_than=float(seconds) if seconds is not None else _REFRESH)
+    return sync
+
+
+async def send(ctx: Context, calendar_id: str | None, *, wanted: bool = True) -> list[str]:
+    """Synchronise the calendar of a change that was stored; return warnings."""
+    if not calendar_id or not wanted:
+        return []
+    sync = await sync_of(ctx)
+    await sync.run(calendar_id=calendar_id)
+    return sync.warnings
+
+
+def publish(rows: Rows, op: str, row: Row, **more: Any) -> None:
+    """Record the event of a change in its transaction; `more` joins its payload."""
+    _, entity, action = op.split(".")
+    payload = {"op": op, "entity": entity, "action": action, "kind": entity, "id": row["id"], **more}
+    rows.publish(op, project_of(row) or "", payload)
+
+
+def scoped(name: str, value: str, is_wanted: bool) -> str:
+    """Return `value` where the scope wants it, else an empty text. Raises `ToolFailure` where it is missing."""
+    if is_wanted and not value:
+        raise invalid(name, f"{name} is required for this calendar_scope", keyword="required")
+    return value if is_wanted else ""
