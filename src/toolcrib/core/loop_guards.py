@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio
 
-from .context import Signal
+from .signal import Signal
 from .tool import Tool
 
 __all__ = ["Deadlines", "Lag"]

@@ -24,7 +24,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from ...core.call import UNREAD, USUAL, Call, Client
-from ...core.context import Cleaner, Context, Peer, Signal
+from ...core.context import Cleaner, Context, Peer
 from ...core.elicitation import Elicitor
 from ...core.host import Host
 from ...core.intent import Intent
@@ -35,6 +35,7 @@ from ...core.memory import MemoryBudget
 from ...core.permission import Effect
 from ...core.result import ToolResult
 from ...core.session import SessionState
+from ...core.signal import Signal
 from ...core.taint import StoredTaint
 from ...core.tool import Tool
 from ...errors import ToolFailure

@@ -10,8 +10,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from toolcrib.core.context import Signal
 from toolcrib.core.loop_guards import Deadlines
+from toolcrib.core.signal import Signal
 
 SOON = 0.02
 LATER = 1.0
