@@ -136,7 +136,7 @@ __all__ = [
     "unshown",
 ]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 GROUP: Final = "toolcrib.tools"
 
@@ -191,6 +191,6 @@ def _load_modules(package: ModuleType, origin: str, guests: list[Guest], problem
 
 
 def _problem(origin: str, error: BaseException) -> Problem:
-    _LOG.warning("guest %s cannot be loaded", origin, exc_info=error)
+    _logger.warning("guest %s cannot be loaded", origin, exc_info=error)
     message = f"{origin} cannot be loaded: {type(error).__name__}: {error}"
     return Problem(source="plugins", code="unavailable", message=message, hint="Update or uninstall the package.")

@@ -17,7 +17,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import date
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Self, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -44,7 +44,7 @@ from .tools import ASK, AgentTools
 
 __all__ = ["Agent", "Stream"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Agent:
@@ -147,8 +147,8 @@ class Agent:
         def heard(event: AgentEvent) -> None:
             try:
                 tell(event)
-            except Exception:  # noqa: BLE001 - a screen that breaks must not end the work
-                _LOG.exception("a listener broke on %s", type(event).__name__)
+            except Exception:
+                _logger.exception("a listener broke on %s", type(event).__name__)
 
         try:
             await self.ready()

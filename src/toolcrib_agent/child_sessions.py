@@ -20,6 +20,24 @@ from .tools import NEEDS, SOURCE
 
 __all__ = ["child_of", "follow", "program_session", "readable", "tell_child", "tell_parent"]
 
+_NARROWING: Final[tuple[Effect, ...]] = ("deny", "ask")
+
+_RESEARCH: Final = frozenset(
+    {
+        "display_diagram",
+        "find_references",
+        "get_diagnostics",
+        "git_diff",
+        "git_log",
+        "git_status",
+        "grep",
+        "list_directory",
+        "read_file",
+        "search_files",
+    }
+)
+"""Built-in tools of a delegated task (seed 002): a small model reads their definitions in every turn."""
+
 
 def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bool = True) -> Session:
     """Open a session that works for `parent`: the same principal, files, rules, mode and scope, or less.
@@ -100,9 +118,6 @@ def program_session(parent: Session, only: frozenset[str], folder: Path, mode: s
     return child
 
 
-_NARROWING: Final[tuple[Effect, ...]] = ("deny", "ask")
-
-
 def follow(parent: Session, child: Session) -> None:
     """Keep the child within its parent's current rights; scope that it has lost does not come back.
 
@@ -150,23 +165,6 @@ def tell_parent(parent: Session, child: Session) -> None:
 def readable(parent: Session) -> frozenset[str]:
     """Return the catalog names of the parent's tools that only read, need no approval and are vouched for."""
     return frozenset(tool.name for tool in parent.scene.offered() if _only_reads(tool, parent.state))
-
-
-_RESEARCH: Final = frozenset(
-    {
-        "display_diagram",
-        "find_references",
-        "get_diagnostics",
-        "git_diff",
-        "git_log",
-        "git_status",
-        "grep",
-        "list_directory",
-        "read_file",
-        "search_files",
-    }
-)
-"""Built-in tools of a delegated task (seed 002): a small model reads their definitions in every turn."""
 
 
 def _only_reads(tool: Tool, state: SessionState) -> bool:

@@ -76,6 +76,33 @@ _DESCRIPTION: Final = 1024
 _SHORT_OF_WORDS: Final = frozenset({"openai", "azure"})
 """Systems with that limit."""
 
+_DENIED: Final = frozenset({"denied", "disabled", "not_in_scope", "quarantined"})
+"""Codes of refusals: no tool has failed."""
+_KEPT: Final = ("artifact", "call_id", "job", "rule", "trust")
+"""Result metadata that stays in the history. It is never sent to a model."""
+
+Tell = Callable[[AgentEvent], None]
+"""Hears what happens, as it happens. Called on the event loop; it must not block."""
+
+Prompt = str | Sequence[UserContent]
+"""Prompt of the user: text, or text with images and files."""
+
+_BLANK: Final = "[Your answer was empty. Give your answer to the user in words, or call a tool.]"
+_LAST: Final = (
+    "[{reason}. Tools can no longer be called. Answer the user now with what you have, and say what is missing.]"
+)
+_STEP: Final = re.compile(r"^\s*\d+[.)]\s+\S", re.MULTILINE)
+_STEPS: Final = 2
+"""Numbered lines of an answer that is a plan, in a mode that wants one; with fewer it is a question or a remark."""
+_IN_VAIN: Final = frozenset(
+    {"budget_exceeded", "disabled", "invalid_arguments", "not_found", "not_in_scope", "not_loaded"}
+)
+"""Codes of calls that never ran."""
+_KNOWN: Final = 5
+"""Results listed in an answer that is made without a model."""
+_SHOWN: Final = 200
+"""Characters of each."""
+
 
 class ToolDefinitions:
     """The tools and instructions of one run. Used for every request of it, in their order."""
@@ -155,12 +182,6 @@ def _announced(messages: Iterable[ModelMessage]) -> set[str]:
     """Return the names of the tools that the conversation tells of."""
     parts = (part for message in messages if isinstance(message, ModelRequest) for part in message.parts)
     return {name for part in parts if isinstance(part, ToolAvailabilityDeltaPart) for name in part.tools_added}
-
-
-_DENIED: Final = frozenset({"denied", "disabled", "not_in_scope", "quarantined"})
-"""Codes of refusals: no tool has failed."""
-_KEPT: Final = ("artifact", "call_id", "job", "rule", "trust")
-"""Result metadata that stays in the history. It is never sent to a model."""
 
 
 class Calls:
@@ -290,29 +311,6 @@ def _media(block: Mapping[str, Any]) -> BinaryContent | None:
     except (binascii.Error, ValueError):
         return None
     return BinaryContent(data=data, media_type=str(block.get("mimeType") or "application/octet-stream"))
-
-
-Tell = Callable[[AgentEvent], None]
-"""Hears what happens, as it happens. Called on the event loop; it must not block."""
-
-Prompt = str | Sequence[UserContent]
-"""Prompt of the user: text, or text with images and files."""
-
-_BLANK: Final = "[Your answer was empty. Give your answer to the user in words, or call a tool.]"
-_LAST: Final = (
-    "[{reason}. Tools can no longer be called. Answer the user now with what you have, and say what is missing.]"
-)
-_STEP: Final = re.compile(r"^\s*\d+[.)]\s+\S", re.MULTILINE)
-_STEPS: Final = 2
-"""Numbered lines of an answer that is a plan, in a mode that wants one; with fewer it is a question or a remark."""
-_IN_VAIN: Final = frozenset(
-    {"budget_exceeded", "disabled", "invalid_arguments", "not_found", "not_in_scope", "not_loaded"}
-)
-"""Codes of calls that never ran."""
-_KNOWN: Final = 5
-"""Results listed in an answer that is made without a model."""
-_SHOWN: Final = 200
-"""Characters of each."""
 
 
 class Setup(Struct, frozen=True, kw_only=True):

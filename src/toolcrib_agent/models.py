@@ -59,6 +59,21 @@ _FREE: Final = frozenset({"function", "local", "test"})
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 _GROUP: Final = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
 
+_logger = logging.getLogger(__name__)
+
+_PASSING: Final = (
+    ModelRateLimitError,
+    ModelUnavailableError,
+    ModelServerError,
+    ModelConnectionError,
+    ModelRequestTimeout,
+    UnexpectedModelBehavior,
+)
+"""Errors after which the same request may succeed; UnexpectedModelBehavior is a stream that ended in nothing, say."""
+_PASSING_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_SHOWN: Final = 300
+"""Characters of an error in an event."""
+
 
 def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Model:
     """Return the model with the name `named`; a `Model` is returned unchanged.
@@ -161,22 +176,6 @@ def _is_near(host: str) -> bool:
     return address.is_loopback or address.is_private or address.is_link_local
 
 
-_LOG: Final = logging.getLogger(__name__)
-
-_PASSING: Final = (
-    ModelRateLimitError,
-    ModelUnavailableError,
-    ModelServerError,
-    ModelConnectionError,
-    ModelRequestTimeout,
-    UnexpectedModelBehavior,
-)
-"""Errors after which the same request may succeed; UnexpectedModelBehavior is a stream that ended in nothing, say."""
-_PASSING_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_SHOWN: Final = 300
-"""Characters of an error in an event."""
-
-
 class Requests:
     """Makes the requests of one run. Keeps what came of the newest one, should it be broken off."""
 
@@ -255,7 +254,7 @@ class Requests:
         except (ModelAPIError, UnexpectedModelBehavior):
             raise
         except Exception as error:
-            _LOG.exception("the model %s broke", self._model.model_name)
+            _logger.exception("the model %s broke", self._model.model_name)
             message = f"{type(error).__name__}: {error}"
             raise ModelAPIError(self._model.model_name, message) from error
         self._stream = None

@@ -32,7 +32,7 @@ from .events import AgentEvent, CallBegun, Finished, Message, Requesting, TextDe
 
 __all__ = ["PARENT", "RECORDS", "REGISTRY", "Phase", "SubAgent", "SubAgents", "Turn", "registry_of"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 REGISTRY: Final = "sub_agents@toolcrib"
 """Key of a session's runtime for its `SubAgents`."""
 PARENT: Final = "parent@toolcrib"
@@ -224,7 +224,7 @@ class SubAgents:
         try:
             found = await records.list(group=self.parent.state.key)
         except ToolFailure as failure:
-            _LOG.warning("sub-agents of earlier processes cannot be read: %s", failure)
+            _logger.warning("sub-agents of earlier processes cannot be read: %s", failure)
             self._is_restored = False
             return
         for record in reversed(found):

@@ -33,7 +33,7 @@ from .models import Requests, describe_error
 
 __all__ = ["CLASSIFY", "Analysis", "analyse_task"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 CLASSIFY: Final = "classify_intent"
 """Name of the output tool by which the model answers."""
@@ -78,8 +78,8 @@ async def analyse_task(
     session, messages = post.session, tuple(history)
     try:
         ranked = session.intent_of(task, follows=bool(messages))
-    except Exception:  # noqa: BLE001 - without an intent nothing is narrowed
-        _LOG.exception("the task could not be analysed")
+    except Exception:
+        _logger.exception("the task could not be analysed")
         return Analysis()
     if not ranked or not task.strip() or session.scene.profile.options.get("analyser", "ranking") != "model":
         return Analysis(intent=ranked)

@@ -52,6 +52,13 @@ _OPTIONS: Final = 5
 _LONGEST: Final = 600.0
 """Seconds that a sub-agent, or a user, may take (seed 002)."""
 
+_TASK: Final = {
+    "type": "string",
+    "minLength": 1,
+    "description": "All of it: the agent sees nothing of this conversation.",
+}
+_BACKGROUND: Final = {"type": "string", "description": "What it has to know: paths, names, what was found so far."}
+
 
 class SubAgentRunner(Protocol):
     """Runs sub-agents of the agent that works in a session."""
@@ -91,12 +98,6 @@ def _schema(required: list[str], **properties: Mapping[str, Any]) -> dict[str, A
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-_TASK: Final = {
-    "type": "string",
-    "minLength": 1,
-    "description": "All of it: the agent sees nothing of this conversation.",
-}
-_BACKGROUND: Final = {"type": "string", "description": "What it has to know: paths, names, what was found so far."}
 _TOOLS: Final = (
     Tool(
         name=SPAWN,

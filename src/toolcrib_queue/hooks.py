@@ -90,6 +90,8 @@ _FIELDS: Final[Mapping[str, Any]] = {
     },
 }
 
+_WAIT: Final = "wait"
+
 
 @queue_tool(
     "x.hook.create",
@@ -393,9 +395,6 @@ async def _run(ctx: Context, run_id: str) -> Row:
         )
 
     return await storage_of(ctx).write(end)
-
-
-_WAIT: Final = "wait"
 
 
 def _refusal(rows: Rows, hook: Row, run: Row) -> str:

@@ -41,6 +41,16 @@ __all__ = [
 _TASK: Final = {"task_id": id_of("task")}
 _FEEDBACK: Final = {**_TASK, "feedback": {**LONG, "minLength": 1}}
 
+_ADVICE: Final[Mapping[str, tuple[str, str]]] = {
+    r"rate.?limit|429|overloaded": ("rate_limit", "wait, or run fewer agents at a time"),
+    r"token|context (?:length|window)|budget": ("tokens", "split the task, or raise the budget of the project"),
+    r"time.?out|timed out": ("timeout", "split the task, or give its commands more time"),
+    r"permission|denied|forbidden|401|403": ("permission", "check the profile's tools and the rules of the session"),
+    r"conflict|merge": ("merge_conflict", "sync_workspaces, then restart_task"),
+    r"test|assert": ("tests", "reopen_with_feedback with the failing test"),
+}
+"""Pattern of an error message → its type, and what helps."""
+
 
 @queue_tool("x.task.stop", "tasks", "write", _TASK, ["task_id"], idempotent=False)
 async def stop_task(ctx: Context, task_id: str) -> dict[str, Any]:
@@ -406,17 +416,6 @@ async def _start_of(ctx: Context, task: Row, default: str, places: Sequence[str]
             found = await repository.run("merge-base", default, branch)
             return place, default if found.status else found.text
     return places[0], default
-
-
-_ADVICE: Final[Mapping[str, tuple[str, str]]] = {
-    r"rate.?limit|429|overloaded": ("rate_limit", "wait, or run fewer agents at a time"),
-    r"token|context (?:length|window)|budget": ("tokens", "split the task, or raise the budget of the project"),
-    r"time.?out|timed out": ("timeout", "split the task, or give its commands more time"),
-    r"permission|denied|forbidden|401|403": ("permission", "check the profile's tools and the rules of the session"),
-    r"conflict|merge": ("merge_conflict", "sync_workspaces, then restart_task"),
-    r"test|assert": ("tests", "reopen_with_feedback with the failing test"),
-}
-"""Pattern of an error message → its type, and what helps."""
 
 
 @queue_tool("x.task.error", "agent", "read", _TASK, ["task_id"])

@@ -40,6 +40,17 @@ INTEGER: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000}
 _CONTROL: Final = "queue"
 """Collection of the switch that `orchestrator_control` sets."""
 
+_VALUES: Final[Mapping[str, Any]] = {"integer": 1, "boolean": True}
+
+_PROJECT: Final[Mapping[str, Any]] = {
+    "status": "ACTIVE",
+    "credit_weight": 1.0,
+    "max_concurrent_agents": 2,
+    "total_tokens_used": 0,
+    "repo_url": "",
+    "repo_default_branch": "main",
+}
+
 
 def id_of(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id argument."""
@@ -87,9 +98,6 @@ def _example(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str
     }
 
 
-_VALUES: Final[Mapping[str, Any]] = {"integer": 1, "boolean": True}
-
-
 def storage_of(ctx: Context, *, source: str = "") -> SharedStorage:
     """Return the tables of the queue for the caller; `source` is the origin of content of strangers to be written."""
     return ctx.storage(SCHEMA, source=source)
@@ -107,16 +115,6 @@ def open_home(rows: Rows) -> str:
         rows.create_project(home)
         rows.insert("projects", {"project_id": home, **_PROJECT, "name": "Inbox"}, id=home)
     return home
-
-
-_PROJECT: Final[Mapping[str, Any]] = {
-    "status": "ACTIVE",
-    "credit_weight": 1.0,
-    "max_concurrent_agents": 2,
-    "total_tokens_used": 0,
-    "repo_url": "",
-    "repo_default_branch": "main",
-}
 
 
 def project_of(ctx: Context, rows: Rows, project_id: str) -> str:

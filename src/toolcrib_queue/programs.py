@@ -38,6 +38,21 @@ _SERVER: Final = "toolcrib"
 _OURS: Final = f"mcp__{_SERVER}"
 """How `allowed_tools` of a profile name our server, and the beginning of the names of its tools."""
 
+_CLAUDE_TOOLS: Final = ("Bash", "Edit", "Glob", "Grep", "MultiEdit", "NotebookEdit", "Read", "TodoWrite", "Write")
+_CLAUDE_OTHERS: Final = ("TodoWrite",)
+"""Those of them that neither touch files nor run commands."""
+
+_NO_PATCH: Final = {
+    "matcher": "apply_patch",
+    "hooks": [{"type": "command", "command": f"echo 'edit by the tools of {_SERVER}' >&2; exit 2"}],
+}
+"""Hook that refuses the one file tool that Codex has no switch for."""
+
+_OPENCODE_CONFIG: Final = "OPENCODE_CONFIG_CONTENT"
+_OPENCODE_TOOLS: Final = ("apply_patch", "bash", "edit", "glob", "grep", "list", "multiedit", "patch", "read", "write")
+
+_SILENT: Final = "it ended without a last message"
+
 
 class Outcome(Struct, frozen=True, kw_only=True):
     """End of a run, as the program reports it."""
@@ -230,11 +245,6 @@ def _claude_server(setup: Setup) -> Mapping[str, Any]:
     return {_SERVER: {"type": "stdio", "command": command, "args": arguments}}
 
 
-_CLAUDE_TOOLS: Final = ("Bash", "Edit", "Glob", "Grep", "MultiEdit", "NotebookEdit", "Read", "TodoWrite", "Write")
-_CLAUDE_OTHERS: Final = ("TodoWrite",)
-"""Those of them that neither touch files nor run commands."""
-
-
 def _read_claude(output: str) -> Outcome:
     last = _last(output)
     usage = _mapping(last.get("usage"))
@@ -258,13 +268,6 @@ def _codex(setup: Setup) -> Iterator[str]:
     if setup.model:
         yield from ("--model", setup.model)
     yield from ("--", _with_instructions(setup))
-
-
-_NO_PATCH: Final = {
-    "matcher": "apply_patch",
-    "hooks": [{"type": "command", "command": f"echo 'edit by the tools of {_SERVER}' >&2; exit 2"}],
-}
-"""Hook that refuses the one file tool that Codex has no switch for."""
 
 
 def _toml(value: Any) -> str:
@@ -313,10 +316,6 @@ def _configure_opencode(environment: Mapping[str, str], served: ServedTools) -> 
 def _opencode_config(environment: Mapping[str, str]) -> Mapping[str, Any] | None:
     """Return its configuration; None for one with comments, which is no JSON."""
     return _json_object(environment.get(_OPENCODE_CONFIG) or "{}")
-
-
-_OPENCODE_CONFIG: Final = "OPENCODE_CONFIG_CONTENT"
-_OPENCODE_TOOLS: Final = ("apply_patch", "bash", "edit", "glob", "grep", "list", "multiedit", "patch", "read", "write")
 
 
 def _read_opencode(output: str) -> Outcome:
@@ -388,8 +387,6 @@ def _json_object(text: str) -> Mapping[str, Any] | None:
         return None
     return cast("Mapping[str, Any]", found) if isinstance(found, dict) else None
 
-
-_SILENT: Final = "it ended without a last message"
 
 _CLIENTS: Final[Mapping[str, _AgentType]] = {
     "claude": _AgentType(

@@ -28,23 +28,6 @@ _PLAIN: Final = 40
 """Digits of a number that are written without an exponent."""
 _TAGS: Final = ["arithmetic", "math"]
 
-
-def _divide(left: _Number, right: _Number) -> _Number:
-    return left / right
-
-
-def _floor_divide(left: _Number, right: _Number) -> _Number:
-    return left // right
-
-
-_BINARY: Final[Mapping[type[ast.operator], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: _divide,
-    ast.FloorDiv: _floor_divide,
-    ast.Mod: operator.mod,
-}
 _UNARY: Final[Mapping[type[ast.unaryop], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _CONSTANTS: Final = {"e": math.e, "pi": math.pi, "tau": math.tau}
 _FUNCTIONS: Final[Mapping[str, Any]] = {
@@ -70,6 +53,24 @@ _FUNCTIONS: Final[Mapping[str, Any]] = {
     "sin": math.sin,
     "sqrt": math.sqrt,
     "tan": math.tan,
+}
+
+
+def _divide(left: _Number, right: _Number) -> _Number:
+    return left / right
+
+
+def _floor_divide(left: _Number, right: _Number) -> _Number:
+    return left // right
+
+
+_BINARY: Final[Mapping[type[ast.operator], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _divide,
+    ast.FloorDiv: _floor_divide,
+    ast.Mod: operator.mod,
 }
 
 

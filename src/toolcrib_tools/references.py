@@ -67,6 +67,20 @@ _KEYS: Final = (*_TEXTS, "type", "mode", "tags", "args")
 _OTHERS: Final = ("contents", "embedding", "version")
 """Further names of the fields, from other programs."""
 
+_MOST_BYTES: Final = 1 << 20
+_TEXT: Final = 100_000
+"""Characters of a text that is embedded; a model reads its first some hundred words."""
+
+_SELECTED: Final = "references"
+
+"""Characters of a file whose text is given with the selection."""
+
+_Id = Annotated[str, Field(min_length=1, max_length=200)]
+_Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=50)]
+
+_MOST_FILES: Final = 200
+"""Files of a folder that are listed."""
+
 
 class Reference(Struct, frozen=True, kw_only=True):
     """One document, or where it is to be had."""
@@ -224,11 +238,6 @@ async def _in_folder(ctx: Context, folder: str, problems: list[str]) -> list[tup
     return found
 
 
-_MOST_BYTES: Final = 1 << 20
-_TEXT: Final = 100_000
-"""Characters of a text that is embedded; a model reads its first some hundred words."""
-
-
 class ReferenceChecked(TypedDict):
     """Validity of a file of references."""
 
@@ -340,16 +349,6 @@ async def _text(ctx: Context, file: str, reference: str) -> str:
     if not text.strip():
         raise ToolFailure("tool_error", f"{entry.path!r} has no text")
     return text
-
-
-_SELECTED: Final = "references"
-
-"""Characters of a file whose text is given with the selection."""
-_selection_FILES: Final = 200
-"""Files of a folder that are listed."""
-
-_Id = Annotated[str, Field(min_length=1, max_length=200)]
-_Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=50)]
 
 
 class ReferenceInfo(TypedDict):
@@ -536,7 +535,7 @@ async def _read(ctx: Context, one: Reference, reading: ReferenceContent) -> None
         if entry is None:
             reading["how"] = f"{one.place} is not there: tell the user"
         elif entry.kind == "folder":
-            reading["files"] = [file.path for file in await ctx.workspace.walk(one.place, limit=_selection_FILES)]
+            reading["files"] = [file.path for file in await ctx.workspace.walk(one.place, limit=_MOST_FILES)]
             reading["how"] = "read_file reads each of the files"
         elif entry.size > _MOST_BYTES:
             reading["how"] = f"it is large: read_file reads {entry.path} in pages"

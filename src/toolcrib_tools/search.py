@@ -68,13 +68,6 @@ _ALIASES: Final[Mapping[str, str]] = {
     "yml": "yaml",
 }
 
-
-def type_globs(name: str) -> str | None:
-    """Return the pattern of a type's names; None for a type that there is not."""
-    lowered = name.lower().lstrip(".")
-    return TYPES.get(_ALIASES.get(lowered, lowered))
-
-
 _ESCAPES: Final[Mapping[str, str]] = {
     "b": r"(?-u:\b)",
     "B": r"(?-u:\B)",
@@ -89,14 +82,6 @@ _ESCAPES: Final[Mapping[str, str]] = {
 }
 _OTHERWISE: Final = re.compile(r"&&|--|~~|\{,|\[[^\]]*\[(?!:)|\\[ACQz]|\(\?[a-zA-Z-]*[smU]")
 """Set operations, nested sets, an open repetition, ends of the text, flags that look across lines."""
-
-
-def for_ripgrep(pattern: str) -> str | None:
-    """Return the pattern in ripgrep's words; None if it could mean something else there."""
-    if _OTHERWISE.search(pattern):
-        return None
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), pattern, flags=re.DOTALL)
-
 
 _RESULTS: Final = 100
 """Default number of matching lines of one answer; at most 500 (seed 000)."""
@@ -116,6 +101,23 @@ _BATCH: Final = 16
 """Files that are read before they are searched, in one go."""
 
 _Output = Literal["content", "files_with_matches", "count"]
+
+_FILES: Final = 50
+_MOST_FILES: Final = 1_000
+_FILES_NOTE: Final = 300
+
+
+def type_globs(name: str) -> str | None:
+    """Return the pattern of a type's names; None for a type that there is not."""
+    lowered = name.lower().lstrip(".")
+    return TYPES.get(_ALIASES.get(lowered, lowered))
+
+
+def for_ripgrep(pattern: str) -> str | None:
+    """Return the pattern in ripgrep's words; None if it could mean something else there."""
+    if _OTHERWISE.search(pattern):
+        return None
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), pattern, flags=re.DOTALL)
 
 
 @tool(
@@ -417,11 +419,6 @@ def _cut(line: bytes, place: int = 0) -> str:
     return f"{'…' if begin else ''}{text}{'…' if begin + _LINE < len(line) else ''} [cut: {len(line)} bytes]"
 
 
-_names_RESULTS: Final = 50
-_names_MOST: Final = 1_000
-_names_NOTE: Final = 300
-
-
 @tool(
     op="x.file.search",
     category="search",
@@ -442,7 +439,7 @@ async def search_files(
     path: str = ".",
     type: Literal["any", "file", "folder"] = "file",
     ignored: bool = False,
-    max_results: Annotated[int, Field(ge=1, le=_names_MOST)] = _names_RESULTS,
+    max_results: Annotated[int, Field(ge=1, le=_MOST_FILES)] = _FILES,
 ) -> str:
     """Find files and folders by their names, the best first: one path a line, folders with a slash at the end.
 
@@ -467,7 +464,7 @@ async def search_files(
     if not found.is_whole:
         notes.append("the folder has more files than one search goes through")
     return fit_lines(
-        shown, room_of(ctx.result_bytes, _names_NOTE), notes, hint="search a smaller folder, or more words"
+        shown, room_of(ctx.result_bytes, _FILES_NOTE), notes, hint="search a smaller folder, or more words"
     )
 
 

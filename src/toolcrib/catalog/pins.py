@@ -34,6 +34,8 @@ __all__ = [
 _TOLD: Final = 3
 """Findings of one definition that a report lists."""
 
+_VERSION: Final = 1
+
 
 class Review(Struct, frozen=True, kw_only=True):
     """Result of comparing one listing with its pins."""
@@ -141,9 +143,6 @@ def _problem(source: str, tool: Tool, flagged: Sequence[str], *, code: str, chan
         message=f"{tool.local_name} of {source} is {state}: {what}",
         hint=f"read it with `toolcrib show {source}/{tool.local_name}`, then {how or f'`toolcrib accept {source}`'}",
     )
-
-
-_VERSION: Final = 1
 
 
 class LockedSource(Struct, frozen=True, kw_only=True):

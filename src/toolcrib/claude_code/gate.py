@@ -52,6 +52,8 @@ PLAN: Final = "ExitPlanMode"
 _UNANSWERED: Final = ("unanswered", "no_approver", "broken")
 """Reasons of a refusal without a person's answer."""
 
+_GATES: Final[WeakKeyDictionary[Toolcrib, ClaudeCodeGate]] = WeakKeyDictionary()
+
 
 class ClaudeUse(Struct, frozen=True, kw_only=True):
     """A tool that Claude Code is about to use."""
@@ -169,9 +171,6 @@ class ClaudeCodeGate:
         while len(self._sessions) > _SESSIONS:
             self._sessions.popitem(last=False)
         return session
-
-
-_GATES: Final[WeakKeyDictionary[Toolcrib, ClaudeCodeGate]] = WeakKeyDictionary()
 
 
 def gate_of(crib: Toolcrib) -> ClaudeCodeGate:

@@ -15,6 +15,9 @@ from typer.core import TyperGroup
 
 __all__ = ["Actions", "WholeHelp", "action_group"]
 
+_SENTENCE: Final = 300
+"""Characters of a command's first sentence in a list of commands."""
+
 
 def action_group(help: str, *, default: str = "", takes_words: bool = False) -> typer.Typer:
     """Return a group of actions.
@@ -32,10 +35,6 @@ def action_group(help: str, *, default: str = "", takes_words: bool = False) -> 
         subcommand_metavar="[ACTION] [ARGS]..." if default else "ACTION [ARGS]...",
         rich_markup_mode=None,
     )
-
-
-_SENTENCE: Final = 300
-"""Characters of a command's first sentence in a list of commands."""
 
 
 class WholeHelp(TyperGroup):

@@ -53,6 +53,27 @@ _SEARCHES: Final = (5, 25)
 _OWN: Final = 40
 """Queries made of the catalog's own descriptions, when none are given."""
 
+_ROW: Final = 26
+_LABEL: Final = 110
+_BARS: Final = 420
+_WIDTH: Final = _LABEL + _BARS + 90
+_HEAD: Final = 54
+_COLOURS: Final = ("#2563eb", "#94a3b8")
+_STYLE: Final = (
+    "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1f2937}.small{font-size:11px;fill:#6b7280}"
+    "@media(prefers-color-scheme:dark){text{fill:#e5e7eb}.small{fill:#9ca3af}}"
+)
+
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("PROFILE", "<"),
+    ("TOOLS", ">"),
+    ("SHOWN AT FIRST", ">"),
+    ("READ TO THE CALL", ">"),
+    ("SENT, NO CACHE", ">"),
+    ("TURNS", ">"),
+    ("REACHED", ">"),
+)
+
 
 class Query(Struct, frozen=True, kw_only=True):
     """Something to do, and the tool that does it."""
@@ -251,18 +272,6 @@ def _cost(crib: Toolcrib, profile: str, readers: Sequence[_ToolReader], meter: _
     )
 
 
-_ROW: Final = 26
-_LABEL: Final = 110
-_BARS: Final = 420
-_WIDTH: Final = _LABEL + _BARS + 90
-_HEAD: Final = 54
-_COLOURS: Final = ("#2563eb", "#94a3b8")
-_STYLE: Final = (
-    "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1f2937}.small{font-size:11px;fill:#6b7280}"
-    "@media(prefers-color-scheme:dark){text{fill:#e5e7eb}.small{fill:#9ca3af}}"
-)
-
-
 class Bar(Struct, frozen=True, kw_only=True):
     """One row: a label, and a value for each series."""
 
@@ -306,17 +315,6 @@ def _legend(series: Sequence[str]) -> list[str]:
         shown.append(f'<text class="small" x="{left + 15}" y="36">{escape(name)}</text>')
         left += 34 + 7 * len(name)
     return shown
-
-
-_COLUMNS: Final[tuple[Column, ...]] = (
-    ("PROFILE", "<"),
-    ("TOOLS", ">"),
-    ("SHOWN AT FIRST", ">"),
-    ("READ TO THE CALL", ">"),
-    ("SENT, NO CACHE", ">"),
-    ("TURNS", ">"),
-    ("REACHED", ">"),
-)
 
 
 def compare(

@@ -37,6 +37,18 @@ _REVISION: Final = "2025-11-25"
 _SECONDS: Final = 60.0
 _SESSION: Final = "mcp-session-id"
 
+_PORTS: Final = range(8737, 8757)
+"""The first free one is taken."""
+
+_COLD_SECONDS: Final = 30.0
+"""What sample servers may take to list their tools the first time, on a slow machine."""
+_SHOWN_LINES: Final = 12
+_BUDGET: Final = 1000
+"""Tokens from which on the sample servers are behind a search: half of the default, for they are few."""
+
+_INTERRUPTED: Final = 130
+"""The exit status of a program that Ctrl-C ended."""
+
 
 class DemoClient:
     """One MCP session. `connected` opens it."""
@@ -106,19 +118,6 @@ async def connected(url: str) -> AsyncGenerator[DemoClient]:
         client = DemoClient(http, url)
         await client.open()
         yield client
-
-
-_PORTS: Final = range(8737, 8757)
-"""The first free one is taken."""
-
-_COLD_SECONDS: Final = 30.0
-"""What sample servers may take to list their tools the first time, on a slow machine."""
-_SHOWN_LINES: Final = 12
-_BUDGET: Final = 1000
-"""Tokens from which on the sample servers are behind a search: half of the default, for they are few."""
-
-_INTERRUPTED: Final = 130
-"""The exit status of a program that Ctrl-C ended."""
 
 
 def demo(

@@ -56,6 +56,12 @@ _WRITE: Final = Tool(
 _DROP: Final = Tool(name="server__drop", source="server", local_name="drop", origin="mcp", annotations=Annotations())
 _SHELL: Final = Tool(name="shell", local_name="shell", source="shell", category="shell", origin="python")
 
+_STRICTEST_FIRST: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
+_COLUMNS: Final[tuple[Column, ...]] = (("CALL", "<"), ("CONNECTED", "<"), ("BY HAND", "<"))
+
+_Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH …]", help="Files, or folders of them.")]
+_All = Annotated[bool, typer.Option("--all", help="Every mark.")]
+
 
 class Sample(Struct, frozen=True, kw_only=True):
     """One call whose outcome is shown."""
@@ -92,9 +98,6 @@ SAMPLES: Final = (
 )
 """Sample calls of `toolcrib guard status`, on made-up tools."""
 
-_STRICTEST_FIRST: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
-_COLUMNS: Final[tuple[Column, ...]] = (("CALL", "<"), ("CONNECTED", "<"), ("BY HAND", "<"))
-
 
 guard = action_group(
     "Switch the strict set on or off for entries that `toolcrib connect` wrote, show what decides, list the files with "
@@ -125,10 +128,6 @@ def _switch(*, on: bool, as_json: bool) -> None:
         emit_json({"guard": state, "changed": changed, "file": str(switch.file)})
     else:
         out(f"guard {state}{'' if changed else ', as it was'}: entries of connect follow from the next call on")
-
-
-_Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH …]", help="Files, or folders of them.")]
-_All = Annotated[bool, typer.Option("--all", help="Every mark.")]
 
 
 @guard.command("files")

@@ -35,6 +35,8 @@ __all__ = ["list_secrets", "login", "logout", "remove", "secret", "set_secret"]
 _SCREENS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 """Variables of which one is set where a browser can be shown; without one, `webbrowser` may start one of text here."""
 
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret.")]
+
 
 def login(
     server: Annotated[str, typer.Argument(help="The name of a server, or of a tool's account.")],
@@ -203,8 +205,6 @@ secret = action_group(
     "They are kept in the system's keyring (extra `keyring`), else in a file that only you can read.",
     default="list",
 )
-
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret.")]
 
 
 @secret.command("list")

@@ -26,6 +26,24 @@ from .actions import WholeHelp
 
 __all__ = ["COMMANDS", "SECTIONS", "Commands", "Home", "app", "exit_status", "is_of_another_package", "main", "root"]
 
+SECTIONS: Final[Mapping[str, str]] = {
+    "overview": "Start, and clients",
+    "serve": "Gateway and servers",
+    "tools": "Tools",
+    "policy": "Permissions",
+    "jobs": "Background, results and records",
+}
+"""The headings of `--help`, by the command that each stands above; guests have one of their own."""
+_GUESTS: Final = "Agents and projects"
+_DISTRIBUTION: Final = "toolcrib"
+
+_EXIT_TEXT: Final = {
+    0: "done",
+    1: "the tool answered that it failed",
+    2: "wrong usage or configuration",
+    130: "interrupted",
+}
+
 
 class Home(NamedTuple):
     """Where a command lives, and the line that `--help` has for it."""
@@ -80,24 +98,6 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "version": Home("toolcrib.cli.version", "Print the version."),
 }
 """Every command of our own, in the order of `--help`; those of guests follow."""
-
-SECTIONS: Final[Mapping[str, str]] = {
-    "overview": "Start, and clients",
-    "serve": "Gateway and servers",
-    "tools": "Tools",
-    "policy": "Permissions",
-    "jobs": "Background, results and records",
-}
-"""The headings of `--help`, by the command that each stands above; guests have one of their own."""
-_GUESTS: Final = "Agents and projects"
-_DISTRIBUTION: Final = "toolcrib"
-
-_EXIT_TEXT: Final = {
-    0: "done",
-    1: "the tool answered that it failed",
-    2: "wrong usage or configuration",
-    130: "interrupted",
-}
 
 
 def exit_status(error: BaseException) -> int:

@@ -20,13 +20,6 @@ __all__ = ["AsJson", "ConfigFiles", "Wait", "find_by_id", "run", "settings_of"]
 
 T = TypeVar("T")
 
-
-class _Identified(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-Row = TypeVar("Row", bound=_Identified)
 _SHORTEST: Final = 4
 """Characters of an id, without its prefix, that suffice where one row alone begins so."""
 
@@ -38,6 +31,14 @@ ConfigFiles = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Wait = Annotated[float, typer.Option("--wait", help="Seconds to wait for servers that are not known yet.", min=0)]
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=_Identified)
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:

@@ -52,6 +52,10 @@ _Task = Annotated[str, typer.Option("--task", help="Changes of this task.", meta
 _Session = Annotated[str, typer.Option("--session", help="Changes of the session with this key.", metavar="KEY")]
 _Principal = Annotated[str, typer.Option("--principal", help="The owner of the changes.")]
 
+_Workspace = Annotated[
+    Path | None, typer.Option("--workspace", help="Instead of the configured one, or of this folder.", metavar="FOLDER")
+]
+
 
 @pending.command("list")
 def list_changes(
@@ -253,9 +257,6 @@ shadow = action_group(
 )
 
 _shadow_Task = Annotated[str, typer.Argument(metavar="TASK", help="The id of a task.")]
-_Workspace = Annotated[
-    Path | None, typer.Option("--workspace", help="Instead of the configured one, or of this folder.", metavar="FOLDER")
-]
 
 
 @shadow.command("list")

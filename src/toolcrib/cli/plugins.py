@@ -148,6 +148,17 @@ async def test_what_is_missing_is_said(crib: Toolcrib) -> None:
     assert (state.state, state.error) == ("failed", "it needs config.greeting: a text")
 '''
 
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("PLUGIN", "<"),
+    ("STATE", "<"),
+    ("TOOLS", ">"),
+    ("FROM", "<"),
+    ("WHY", "<"),
+)
+_WAIT: Final = 35.0
+"""Seconds: a little more than a plugin may take to begin."""
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
+
 
 def files_of(name: str) -> Mapping[str, str]:
     """Return the texts of a new plugin's files, by path below its folder."""
@@ -160,18 +171,6 @@ def files_of(name: str) -> Mapping[str, str]:
         f"tests/test_{module}.py": _TESTS,
     }
     return {path: Template(text).substitute(name=name, module=module, kind=kind) for path, text in texts.items()}
-
-
-_COLUMNS: Final[tuple[Column, ...]] = (
-    ("PLUGIN", "<"),
-    ("STATE", "<"),
-    ("TOOLS", ">"),
-    ("FROM", "<"),
-    ("WHY", "<"),
-)
-_WAIT: Final = 35.0
-"""Seconds: a little more than a plugin may take to begin."""
-_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 
 
 def plugins(config: ConfigFiles = None, as_json: AsJson = False) -> None:

@@ -35,6 +35,8 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("VERBS", "<"),
 )
 
+_Target = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A profile, or a file with one.")]
+
 
 class Listed(Struct, frozen=True, kw_only=True):
     """One profile as the list shows it, for the tools that there are."""
@@ -67,8 +69,6 @@ class Listed(Struct, frozen=True, kw_only=True):
 
 
 profile = action_group("List the profiles, show one, or check one against the tools of the configuration.")
-
-_Target = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A profile, or a file with one.")]
 
 
 @profile.command("list")

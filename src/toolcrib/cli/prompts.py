@@ -46,6 +46,25 @@ _LOCAL: Final = 3
 _CHARACTERS: Final = 6
 """Places of the flags in what `termios.tcgetattr` returns."""
 
+_BY: Final = "terminal"
+_APPROVAL: Final = "approval"
+"""What a command in a daemon asks for: the answer to a question whether a call may run (`approval_for`)."""
+_LETTERS: Final[dict[str, Verdict]] = {
+    "y": "yes",
+    "n": "no",
+    "o": "once",
+    "a": "always",
+    "v": "never",
+    "t": "turn",
+    "i": "idle",
+    "l": "all",
+    "c": "comment",
+    "e": "edit",
+}
+_PROMPT: Final = "run it? [y]es [N]o [a]lways ne[v]er [t]urn [i]dle a[l]l [c]omment [e]dit:"
+_REFUSALS: Final = ("no", "never", "comment")
+"""Answers that need no word: they let nothing run."""
+
 
 class Keyboard(Protocol):
     """Reader of typed input. Both methods raise `EOFError` at the end, `KeyboardInterrupt` for Ctrl-C."""
@@ -165,26 +184,6 @@ class Plain:
         except PermissionError:  # a file, or /dev/null, always has something to say
             await anyio.lowlevel.checkpoint()
         return os.read(self._source.fileno(), _BLOCK)
-
-
-_BY: Final = "terminal"
-_APPROVAL: Final = "approval"
-"""What a command in a daemon asks for: the answer to a question whether a call may run (`approval_for`)."""
-_LETTERS: Final[dict[str, Verdict]] = {
-    "y": "yes",
-    "n": "no",
-    "o": "once",
-    "a": "always",
-    "v": "never",
-    "t": "turn",
-    "i": "idle",
-    "l": "all",
-    "c": "comment",
-    "e": "edit",
-}
-_PROMPT: Final = "run it? [y]es [N]o [a]lways ne[v]er [t]urn [i]dle a[l]l [c]omment [e]dit:"
-_REFUSALS: Final = ("no", "never", "comment")
-"""Answers that need no word: they let nothing run."""
 
 
 class Terminal:

@@ -27,6 +27,8 @@ __all__ = ["accept", "lock", "trust"]
 _Reviewed = tuple[dict[str, list[str]], dict[str, dict[str, str]]]
 """By source: the names that were accepted, and by name what there was to look at."""
 
+_NAME: Final = "toolcrib.lock"
+
 
 def accept(
     servers: Annotated[list[str] | None, typer.Argument(metavar="[SERVER …]", help="All, when none is named.")] = None,
@@ -143,9 +145,6 @@ def trust(
 
 def _short(path: Path) -> str:
     return str(Path(*path.parts[-2:]))
-
-
-_NAME: Final = "toolcrib.lock"
 
 
 def lock(

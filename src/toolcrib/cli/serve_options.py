@@ -30,6 +30,9 @@ _VALUES: Final = {
 }
 _ONLY_HTTP: Final = frozenset({"host", "port", "token"})
 
+_TOKEN: Final = "TOOLCRIB_TOKEN"
+_MAX_TOKEN: Final = 64 * 1024
+
 
 class Options(NamedTuple):
     """Options of `toolcrib serve`."""
@@ -76,10 +79,6 @@ def _options(files: tuple[str, ...], values: dict[str, Any]) -> Options | None:
     if "port" in values:
         values["port"] = int(port)
     return Options(files, values, http, log_level, None if idle is None else float(idle), desk)
-
-
-_TOKEN: Final = "TOOLCRIB_TOKEN"
-_MAX_TOKEN: Final = 64 * 1024
 
 
 def http_token(token: str | None, file: str | None, environ: Mapping[str, str]) -> str | None:

@@ -36,6 +36,8 @@ __all__ = ["NewApi", "add", "entry_of", "remove", "write_api"]
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOTHING: Final = Picks(exclude=("*",))
 
+_InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]
+
 
 class NewApi(Struct, frozen=True, kw_only=True):
     """What the command line says of an API."""
@@ -106,9 +108,6 @@ def _name(title: str, where: str) -> str:
     plain = "_".join(words[:3])
     other = (urlsplit(where).hostname or "") if is_url(where) else Path(where).stem
     return plain or re.sub(r"[^a-z0-9]+", "_", other.lower()).strip("_") or "api"
-
-
-_InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]
 
 
 def add(

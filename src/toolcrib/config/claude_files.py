@@ -44,6 +44,13 @@ _FOREIGN: Final = frozenset(
 )
 """Tools of Claude Code's own that no word of ours stands for."""
 
+HOOK_SECONDS: Final = 600
+"""What Claude Code gives our hook; it answers by itself before that."""
+_EVENT: Final = "PreToolUse"
+_CLIENT: Final = "claude-code"
+_WORDS: Final = ("hook", "claude")
+"""What follows the program in the command of our hook."""
+
 
 class FoundRule(Struct, frozen=True, kw_only=True):
     """One rule of a settings file."""
@@ -146,14 +153,6 @@ def _appended(text: str, listed: Node, missing: Sequence[str]) -> str:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-HOOK_SECONDS: Final = 600
-"""What Claude Code gives our hook; it answers by itself before that."""
-_EVENT: Final = "PreToolUse"
-_CLIENT: Final = "claude-code"
-_WORDS: Final = ("hook", "claude")
-"""What follows the program in the command of our hook."""
 
 
 def hook_file(places: Places, *, project: bool) -> Path:

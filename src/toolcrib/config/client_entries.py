@@ -162,6 +162,8 @@ _SECONDS: Final = frozenset({"codex", "goose"})
 _MILLISECONDS: Final = frozenset({"claude-code", "claude-desktop", "gemini", "opencode", "windsurf"})
 """Clients by the unit of their `timeout`. In a file of any other client 1000 and more are milliseconds."""
 
+_BEARER_VARIABLES: Final = ("bearer_token_env_var", "bearerTokenEnv", "bearer_token_env")
+
 
 class Translated(Struct, kw_only=True):
     """One entry in our words."""
@@ -294,9 +296,6 @@ def _read_headers(entry: _Raw, done: Translated) -> None:
         del value["auth"]
     if headers:
         value["headers"] = {**_mapping(value, "headers"), **headers}
-
-
-_BEARER_VARIABLES: Final = ("bearer_token_env_var", "bearerTokenEnv", "bearer_token_env")
 
 
 def _read_type(client: str, entry: _Raw, value: dict[str, Any]) -> None:

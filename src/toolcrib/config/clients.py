@@ -48,6 +48,31 @@ _ASKS_NOTHING: Final = (
     "It runs tools unasked unless its settings say otherwise; behind Toolcrib such tools run unasked, too."
 )
 
+CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
+    "claude-code": (".mcp.json", ".claude.json"),
+    "claude-desktop": ("claude_desktop_config.json",),
+    "cursor": (".cursor/mcp.json",),
+    "windsurf": ("mcp_config.json",),
+    "gemini": (".gemini/settings.json",),
+    "vscode": (".vscode/mcp.json", "Code/User/mcp.json"),
+    "opencode": ("opencode.json", "opencode.jsonc"),
+    "mcporter": ("mcporter.json", "mcporter.jsonc"),
+    "zed": ("zed/settings.json",),
+    "kiro": (".kiro/settings/mcp.json",),
+    "copilot": (".copilot/mcp-config.json",),
+    "lm-studio": (".lmstudio/mcp.json",),
+    "junie": (".junie/mcp/mcp.json",),
+    "amp": ("amp/settings.json", "amp/settings.jsonc"),
+    "warp": (".warp/.mcp.json",),
+    "cline": ("cline_mcp_settings.json",),
+}
+"""Endings of JSON paths by which a named file is recognised as a client's."""
+
+ConfigScope = Literal["user", "local", "project"]
+
+_RELATIVE: Final = re.compile(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?")
+_WORKING_FOLDER: Final = re.compile(r"\$PWD\b|\$\{PWD\}")
+
 
 def _stdio(command: str, args: list[str]) -> dict[str, Any]:
     return {"command": command, "args": args}
@@ -356,33 +381,6 @@ CLIENTS: Final[Mapping[str, Client]] = {
     )
 }
 """Every client, by the name that `toolcrib connect` takes."""
-
-CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
-    "claude-code": (".mcp.json", ".claude.json"),
-    "claude-desktop": ("claude_desktop_config.json",),
-    "cursor": (".cursor/mcp.json",),
-    "windsurf": ("mcp_config.json",),
-    "gemini": (".gemini/settings.json",),
-    "vscode": (".vscode/mcp.json", "Code/User/mcp.json"),
-    "opencode": ("opencode.json", "opencode.jsonc"),
-    "mcporter": ("mcporter.json", "mcporter.jsonc"),
-    "zed": ("zed/settings.json",),
-    "kiro": (".kiro/settings/mcp.json",),
-    "copilot": (".copilot/mcp-config.json",),
-    "lm-studio": (".lmstudio/mcp.json",),
-    "junie": (".junie/mcp/mcp.json",),
-    "amp": ("amp/settings.json", "amp/settings.jsonc"),
-    "warp": (".warp/.mcp.json",),
-    "cline": ("cline_mcp_settings.json",),
-}
-"""Endings of JSON paths by which a named file is recognised as a client's."""
-
-
-ConfigScope = Literal["user", "local", "project"]
-
-
-_RELATIVE: Final = re.compile(r"\.{1,2}(?:/.*)?|\S+=\.{1,2}(?:/\S*)?")
-_WORKING_FOLDER: Final = re.compile(r"\$PWD\b|\$\{PWD\}")
 
 
 class FoundServer(Struct, frozen=True, kw_only=True):

@@ -37,6 +37,11 @@ PROJECT_FOLDER = ".toolcrib"
 OF_PROJECT: Final = ("config.yaml", "local.yaml")
 """The files of that folder."""
 
+_MAX_FILES: Final = 5_000
+"""Entries that are kept; the oldest go first."""
+
+_NO_PINS: Final[Mapping[tuple[Path, str], Mapping[str, str]]] = {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directories:
@@ -73,13 +78,6 @@ class Directories:
             cache=base("XDG_CACHE_HOME", home / ".cache"),
             runtime=base("XDG_RUNTIME_DIR", temporary, f"toolcrib-{user}"),
         )
-
-
-_MAX_FILES: Final = 5_000
-"""Entries that are kept; the oldest go first."""
-
-
-_NO_PINS: Final[Mapping[tuple[Path, str], Mapping[str, str]]] = {}
 
 
 class Trust:

@@ -28,6 +28,20 @@ __all__ = [
     "set_yaml",
 ]
 
+_JSON_AFTER = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*(,)?", re.DOTALL)
+_JSON_BLANK = re.compile(r"(?:\r?\n)?[ \t]*\Z")
+
+_TOML_HEADER: Final = re.compile(
+    r"^[ \t]*\[\[?(?P<name>[^\]\n]+)\]\]?[ \t]*(?:#[^\n]*)?\r?$"
+    r"|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'|#[^\n]*",
+    re.MULTILINE | re.DOTALL,
+)
+"""A table's header; strings and comments are matched too, so that their content is not taken for one."""
+_TOML_PART: Final = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*(?:\.|$)""")
+
+_YAML_UNIT: Final = 2
+_YAML_COMMA: Final = re.compile(r"\s*,\s*")
+
 
 def check_edit(before: str, after: str, path: tuple[str, ...], file: str, read: Callable[[str], Any]) -> str:
     """Return `after` if it equals `before` everywhere but at `path`; raises `ConfigError` if it does not."""
@@ -47,10 +61,6 @@ def _existing(root: Node, path: tuple[str, ...], name: str, file: str) -> tuple[
     if around is None or member is None:
         raise ConfigError("is not there", file=file, key=".".join((*path, name)))
     return around, member
-
-
-_JSON_AFTER = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*(,)?", re.DOTALL)
-_JSON_BLANK = re.compile(r"(?:\r?\n)?[ \t]*\Z")
 
 
 def insert_json(text: str, path: tuple[str, ...], name: str, value: Any, file: str = "") -> str:
@@ -150,15 +160,6 @@ def _checked_json(before: str, after: str, path: tuple[str, ...], file: str) -> 
     return check_edit(before, after, path, file, lambda text: parse_json(text).plain())
 
 
-_TOML_HEADER: Final = re.compile(
-    r"^[ \t]*\[\[?(?P<name>[^\]\n]+)\]\]?[ \t]*(?:#[^\n]*)?\r?$"
-    r"|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'|#[^\n]*",
-    re.MULTILINE | re.DOTALL,
-)
-"""A table's header; strings and comments are matched too, so that their content is not taken for one."""
-_TOML_PART: Final = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*(?:\.|$)""")
-
-
 def insert_toml(text: str, path: tuple[str, ...], name: str, value: Mapping[str, Any], file: str = "") -> str:
     """Return `text` with the table `name` at the end; mappings inside it become inline tables.
 
@@ -230,10 +231,6 @@ def _toml_parts(header: str) -> tuple[str, ...]:
 
 def _checked_toml(before: str, after: str, path: tuple[str, ...], file: str) -> str:
     return check_edit(before, after, path, file, lambda text: _toml_data(text, file))
-
-
-_YAML_UNIT: Final = 2
-_YAML_COMMA: Final = re.compile(r"\s*,\s*")
 
 
 def insert_yaml(text: str, path: tuple[str, ...], name: str, value: Any, file: str = "") -> str:

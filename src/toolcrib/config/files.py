@@ -29,6 +29,11 @@ _JSON_TOKEN: Final = re.compile(
     re.DOTALL,
 )
 
+FOREIGN_MAX_BYTES: Final = 32 << 20
+"""Largest file of another program that is read: `~/.claude.json` also holds histories."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+
 
 class _JsonToken(NamedTuple):
     text: str
@@ -139,12 +144,6 @@ class _JsonParser:
         line, _ = self._place(token.start)
         where = f"{self._file}:{line}" if self._file else f"line {line}"
         return ConfigError(message, file=where)
-
-
-FOREIGN_MAX_BYTES: Final = 32 << 20
-"""Largest file of another program that is read: `~/.claude.json` also holds histories."""
-
-_BOM: Final = b"\xef\xbb\xbf"
 
 
 def read(path: Path, *, limit: int = MAX_BYTES) -> bytes:

@@ -81,6 +81,25 @@ _MESSAGING: Final = "messaging"
 _TOKEN_LENGTH: Final = 12
 """Characters of a part of an address that is a token rather than a name."""
 
+_ADDED: Final = ("catalogs", "redact")
+"""Lists that add up over files, first file first."""
+_ONE_BY_ONE: Final = ("identities", "modes", "tool_permissions", "tools", "versions", "workflows")
+"""Mappings of which a later file replaces single entries."""
+_LITERAL: Final = ("profiles", "workflows")
+"""Keys whose texts are taken as they are: `${…}` has another meaning there, or none."""
+
+_Free = Mapping[str, Any]
+"""A mapping that the code of a feature checks."""
+
+MODEL: Final = "chat.model"
+"""What `switch_backend` changes, to what the operator has listed and nothing else."""
+
+FIXED: Final[Mapping[str, str]] = {name: key.info.why for name, key in FILE_KEYS.items() if key.info.why}
+"""Reasons why only the user may change a key, in addition to `CHANGEABLE`."""
+
+SECRET: Final = frozenset({"mcpServers", "redact", *(name for name, key in FILE_KEYS.items() if key.info.secret)})
+"""Hold keys, passwords or tokens, or may."""
+
 
 def tool_secrets(tools: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the secrets in the section `tools`."""
@@ -112,14 +131,6 @@ def _texts_below(value: Any, name: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for inner in cast("list[Any]", value):
             yield from _texts_below(inner, name)
-
-
-_ADDED: Final = ("catalogs", "redact")
-"""Lists that add up over files, first file first."""
-_ONE_BY_ONE: Final = ("identities", "modes", "tool_permissions", "tools", "versions", "workflows")
-"""Mappings of which a later file replaces single entries."""
-_LITERAL: Final = ("profiles", "workflows")
-"""Keys whose texts are taken as they are: `${…}` has another meaning there, or none."""
 
 
 def _code(value: Any) -> Any:
@@ -165,9 +176,6 @@ class SkillSettings(Section):
             return {"project": value, "user": value}
         return {"paths": cast("Any", value)} if isinstance(value, list | tuple) else value
 
-
-_Free = Mapping[str, Any]
-"""A mapping that the code of a feature checks."""
 
 KEYS: Final[Mapping[str, Any]] = {
     **{name: key.annotation for name, key in FILE_KEYS.items() if name not in ("servers", "openapi")},
@@ -300,10 +308,6 @@ _FINISHED: Final[Mapping[str, Callable[[Any, SettingPlace], Any]]] = {
 """Conversion of validated values that keep their position: rules, and entries that later code checks."""
 
 
-MODEL: Final = "chat.model"
-"""What `switch_backend` changes, to what the operator has listed and nothing else."""
-
-
 def _changeable() -> Iterator[str]:
     yield from (name for name, key in FILE_KEYS.items() if key.info.changed_by == "tool" and name != "versions")
     yield "versions.*"
@@ -314,12 +318,6 @@ def _changeable() -> Iterator[str]:
 
 CHANGEABLE: Final = tuple(sorted(_changeable()))
 """Single values, by key or pattern. None of them widens what is allowed, or who may do it."""
-
-FIXED: Final[Mapping[str, str]] = {name: key.info.why for name, key in FILE_KEYS.items() if key.info.why}
-"""Reasons why only the user may change a key, in addition to `CHANGEABLE`."""
-
-SECRET: Final = frozenset({"mcpServers", "redact", *(name for name, key in FILE_KEYS.items() if key.info.secret)})
-"""Hold keys, passwords or tokens, or may."""
 
 
 def shown() -> tuple[str, ...]:

@@ -52,7 +52,30 @@ SECRETS: Final = "secrets"
 _SERVICE: Final = "toolcrib"
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_][\w.@/ -]{0,99}", re.ASCII)
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+MIN_LENGTH = 6
+"""Characters; a shorter value would mask ordinary words all over the output."""
+
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|[^a-z])(?:pat|pwd|key|auth|sid|dsn|jwt)(?:$|[^a-z])"
+    r"|token|secret|passw|passphrase|credential|api.?key|access.?key|private.?key|authorization|cookie|bearer",
+    re.IGNORECASE,
+)
+_SCHEME: Final = re.compile(r"(?:basic|bearer|token|digest|apikey)\s+(.+)", re.IGNORECASE)
+_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+
+_FORM: Final = re.compile(
+    r"(?P<escape>\$\$\{)"
+    r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
+    r"|\$\{(?P<scheme>[A-Za-z][\w-]*):"
+    r"(?P<rest>[A-Za-z_/~.][^}]*|(?:(?<=\{keyring:)|(?<=\{input:))(?!\d+(?::\d+)?\})\d[^}]*)\}"
+    r"|(?P<other>\$\{(?:\{[^}]*\}|/|[A-Za-z_]\w*(?:\.[\w-]+)+)\})"
+)
+"""Other forms, such as bash's `${x:0:3}` and `${x%.*}`, stay as they are written."""
+_KEPT_FORM: Final = re.compile(r"(?<!\$)\$\{(keyring|input):([^}]+)\}")
+_LARGEST: Final = 64 << 10
+"""Bytes of a file that `${file:…}` takes."""
 
 
 def is_secret_key(name: str) -> bool:
@@ -69,7 +92,7 @@ def read_secret(name: str, environ: Mapping[str, str]) -> str | None:
         ring = _keyring()
         return ring.get_password(_SERVICE, name) if ring is not None else None
     except Exception as error:  # noqa: BLE001 - keyring backends raise exceptions of their system
-        _log.warning("the keyring gives no secret %s (%s)", name, type(error).__name__)
+        _logger.warning("the keyring gives no secret %s (%s)", name, type(error).__name__)
         return None
 
 
@@ -86,7 +109,7 @@ def write_secret(name: str, value: str, environ: Mapping[str, str]) -> str:
             ring.set_password(_SERVICE, name, value)
             in_ring = True
     except Exception as error:  # noqa: BLE001 - likewise; the file is there
-        _log.warning("the keyring takes no secret (%s): it is kept in a file", type(error).__name__)
+        _logger.warning("the keyring takes no secret (%s): it is kept in a file", type(error).__name__)
     content = {"name": name, "kept": "keyring"} if in_ring else {"name": name, "value": value}
     try:
         replace_private(path, dumps(content))
@@ -104,7 +127,7 @@ def remove_secret(name: str, environ: Mapping[str, str]) -> bool:
         if ring is not None and ring.get_password(_SERVICE, name) is not None:
             ring.delete_password(_SERVICE, name)
     except Exception as error:  # noqa: BLE001 - likewise
-        _log.warning("the keyring did not forget the secret (%s)", type(error).__name__)
+        _logger.warning("the keyring did not forget the secret (%s)", type(error).__name__)
     path.unlink(missing_ok=True)
     return found
 
@@ -132,18 +155,6 @@ def _keyring() -> Any:
     from ..mcp.auth.login_store import system_keyring
 
     return system_keyring()
-
-
-MIN_LENGTH = 6
-"""Characters; a shorter value would mask ordinary words all over the output."""
-
-_SECRET_NAME: Final = re.compile(
-    r"(?:^|[^a-z])(?:pat|pwd|key|auth|sid|dsn|jwt)(?:$|[^a-z])"
-    r"|token|secret|passw|passphrase|credential|api.?key|access.?key|private.?key|authorization|cookie|bearer",
-    re.IGNORECASE,
-)
-_SCHEME: Final = re.compile(r"(?:basic|bearer|token|digest|apikey)\s+(.+)", re.IGNORECASE)
-_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 
 
 def is_secret_name(name: str) -> bool:
@@ -199,19 +210,6 @@ def _in_url(url: str) -> Iterator[str]:
 
 def _query(query: str) -> Iterator[str]:
     return (value for name, value in parse_qsl(query) if is_secret_name(name))
-
-
-_FORM: Final = re.compile(
-    r"(?P<escape>\$\$\{)"
-    r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
-    r"|\$\{(?P<scheme>[A-Za-z][\w-]*):"
-    r"(?P<rest>[A-Za-z_/~.][^}]*|(?:(?<=\{keyring:)|(?<=\{input:))(?!\d+(?::\d+)?\})\d[^}]*)\}"
-    r"|(?P<other>\$\{(?:\{[^}]*\}|/|[A-Za-z_]\w*(?:\.[\w-]+)+)\})"
-)
-"""Other forms, such as bash's `${x:0:3}` and `${x%.*}`, stay as they are written."""
-_KEPT_FORM: Final = re.compile(r"(?<!\$)\$\{(keyring|input):([^}]+)\}")
-_LARGEST: Final = 64 << 10
-"""Bytes of a file that `${file:…}` takes."""
 
 
 def expand(

@@ -49,6 +49,9 @@ _ENV_LINE: Final = re.compile(
 
 _Spec = TypeVar("_Spec")
 
+_SCHEMA_BYTES: Final = 1 << 20
+"""Limit of one file of `schemas`: that of a schema."""
+
 
 def _transport(value: Any) -> Any:
     return _TRANSPORTS.get(value, value) if isinstance(value, str) else value
@@ -361,10 +364,6 @@ def _without_nulls(value: object) -> object:
             members = cast("Mapping[str, Any]", named).items()
             given[key] = {name: "" if item is None else item for name, item in members}
     return given
-
-
-_SCHEMA_BYTES: Final = 1 << 20
-"""Limit of one file of `schemas`: that of a schema."""
 
 
 def _schema(entry: ConfiguredEntry, uri: str, name: str) -> Any:

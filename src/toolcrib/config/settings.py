@@ -80,6 +80,18 @@ __all__ = [
     "workspace_spec",
 ]
 
+_KEY_BYTES: Final = 32
+
+DEFAULT_PORT: Final = 8737
+"""Default port of `serve --http`."""
+
+Scope = Literal["call", "admin"]
+"""`call`: tools. `admin`: tools, and what instances have registered."""
+
+_CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_ON_SPANS: Final = ("true", "1", "span_only", "span_and_event")
+"""Its values that ask for content on spans; `event_only` does not."""
+
 
 class ChatSettings(Section):
     """The key `chat`. A key without a value takes the setting of all sessions."""
@@ -90,9 +102,6 @@ class ChatSettings(Section):
     """Profile of the chat's session."""
     mode: Text = ""
     """Mode of the chat's session."""
-
-
-_KEY_BYTES: Final = 32
 
 
 def _store_url(text: str) -> str:
@@ -271,13 +280,6 @@ class ShellSpec(Section):
         return () if isinstance(self.network, bool) else self.network
 
 
-DEFAULT_PORT: Final = 8737
-"""Default port of `serve --http`."""
-
-Scope = Literal["call", "admin"]
-"""`call`: tools. `admin`: tools, and what instances have registered."""
-
-
 class TokenSpec(Section):
     """One bearer token, and the rights of its sender."""
 
@@ -337,11 +339,6 @@ class HttpSettings(Section):
     """Further bearer tokens, each with its scope, its principal and the instances it may work as."""
     registration: RegistrationSettings = setting(RegistrationSettings.model_construct(), secret=True)
     """What instances may register over REST."""
-
-
-_CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_ON_SPANS: Final = ("true", "1", "span_only", "span_and_event")
-"""Its values that ask for content on spans; `event_only` does not."""
 
 
 def telemetry_options(options: TelemetryOptions | None, environ: Mapping[str, str]) -> TelemetryOptions:

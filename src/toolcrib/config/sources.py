@@ -57,6 +57,10 @@ _WRITTEN: Final = ("spec", "base_url", "auth", "headers")
 _SWITCHES: Final = ("disabled", "enabled")
 """Keys that every entry may have (`Entry.is_off`)."""
 
+_MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
+"""What makes a folder a project."""
+_GROUPS: Final = "groups.yaml"
+
 
 def is_api(entry: ConfiguredEntry) -> bool:
     """Whether the entry is an API, not a source of another kind."""
@@ -152,11 +156,6 @@ def _members(node: Node | None, path: Path | None, key: str) -> Sequence[Member]
     if node.kind != "mapping":
         raise ConfigError("a mapping was expected", file=file_line(path, node.line), key=key)
     return node.members
-
-
-_MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
-"""What makes a folder a project."""
-_GROUPS: Final = "groups.yaml"
 
 
 class PlacedSkills(Struct, frozen=True, kw_only=True):

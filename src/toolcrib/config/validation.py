@@ -39,6 +39,11 @@ _EXPECTED: Final[Mapping[str, str]] = {
 }
 """The expected value, by pydantic's type of error. The actual value is never part of it: it may be a secret."""
 
+_Located = tuple[Path, ConfigError]
+_Check = Callable[[Any], Iterable[tuple[Path, str]]]
+
+_MISSING: Final = "is required"
+
 
 def _nowhere(path: Path) -> str:
     return ""
@@ -74,10 +79,6 @@ class SettingPlace(Struct, frozen=True, kw_only=True):
             if (written := self.written.get(steps[:end])) is not None:
                 return (*written, *steps[end:])
         return steps
-
-
-_Located = tuple[Path, ConfigError]
-_Check = Callable[[Any], Iterable[tuple[Path, str]]]
 
 
 def read_setting(
@@ -154,9 +155,6 @@ def _expanded(value: Any, place: SettingPlace, errors: list[_Located], path: Pat
     except ConfigError as error:
         errors.append((path, place.error(str(error), *path)))
         return value
-
-
-_MISSING: Final = "is required"
 
 
 def _found(detail: ErrorDetails, raw: Any, annotation: Any) -> list[tuple[Path, str, str]]:

@@ -31,7 +31,7 @@ from .workspace import Workspace
 __all__ = ["CallHost", "Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress"]
 
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _MESSAGE: Final = 500
 """Characters of a piece of output that one progress message holds."""
 
@@ -345,8 +345,8 @@ class Context(Struct, frozen=True, kw_only=True):
             return
         try:
             self.listener(update)
-        except Exception:  # noqa: BLE001 - a failing listener must not end the call
-            _LOG.exception("a listener failed on call %s", self.call_id)
+        except Exception:
+            _logger.exception("a listener failed on call %s", self.call_id)
 
     async def _notify_progress(self, progress: float, total: float | None, message: str) -> None:
         if self.peer is None or self.progress_token is None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
 
 __all__ = ["CallFinished", "CatalogChanged", "Event", "Listeners", "Problem", "SourceState"]
+
+_logger = logging.getLogger(__name__)
+
+_Event = TypeVar("_Event")
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -72,11 +76,6 @@ class CallFinished(Struct, frozen=True, kw_only=True):
 
 
 Event = CallFinished | CatalogChanged | Problem | SourceState
-
-
-_logger: Final = logging.getLogger(__name__)
-
-_Event = TypeVar("_Event")
 
 
 class Listeners(Generic[_Event]):

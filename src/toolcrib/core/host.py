@@ -44,6 +44,9 @@ __all__ = [
     "Web",
 ]
 
+SESSIONS: Final = "sessions"
+"""The collection in which a principal's sessions are described: `{"description": …}` under the key of each."""
+
 
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One method of one path of an API."""
@@ -144,10 +147,6 @@ class Apis(Protocol):
         Raises `ToolFailure` for every status but success: `denied` for 401 and 403, `tool_error` for most others.
         """
         ...
-
-
-SESSIONS: Final = "sessions"
-"""The collection in which a principal's sessions are described: `{"description": …}` under the key of each."""
 
 
 class Record(Struct, frozen=True, kw_only=True):

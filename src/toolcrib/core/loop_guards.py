@@ -22,6 +22,21 @@ from .tool import Tool
 
 __all__ = ["Deadlines", "Lag"]
 
+_EVERY: Final = 0.05
+"""Seconds between two looks, while a tool runs in this process."""
+_STANDS: Final = 0.1
+"""Seconds late that count as standing still (security.md T37)."""
+_QUIET: Final = 60.0
+"""Seconds until the same tools are named again: an overloaded machine blocks repeatedly."""
+_NAMED: Final = 5
+"""Names in one message."""
+_ELSEWHERE: Final = frozenset({"mcp", "openapi"})
+"""Origins of tools that run in other processes."""
+_SCHEDULED: Final = Path("/proc/thread-self/schedstat")
+"""Nanoseconds on a processor, nanoseconds waited for one, turns: of the thread that reads it, on Linux."""
+
+_logger = logging.getLogger("toolcrib.dispatch")
+
 
 class Deadlines:
     """The scopes that are open now, and when each ends. Used from one event loop.
@@ -84,22 +99,6 @@ class Deadlines:
         following = min((end for end, _ in self._ends.values() if end > now), default=math.inf)
         if following < math.inf:
             self._set(following)
-
-
-_EVERY: Final = 0.05
-"""Seconds between two looks, while a tool runs in this process."""
-_STANDS: Final = 0.1
-"""Seconds late that count as standing still (security.md T37)."""
-_QUIET: Final = 60.0
-"""Seconds until the same tools are named again: an overloaded machine blocks repeatedly."""
-_NAMED: Final = 5
-"""Names in one message."""
-_ELSEWHERE: Final = frozenset({"mcp", "openapi"})
-"""Origins of tools that run in other processes."""
-_SCHEDULED: Final = Path("/proc/thread-self/schedstat")
-"""Nanoseconds on a processor, nanoseconds waited for one, turns: of the thread that reads it, on Linux."""
-
-_logger: Final = logging.getLogger("toolcrib.dispatch")
 
 
 class Lag:

@@ -21,6 +21,8 @@ SMALL: Final = 1 << 20
 _COPIES: Final = 4
 """Bytes that one byte of a content takes while a call works on it: the bytes, the text, its parts and the result."""
 
+_PRESENT: Final[ContextVar[Share | None]] = ContextVar("toolcrib_memory_share", default=None)
+
 
 class MemorySettings(Section):
     """The key `memory`."""
@@ -112,9 +114,6 @@ class Share:
         self.is_waiting = True
         self._held += await self._budget.take(size * _COPIES, self._held)
         self.is_waiting = False
-
-
-_PRESENT: Final[ContextVar[Share | None]] = ContextVar("toolcrib_memory_share", default=None)
 
 
 async def reserve(size: int) -> None:

@@ -46,6 +46,20 @@ Effect = Literal["allow", "ask", "deny"]
 EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 """Effects in the order in which rules are applied."""
 
+Verdict = Literal["yes", "once", "always", "turn", "idle", "all", "no", "comment", "never", "edit"]
+"""yes and once: this call. always: this definition of the tool, in this session. turn: every call until the next
+interaction. idle: every call until the session rests. all: every call of this session. no; comment: no, with a word to
+the model. never: the tool is denied in this session. edit: this call, with other arguments."""
+
+ApprovalState = Literal["pending", "approved", "denied", "expired", "cancelled", "used"]
+
+OPEN: Final[tuple[ApprovalState, ...]] = ("pending", "approved")
+"""States that change with time alone."""
+HELD: Final = "held"
+"""Marker in place of a job's id: the call ended as `approval_pending`; the same call, made again, uses the answer."""
+RESUMED: Final = "resumed"
+"""Marker in place of a job's id: the call is made while its caller waits for it."""
+
 
 class Decision(Struct, frozen=True, kw_only=True):
     """Decision of the rules and the mode on one call with exactly these arguments."""
@@ -75,12 +89,6 @@ class Question(Struct, frozen=True, kw_only=True):
     """Hash that binds the answer: tool, definition, arguments and principal."""
     expires: float | None = None
     """Seconds since 1970 after which an answer counts no more."""
-
-
-Verdict = Literal["yes", "once", "always", "turn", "idle", "all", "no", "comment", "never", "edit"]
-"""yes and once: this call. always: this definition of the tool, in this session. turn: every call until the next
-interaction. idle: every call until the session rests. all: every call of this session. no; comment: no, with a word to
-the model. never: the tool is denied in this session. edit: this call, with other arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,16 +131,6 @@ class Grant(NamedTuple):
     arguments: bytes
     """Hash of the canonical arguments."""
     rule: str
-
-
-ApprovalState = Literal["pending", "approved", "denied", "expired", "cancelled", "used"]
-
-OPEN: Final[tuple[ApprovalState, ...]] = ("pending", "approved")
-"""States that change with time alone."""
-HELD: Final = "held"
-"""Marker in place of a job's id: the call ended as `approval_pending`; the same call, made again, uses the answer."""
-RESUMED: Final = "resumed"
-"""Marker in place of a job's id: the call is made while its caller waits for it."""
 
 
 class Approval(Struct, frozen=True, kw_only=True):

@@ -33,6 +33,9 @@ _DEPTH: Final = 64
 _ICON_SOURCE: Final = re.compile(r"https?://|data:image/", re.IGNORECASE)
 """A client that loads another kind of URI could be made to run or to reveal something."""
 
+_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+"""Unicode categories that are never printed raw: controls, formats (bidi, zero width, tags), unassigned, separators."""
+
 
 def clean_text(text: str) -> tuple[str, int]:
     """Return `text` without invisible characters, and their number."""
@@ -113,10 +116,6 @@ def _visible(text: str) -> str:
     if not (text.isascii() and text.isprintable()) and _HIDDEN.search(text):
         raise ValueError("a name or a value in the schema has invisible characters")
     return text
-
-
-_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
-"""Unicode categories that are never printed raw: controls, formats (bidi, zero width, tags), unassigned, separators."""
 
 
 def is_hidden(char: str) -> bool:

@@ -12,6 +12,11 @@ from .result import ToolResult
 
 __all__ = ["EMPTY_ROLE", "NO_FEATURES", "ROLE", "FeatureReader", "ServerFeatures", "WithFeatures", "WithSkills"]
 
+ROLE = "io.toolcrib/role"
+"""Key in the `_meta` of a content block of a prompt: its role."""
+EMPTY_ROLE = ""
+"""The role of a block that only announces the next speaker; not a message of the prompt."""
+
 
 class ServerFeatures(Struct, frozen=True, kw_only=True):
     """Resources and prompts of one source, or of all sources. Frozen; a change makes a new one."""
@@ -29,12 +34,6 @@ class ServerFeatures(Struct, frozen=True, kw_only=True):
 
 
 NO_FEATURES: Final = ServerFeatures()
-
-
-ROLE = "io.toolcrib/role"
-"""Key in the `_meta` of a content block of a prompt: its role."""
-EMPTY_ROLE = ""
-"""The role of a block that only announces the next speaker; not a message of the prompt."""
 
 
 class FeatureReader(Protocol):

@@ -52,7 +52,23 @@ __all__ = [
     "Usage",
 ]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+BUILT_IN: Final = frozenset({"builtin", "jobs", "subagents"})
+"""Sources of the tools that come with us, which a profile can include and exclude."""
+LOCAL: Final = "local"
+"""The principal of the process's own user: the library's own caller, stdio, loopback without a token."""
+
+GLOBAL: Final = frozenset({"global"})
+"""The contexts of a session without declared ones."""
+
+IN_A_ROW: Final = 3
+"""Consecutive errors of one type, or failures of one tool, that count as a pattern (seed 004)."""
+
+_RESULT_TOKENS: Final = 4000
+
+UNSANDBOXED: Final = "unsandboxed"
+"""Availability of a session whose commands run without a sandbox, so that each needs approval."""
 
 
 class Runtime(dict[str, Any]):
@@ -73,25 +89,8 @@ class Runtime(dict[str, Any]):
                 ended = close()
                 if inspect.isawaitable(ended):
                     await ended
-            except Exception:  # noqa: BLE001 - it is logged, and the others are closed
-                _LOG.exception("%s of a session's runtime could not be closed", name)
-
-
-BUILT_IN: Final = frozenset({"builtin", "jobs", "subagents"})
-"""Sources of the tools that come with us, which a profile can include and exclude."""
-LOCAL: Final = "local"
-"""The principal of the process's own user: the library's own caller, stdio, loopback without a token."""
-
-GLOBAL: Final = frozenset({"global"})
-"""The contexts of a session without declared ones."""
-
-IN_A_ROW: Final = 3
-"""Consecutive errors of one type, or failures of one tool, that count as a pattern (seed 004)."""
-
-_RESULT_TOKENS: Final = 4000
-
-UNSANDBOXED: Final = "unsandboxed"
-"""Availability of a session whose commands run without a sandbox, so that each needs approval."""
+            except Exception:
+                _logger.exception("%s of a session's runtime could not be closed", name)
 
 
 class Limits(Section):

@@ -73,6 +73,27 @@ _SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 
 _DURATION: Final = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
+_MILLISECONDS_FROM: Final = 1000
+"""Our unit is the second; most clients write milliseconds, and a thousand seconds is no realistic timeout."""
+_HINTS: Final[Mapping[str, Mapping[str, bool]]] = {
+    "read": {"readOnlyHint": True},
+    "write": {"readOnlyHint": False, "destructiveHint": False},
+    "destructive": {"readOnlyHint": False, "destructiveHint": True},
+}
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
+
+Flag = Annotated[bool, Strict()]
+"""true or false; texts and numbers are not accepted."""
+
+Count = Annotated[int, Strict(), Field(gt=0)]
+"""A whole number above 0."""
+Amount = Annotated[int, Strict(), Field(ge=0)]
+"""A whole number; 0 allows nothing."""
+Number = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+"""A finite number above 0."""
+
 
 class Section(BaseModel):
     """One section of the configuration: immutable, unknown keys are errors, `model_fields_set` is what a file sets."""
@@ -310,15 +331,6 @@ def _call_seconds(value: Any) -> float:
     return value / 1000 if value >= _MILLISECONDS_FROM else float(value)
 
 
-_MILLISECONDS_FROM: Final = 1000
-"""Our unit is the second; most clients write milliseconds, and a thousand seconds is no realistic timeout."""
-_HINTS: Final[Mapping[str, Mapping[str, bool]]] = {
-    "read": {"readOnlyHint": True},
-    "write": {"readOnlyHint": False, "destructiveHint": False},
-    "destructive": {"readOnlyHint": False, "destructiveHint": True},
-}
-
-
 def _hints(value: Any) -> Any:
     if isinstance(value, str) and value in _HINTS:
         return _HINTS[value]
@@ -327,21 +339,10 @@ def _hints(value: Any) -> Any:
     return cast("Any", value)
 
 
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
-
-Flag = Annotated[bool, Strict()]
-"""true or false; texts and numbers are not accepted."""
 Text = Annotated[str, AfterValidator(_not_blank)]
 """A string that is not blank."""
 Texts = Annotated[tuple[Text, ...], a_list_of("strings")]
 """A list of strings that are not blank."""
-Count = Annotated[int, Strict(), Field(gt=0)]
-"""A whole number above 0."""
-Amount = Annotated[int, Strict(), Field(ge=0)]
-"""A whole number; 0 allows nothing."""
-Number = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
-"""A finite number above 0."""
 Scalar = Annotated[str, BeforeValidator(_scalar)]
 """A string; a number stands for its digits."""
 Port = Annotated[int, BeforeValidator(_port)]

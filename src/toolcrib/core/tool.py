@@ -40,6 +40,23 @@ __all__ = [
 
 CapabilityType = Literal["TOOL", "SKILL", "CODE"]
 
+Kind = Literal["read", "write", "destructive"]
+"""Effect of a call on the world outside: none, a change, or a loss of data."""
+
+TRAITS: Final = (
+    "asks_user",
+    "by_action",
+    "by_method",
+    "closed_world",
+    "file_writer",
+    "outbound",
+    "private",
+    "reviewed",
+    "store_writer",
+    "untrusted",
+)
+"""The words of `Tool.traits`."""
+
 
 class Capability(Struct, frozen=True, kw_only=True):
     """The record of one capability, without the fields of `Tool` itself (tags, level, schema)."""
@@ -79,24 +96,6 @@ class Capability(Struct, frozen=True, kw_only=True):
 
 PLAIN: Final = Capability()
 """A tool of which nothing more is known."""
-
-
-Kind = Literal["read", "write", "destructive"]
-"""Effect of a call on the world outside: none, a change, or a loss of data."""
-
-TRAITS: Final = (
-    "asks_user",
-    "by_action",
-    "by_method",
-    "closed_world",
-    "file_writer",
-    "outbound",
-    "private",
-    "reviewed",
-    "store_writer",
-    "untrusted",
-)
-"""The words of `Tool.traits`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,9 @@ __all__ = [
     "Written",
 ]
 
+MAX_PENDING = 64 << 20
+"""Maximum bytes of the changes of one session or task, replaced content included (seed 002: 64 MB)."""
+
 
 class FileEntry(Struct, frozen=True, kw_only=True):
     """One file or folder. `path` is relative to the workspace's root if it is below it, else absolute."""
@@ -154,10 +157,6 @@ class Workspace(Protocol):
         content.
         """
         ...
-
-
-MAX_PENDING = 64 << 20
-"""Maximum bytes of the changes of one session or task, replaced content included (seed 002: 64 MB)."""
 
 
 class PendingKey(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from typing import cast
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from .session import SessionParts
 
 __all__ = ["AgentToolset", "mount_agent_tools", "toolsets"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class AgentToolset(Struct, frozen=True, kw_only=True):
@@ -35,8 +35,8 @@ def toolsets() -> tuple[AgentToolset, ...]:
     for point in installed(AGENT_TOOLS):
         try:
             found.append(cast("AgentToolset", point.load()))
-        except Exception:  # noqa: BLE001 - the code of another package
-            _LOG.warning("the agent tools of %s cannot be loaded", point.value, exc_info=True)
+        except Exception:
+            _logger.warning("the agent tools of %s cannot be loaded", point.value, exc_info=True)
     return tuple(found)
 
 

@@ -34,7 +34,7 @@ from .calls import SavedCalls
 
 __all__ = ["DISK_ORIGIN", "ApprovalChannels", "DesktopNotifier"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _SECONDS: Final = 5.0
 _AT_ONCE: Final = 3
 """Notifications on their way; more than these are dropped: the questions wait in the store all the same."""
@@ -49,6 +49,12 @@ _SCRIPT: Final = (
     "-e",
     "end run",
 )
+
+DISK_ORIGIN: Final = "claude"
+"""Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
+
+_FILE_BYTES: Final = 256 * 1024
+"""Of a file that is read to show what a call would change in it."""
 
 
 class DesktopNotifier:
@@ -79,7 +85,7 @@ class DesktopNotifier:
                     env=self._environ,
                 )
         except OSError as error:
-            _LOG.warning("the desktop notification of approval %s failed: %s", asked.id, error)
+            _logger.warning("the desktop notification of approval %s failed: %s", asked.id, error)
         finally:
             self._running -= 1
 
@@ -90,14 +96,6 @@ class DesktopNotifier:
             return shutil.which("osascript", path=path)
         has_desktop = any(self._environ.get(name) for name in _DESKTOP)
         return shutil.which("notify-send", path=path) if has_desktop else None
-
-
-DISK_ORIGIN: Final = "claude"
-"""Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
-
-
-_FILE_BYTES: Final = 256 * 1024
-"""Of a file that is read to show what a call would change in it."""
 
 
 class ApprovalChannels:
@@ -162,7 +160,7 @@ class ApprovalChannels:
     def _warn_of_memory(self, id: str) -> None:
         if self._warns_of_memory:
             self._warns_of_memory = False
-            _LOG.warning(
+            _logger.warning(
                 "approval %s waits for an answer in memory and ends with this process, as all records of this crib do: "
                 "give it a store, Toolcrib(store='toolcrib.db') or a configuration file, or say Toolcrib(memory=True)",
                 id,
@@ -216,7 +214,7 @@ class _LateRuns:
                 for id in await rows.waiting():
                     await self._run(id)
             except ToolFailure as failure:  # the store cannot be had now
-                _LOG.warning("approved calls wait: %s", failure)
+                _logger.warning("approved calls wait: %s", failure)
             with anyio.move_on_after(LOOK_AGAIN):
                 await self._news.wait()
 
@@ -227,7 +225,7 @@ class _LateRuns:
             saved = await rows.claim(id)
         except ToolFailure as failure:
             if id not in self._told:
-                _LOG.warning("approval %s is left to others: %s", id, failure)
+                _logger.warning("approval %s is left to others: %s", id, failure)
             self._told.add(id)
             return
         if saved is None:
@@ -265,8 +263,8 @@ async def _diff(call: Call) -> str:
 
     try:
         return await diff_of(call.target, call.arguments, read)
-    except Exception:  # noqa: BLE001 - without a diff the arguments still say what will run
-        _LOG.exception("no diff could be made for call %s", call.id)
+    except Exception:
+        _logger.exception("no diff could be made for call %s", call.id)
         return ""
 
 

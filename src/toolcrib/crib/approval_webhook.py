@@ -25,7 +25,7 @@ from ..policy.settings import Webhook
 
 __all__ = ["WebhookChannel", "signature"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 """For the whole exchange (seed 003)."""
 _LIMITS: Final = NetLimits(body_bytes=1 << 20, seconds=_SECONDS, idle_seconds=_SECONDS, redirects=0)
@@ -55,7 +55,7 @@ class WebhookChannel:
         try:
             await self._post({**event, "verdict": settled.verdict, "by": settled.by})
         except (ToolFailure, NetFailure) as failure:
-            _LOG.warning("the webhook did not receive the outcome of approval %s: %s", settled.id, failure)
+            _logger.warning("the webhook did not receive the outcome of approval %s: %s", settled.id, failure)
 
     async def _post(self, message: Mapping[str, Any]) -> bytes:
         body = dumps(message)

@@ -25,7 +25,7 @@ from .views import Views
 
 __all__ = ["LOOK_AGAIN", "ApprovalService", "DeferredCalls", "PendingApproval", "defer_approval", "pending_approval"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 LOOK_AGAIN: Final = 0.5
 """Seconds between two looks into the store for what other processes have asked or answered (seed 003)."""
 _NEWS: Final = 1000
@@ -266,7 +266,7 @@ class DeferredCalls:
         try:
             await self._rows.finished(approval.id, result)
         except ToolFailure as failure:
-            _LOG.warning("the result of approval %s is not kept: %s", approval.id, failure)
+            _logger.warning("the result of approval %s is not kept: %s", approval.id, failure)
 
     def _learn(self, settled: Approval, arguments: Mapping[str, Any]) -> None:
         """Keep what the answer says beyond its call, in the session that made it, where that still lives."""

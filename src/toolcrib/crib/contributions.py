@@ -25,7 +25,7 @@ from .session import Session
 
 __all__ = ["GuestServices", "SessionCaller", "unattended_session"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = (0.2, 60.0)
 """Before a failed service is begun again: at first, and at most; each time twice as long."""
 _CLAIM_SECONDS: Final = 10.0
@@ -122,8 +122,8 @@ class _Supervised:
             try:
                 if await rows.claim(self.name):
                     is_done = await self._while_held()
-            except Exception:  # noqa: BLE001 - the store, or the code of a guest; the others live on
-                _LOG.warning("service %s of %s stands still", self.name, self._guest.origin, exc_info=True)
+            except Exception:
+                _logger.warning("service %s of %s stands still", self.name, self._guest.origin, exc_info=True)
             if not is_done:
                 await anyio.sleep(_CLAIM_SECONDS)
 
@@ -156,10 +156,10 @@ class _Supervised:
             begun = anyio.current_time()
             try:
                 await service(self)
-            except Exception:  # noqa: BLE001 - a service of a guest may raise anything
+            except Exception:
                 if anyio.current_time() - begun > longest:
                     wait = _RETRY_SECONDS[0]
-                _LOG.warning(
+                _logger.warning(
                     "service %s of %s failed, again in %g s", self.name, self._guest.origin, wait, exc_info=True
                 )
             else:

@@ -23,7 +23,7 @@ from ..store.store import Store
 
 __all__ = ["Conversations"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _TOUCH: Final = 600.0
 """Seconds after which a use is noted again."""
 _NEW: Final = SavedState()
@@ -48,7 +48,7 @@ class Conversations:
         try:
             row = await self._rows.get(state.principal, state.key)
         except ToolFailure as failure:
-            _LOG.warning("the conversation %s cannot be read: %s", state.key, failure)
+            _logger.warning("the conversation %s cannot be read: %s", state.key, failure)
             state.taint.is_unread = True
             return
         state.taint.is_unread = False
@@ -79,7 +79,7 @@ class Conversations:
         try:
             await self._rows.forget(state.principal, state.key)
         except ToolFailure as failure:
-            _LOG.warning("the conversation %s cannot be forgotten: %s", state.key, failure)
+            _logger.warning("the conversation %s cannot be forgotten: %s", state.key, failure)
             return
         self._known.pop(state, None)
         _apply(state, _NEW)
@@ -94,7 +94,7 @@ class Conversations:
         try:
             row = await self._rows.merge(state.principal, state.key, current, base, self._clock())
         except ToolFailure as failure:
-            _LOG.warning("the conversation %s cannot be stored: %s", state.key, failure)
+            _logger.warning("the conversation %s cannot be stored: %s", state.key, failure)
             return
         _apply(state, _state_of(state).merge(current, row.state))
         self._known[state] = row

@@ -60,6 +60,33 @@ _YAML: Final = (".yaml", ".yml")
 _PROFILES: Final = ("profile", "chat.profile")
 _BACKENDS: Final = "tools: {settings: {backends: {NAME: 'provider:model'}}}"
 
+_Serve = Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
+
+_ROWS: Final = 10_000
+"""Calls that are counted at most, the newest ones."""
+_DAY: Final = 86_400
+_BYTES_A_TOKEN: Final = 4
+"""As everywhere that tokens are estimated (`core.session.Limits.result_tokens`)."""
+_PROBLEMS: Final = 20
+_OF_FIELD: Final = (
+    "type",
+    "anyOf",
+    "enum",
+    "items",
+    "default",
+    "description",
+    "minimum",
+    "maximum",
+    "maxLength",
+    "pattern",
+)
+
+_PRIVATE: Final = "private_hosts"
+"""Under `tools.web`: addresses of this machine or network that tools may reach all the same."""
+_HINT: Final = (
+    "the operator can name a host that may be reached all the same under `tools: {web: {private_hosts: […]}}`"
+)
+
 
 class Adjusting:
     """The configuration of one crib, for the person who runs it. Changes come one after the other."""
@@ -173,28 +200,6 @@ class Adjusting:
 if TYPE_CHECKING:
     from ..net.client import WebClient
     from .api_descriptions import ApiShelf
-
-
-_Serve = Callable[[Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
-
-_ROWS: Final = 10_000
-"""Calls that are counted at most, the newest ones."""
-_DAY: Final = 86_400
-_BYTES_A_TOKEN: Final = 4
-"""As everywhere that tokens are estimated (`core.session.Limits.result_tokens`)."""
-_PROBLEMS: Final = 20
-_OF_FIELD: Final = (
-    "type",
-    "anyOf",
-    "enum",
-    "items",
-    "default",
-    "description",
-    "minimum",
-    "maximum",
-    "maxLength",
-    "pattern",
-)
 
 
 class InsightParts(Struct, frozen=True, kw_only=True):
@@ -340,13 +345,6 @@ def _counted(names: Iterator[str]) -> dict[str, int]:
 
 def _tokens(size: int) -> int:
     return -(-size // _BYTES_A_TOKEN)
-
-
-_PRIVATE: Final = "private_hosts"
-"""Under `tools.web`: addresses of this machine or network that tools may reach all the same."""
-_HINT: Final = (
-    "the operator can name a host that may be reached all the same under `tools: {web: {private_hosts: […]}}`"
-)
 
 
 class Hosting:

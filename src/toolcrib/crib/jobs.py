@@ -31,6 +31,11 @@ from .views import Views
 
 __all__ = ["follow_catalog", "jobs_at", "jobs_of", "mount_jobs"]
 
+_PATIENCE: Final = 10.0
+"""Seconds that a job waits for servers that were never seen before: one of them may have its tool."""
+_ANSWERED: Final = "the answer '"
+"""Prefix of the rule of a call that an earlier answer allows, in this session only."""
+
 
 async def mount_jobs(
     jobs: Jobs,
@@ -104,12 +109,6 @@ def _offered(views: Views, context: Context) -> Iterable[tuple[str, Tool]]:
     """Return the tools of the session that asks, under the names that it knows."""
     scene = views.scene_of(context)
     return ((scene.labels.name(tool), tool) for tool in scene.offered())
-
-
-_PATIENCE: Final = 10.0
-"""Seconds that a job waits for servers that were never seen before: one of them may have its tool."""
-_ANSWERED: Final = "the answer '"
-"""Prefix of the rule of a call that an earlier answer allows, in this session only."""
 
 
 def jobs_of(

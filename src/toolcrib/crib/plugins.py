@@ -40,6 +40,16 @@ __all__ = [
     "load_guests",
 ]
 
+GUESTS: Final = "builtin"
+"""The source of the tools that installed packages bring."""
+_SERVERS: Final = frozenset({"mcp", "openapi"})
+"""Origins of the tools of servers."""
+_SPELLINGS: Final[Mapping[str, str]] = {"filesystem": "files", "browser": "web"}
+"""Names of servers, and the category that each means."""
+_EMPTY_WORDS: Final = frozenset({"get", "tool"})
+_ENOUGH: Final = 2
+"""Tools of the same names that make a server one for the same work; half of its tools are enough, too."""
+
 
 class PluginState(Struct, frozen=True, kw_only=True):
     """One plugin as it is now."""
@@ -163,17 +173,6 @@ class Plugins:
     def _meant(self, name: str) -> str:
         near = get_close_matches(name, self._found, n=1)
         return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(self._found) or 'none'}"
-
-
-GUESTS: Final = "builtin"
-"""The source of the tools that installed packages bring."""
-_SERVERS: Final = frozenset({"mcp", "openapi"})
-"""Origins of the tools of servers."""
-_SPELLINGS: Final[Mapping[str, str]] = {"filesystem": "files", "browser": "web"}
-"""Names of servers, and the category that each means."""
-_EMPTY_WORDS: Final = frozenset({"get", "tool"})
-_ENOUGH: Final = 2
-"""Tools of the same names that make a server one for the same work; half of its tools are enough, too."""
 
 
 def load_guests(chosen: bool | tuple[str, ...], setting: Setting, *own: object) -> PythonSource:

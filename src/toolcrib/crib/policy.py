@@ -25,6 +25,35 @@ from .profiles import ProfileRegistry
 
 __all__ = ["SUBMIT", "Plans", "end_planning", "hold", "identified", "policy_of"]
 
+_SOURCE: Final = "plan"
+_NEED: Final = "plan"
+SUBMIT: Final = "submit_plan"
+"""The tool's name."""
+_TOOL: Final = Tool(
+    name=SUBMIT,
+    source=_SOURCE,
+    local_name=SUBMIT,
+    op="x.plan.submit",
+    description="Submit your plan for approval. Once it is approved all tools are there, and you work through it.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "plan": {
+                "type": "string",
+                "minLength": 1,
+                "description": "Numbered steps: what is done, with which tools, and what could go wrong.",
+            }
+        },
+        "required": ["plan"],
+        "additionalProperties": False,
+    },
+    annotations=Annotations(read_only=True, destructive=False, open_world=False),
+    approval="always",
+    traits=("asks_user",),
+    availability=Availability(needs=(_NEED,)),
+    guidance=Guidance(examples=({"plan": "1. Read src/app.py.\n2. Rename `load` to `open`.\n3. Run the tests."},)),
+)
+
 
 def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
     """Return the policy of these settings and of the rules of profiles. Raises `ConfigError` for a rule."""
@@ -89,36 +118,6 @@ def hold(state: SessionState, options: SessionOptions, settings: Settings) -> No
     except ConfigError as error:
         raise UsageError(str(error)) from None
     state.rules = tuple((effect, tuple(texts)) for effect, texts in given.items())
-
-
-_SOURCE: Final = "plan"
-_NEED: Final = "plan"
-SUBMIT: Final = "submit_plan"
-"""The tool's name."""
-_TOOL: Final = Tool(
-    name=SUBMIT,
-    source=_SOURCE,
-    local_name=SUBMIT,
-    op="x.plan.submit",
-    description="Submit your plan for approval. Once it is approved all tools are there, and you work through it.",
-    input_schema={
-        "type": "object",
-        "properties": {
-            "plan": {
-                "type": "string",
-                "minLength": 1,
-                "description": "Numbered steps: what is done, with which tools, and what could go wrong.",
-            }
-        },
-        "required": ["plan"],
-        "additionalProperties": False,
-    },
-    annotations=Annotations(read_only=True, destructive=False, open_world=False),
-    approval="always",
-    traits=("asks_user",),
-    availability=Availability(needs=(_NEED,)),
-    guidance=Guidance(examples=({"plan": "1. Read src/app.py.\n2. Rename `load` to `open`.\n3. Run the tests."},)),
-)
 
 
 class Plans:

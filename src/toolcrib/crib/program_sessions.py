@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, cast
+from typing import cast
 
 from anyio import to_thread
 
@@ -16,7 +16,7 @@ from .assembly import Parts
 
 __all__ = ["ProgramSessions", "programs_of"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 ProgramSessions = Callable[[Parts, Context, ProgramRequest], AbstractAsyncContextManager[ServedTools | None]]
 """Target of the entry point: serves the session of a program; the context is the call that starts the program."""
@@ -42,6 +42,6 @@ def _loaded() -> ProgramSessions | None:
     for point in installed(PROGRAM_SESSIONS):
         try:
             return cast("ProgramSessions", point.load())
-        except Exception:  # noqa: BLE001 - the code of another package
-            _LOG.warning("sessions of programs cannot be served by %s", point.value, exc_info=True)
+        except Exception:
+            _logger.warning("sessions of programs cannot be served by %s", point.value, exc_info=True)
     return None

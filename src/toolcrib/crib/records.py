@@ -29,7 +29,7 @@ __all__ = ["Meaning", "RecordCollection", "mixed", "near"]
 T = TypeVar("T")
 _Records = list[Record]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _LEAST: Final = 0.25
 """Minimum similarity of a match without common words. Cosines of MiniLM; other models' are higher."""
@@ -46,6 +46,18 @@ _SECONDS: Final = 5.0
 _TURN_SECONDS: Final = 1.0
 """How long `fill` works before others have their turn."""
 _HINT: Final = "the operator can turn one on: `ranking: {embedder: minilm}`, with the extra `toolcrib[embed]`"
+
+_NAME_BYTES: Final = 2000
+"""Of an id or a group: PostgreSQL's indexes hold 2,704 bytes, with the owner and the collection."""
+
+_VALUE_BYTES: Final = 1 << 20
+"""Of a record as JSON."""
+
+_CANDIDATES: Final = 50
+"""Records that share words with a query and are weighed by their meaning, at least."""
+
+_TEXT: Final = 1 << 20
+"""Characters that a search goes by."""
 
 
 class Meaning:
@@ -101,9 +113,9 @@ class Meaning:
         self._turn = self._turn or anyio.CapacityLimiter(1)
         try:
             return await to_thread.run_sync(self._asked, self._open, work, limiter=self._turn)
-        except Exception:  # noqa: BLE001 - a foreign embedder may raise anything; the search by words remains
+        except Exception:
             self._open = None
-            _LOG.exception("finding by meaning is off: the embedder failed; records are found by their words")
+            _logger.exception("finding by meaning is off: the embedder failed; records are found by their words")
             return None
 
     def _asked(self, opened: Callable[[], Texts], work: Callable[[Texts], T]) -> T:
@@ -131,22 +143,6 @@ def mixed(shares: Mapping[str, float], cosines: Mapping[str, float], limit: int)
     least = _OF_BEST_SCORE * max(scores.values(), default=0.0)
     kept = [key for key, score in scores.items() if score >= least]
     return {key: scores[key] for key in sorted(kept, key=lambda key: (-scores[key], key))[:limit]}
-
-
-_NAME_BYTES: Final = 2000
-"""Of an id or a group: PostgreSQL's indexes hold 2,704 bytes, with the owner and the collection."""
-
-
-_VALUE_BYTES: Final = 1 << 20
-"""Of a record as JSON."""
-
-
-_CANDIDATES: Final = 50
-"""Records that share words with a query and are weighed by their meaning, at least."""
-
-
-_TEXT: Final = 1 << 20
-"""Characters that a search goes by."""
 
 
 class RecordCollection:

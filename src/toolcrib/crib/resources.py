@@ -38,6 +38,14 @@ _COMPLETION_SECONDS: Final = 10.0
 Send = Callable[[str, Any, CallOptions], Awaitable[ToolResult]]
 """Makes a call of a session by the catalog's name of a tool: its result is neither cut nor in an envelope."""
 
+_READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=True)
+_LISTS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+_SERVER: Final = {"type": "string", "default": "", "description": "Only those of this server."}
+
+_URI: Final = {"type": "string", "description": "Its URI, as list_resources shows it."}
+"""Under a name that is not a link's: what asks in a tainted session is a web address, not any URI of a server."""
+_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}, "default": {}}
+
 
 class ResourceRegistry:
     """The shelf of a crib and the way to what stands on it. Lives as long as the crib."""
@@ -328,11 +336,6 @@ def _anybody(source: str) -> bool:
     return True
 
 
-_READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=True)
-_LISTS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
-_SERVER: Final = {"type": "string", "default": "", "description": "Only those of this server."}
-
-
 def _tool(name: str, op: str, description: str, annotations: Annotations, properties: Mapping[str, Any]) -> Tool:
     required = [key for key, schema in properties.items() if "default" not in schema]
     return Tool(
@@ -352,9 +355,6 @@ def _tool(name: str, op: str, description: str, annotations: Annotations, proper
     )
 
 
-_URI: Final = {"type": "string", "description": "Its URI, as list_resources shows it."}
-"""Under a name that is not a link's: what asks in a tainted session is a web address, not any URI of a server."""
-_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}, "default": {}}
 _READING: Final = (
     _tool(
         "list_resources",

@@ -21,7 +21,7 @@ __all__ = ["GuestStorage", "StoredEvents"]
 
 T = TypeVar("T")
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 2.0
 """Interval at which events of other processes are noticed."""
@@ -75,8 +75,8 @@ class StoredEvents:
                     if is_wanted:
                         await self._rows.advance(name, position)
                 wait = _RETRY_SECONDS[0]
-            except Exception:  # noqa: BLE001 - a handler of a guest may raise anything; the event comes again
-                _LOG.warning("subscriber %s of events failed, again in %g s", name, wait, exc_info=True)
+            except Exception:
+                _logger.warning("subscriber %s of events failed, again in %g s", name, wait, exc_info=True)
                 await anyio.sleep(wait)
                 wait = min(wait * 2, longest)
                 continue
@@ -154,4 +154,4 @@ class GuestStorage:
         try:
             await self._rows.add_vectors(text, vectors)
         except ToolcribError:  # the change itself is stored; without vectors its words still find it
-            _LOG.warning("the meaning of %s was not stored", text.id, exc_info=True)
+            _logger.warning("the meaning of %s was not stored", text.id, exc_info=True)

@@ -49,6 +49,12 @@ __all__ = [
     "store_of",
 ]
 
+STORE = "toolcrib.db"
+"""In the data directory: the store where none is configured."""
+
+FOLDER = "logins"
+"""In the data directory."""
+
 
 class Folders:
     """Where the parts of one crib keep files."""
@@ -93,10 +99,6 @@ class Folders:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-STORE = "toolcrib.db"
-"""In the data directory: the store where none is configured."""
-
-
 def place_of(settings: Settings) -> Path | str:
     """Return the file or the URL of the store."""
     return settings.store.url or settings.store.path or settings.directories.data / STORE
@@ -123,10 +125,6 @@ def open_store(settings: Settings) -> Store:
     store = store_of(settings)
     store.start()
     return store
-
-
-FOLDER = "logins"
-"""In the data directory."""
 
 
 def logins_in(home: Directories | None) -> Logins:

@@ -43,6 +43,8 @@ __all__ = ["Toolcrib", "run"]
 
 _Slice = TypeVar("_Slice", bound=Slice)
 
+T = TypeVar("T")
+
 
 class Toolcrib:
     """All tools, one way to run them. Opened and closed once, as an async context manager.
@@ -282,9 +284,6 @@ class Toolcrib:
             from ..registration import Registrations  # a slice, above the parts: loaded where the store has some
 
             await self.slice(Registrations).restore(rows)
-
-
-T = TypeVar("T")
 
 
 def run(awaitable: Awaitable[T]) -> T:

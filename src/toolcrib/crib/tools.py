@@ -29,6 +29,16 @@ from .views import Views
 
 __all__ = ["FUNCTIONS", "Switches", "ToolRegistry"]
 
+_logger = logging.getLogger(__name__)
+
+FUNCTIONS: Final = "python"
+"""The source of everything that `add` is given."""
+_QUIET: Final = (FUNCTIONS, "jobs", "plan", "schedules", "claude@desk", RESOURCES)
+"""Built-in sources that are reported only if they have tools."""
+
+_OWN: Final = ("python", "verbs", "jobs", "plan", "schedules", "workflows", "plugin", "rest", "resources", "agent")
+"""Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
+
 
 class Switches:
     """One table of what is off. Names are catalog names; any spelling that can only mean one tool is taken."""
@@ -88,17 +98,6 @@ class Switches:
         close = nearest(name, (tool.name for tool in self._tools()))
         meant = f"; did you mean {', '.join(close)}?" if close else ""
         raise UsageError(f"there is no tool {name!r} to switch{meant}")
-
-
-_logger: Final = logging.getLogger(__name__)
-
-FUNCTIONS: Final = "python"
-"""The source of everything that `add` is given."""
-_QUIET: Final = (FUNCTIONS, "jobs", "plan", "schedules", "claude@desk", RESOURCES)
-"""Built-in sources that are reported only if they have tools."""
-
-_OWN: Final = ("python", "verbs", "jobs", "plan", "schedules", "workflows", "plugin", "rest", "resources", "agent")
-"""Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 
 class ToolRegistry:

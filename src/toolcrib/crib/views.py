@@ -74,6 +74,17 @@ _LEAST: Final = 80
 """Minimum useful bytes of one text: with too many servers, the last ones are left out."""
 _BYTES_PER_TOKEN: Final = 4
 
+T = TypeVar("T")
+
+_KEPT: Final = 64
+"""Views in memory; an older one is made again when it is asked for."""
+_ASSUMED: Final = Annotations().to_mcp()
+_LABELS_KEPT: Final = 8
+"""Sets of labels, each of which holds on to its catalog."""
+
+_ANSWERS_KEPT: Final = 512
+"""Answers in memory; an older one is made again when it is asked for."""
+
 
 def server_instructions(scene: VisibleCatalog, view: View) -> str:
     """Return the instructions of the MCP servers that have tools in `view`; empty without any."""
@@ -134,15 +145,6 @@ def held_back(sources: Iterable[Source], name: str) -> tuple[str, frozenset[str]
     """Return the source of the tool of that name that no session can have yet, and what it needs."""
     found = ((source.name, source.held) for source in map(innermost, sources) if isinstance(source, PythonSource))
     return next(((source, frozenset(held[name])) for source, held in found if name in held), None)
-
-
-T = TypeVar("T")
-
-_KEPT: Final = 64
-"""Views in memory; an older one is made again when it is asked for."""
-_ASSUMED: Final = Annotations().to_mcp()
-_LABELS_KEPT: Final = 8
-"""Sets of labels, each of which holds on to its catalog."""
 
 
 class Views:
@@ -366,10 +368,6 @@ def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], val
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)
-
-
-_ANSWERS_KEPT: Final = 512
-"""Answers in memory; an older one is made again when it is asked for."""
 
 
 class MetaToolHost(Protocol):

@@ -36,6 +36,13 @@ from .policy import Plans, end_planning
 
 __all__ = ["FileChanges", "PendingFile", "Shadows", "Shells", "Workspaces", "find", "guard_of"]
 
+_WORKSPACE: Final = "workspace"
+
+_SHELL: Final = "shell"
+_LANGUAGE_SERVER: Final = "language_server"
+_SOCKETS: Final = "sockets"
+_WITHOUT_SOCKETS: Final = ("landlock", "seatbelt")
+
 
 class PendingFile(Struct, frozen=True, kw_only=True):
     """One change that waits for review."""
@@ -188,9 +195,6 @@ class Shadows:
         return shadow
 
 
-_WORKSPACE: Final = "workspace"
-
-
 class Workspaces:
     """Gives each session its workspace. One for a crib."""
 
@@ -287,12 +291,6 @@ class Workspaces:
         first = Path(folders[0]).resolve()
         begin = cwd if cwd != Path() and cwd.resolve().is_relative_to(first) else None
         return DiskWorkspace(*folders, begin=begin, guard=self._guard)
-
-
-_SHELL: Final = "shell"
-_LANGUAGE_SERVER: Final = "language_server"
-_SOCKETS: Final = "sockets"
-_WITHOUT_SOCKETS: Final = ("landlock", "seatbelt")
 
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:

@@ -43,6 +43,8 @@ END_DAEMONS: Final = "end_daemons"
 WITHDRAW: Final = "withdraw"
 """Part that ends the open question, for which no answer is needed any more."""
 
+_STREAMS: Final = ("stdin", "stdout", "stderr")
+
 
 class LeftToCaller(Exception):
     """Raised by a command, before it has any effect, that the process which asked is to carry out itself."""
@@ -119,7 +121,6 @@ class Caller:
                 self._interrupts.remove(interrupt)
 
 
-_STREAMS: Final = ("stdin", "stdout", "stderr")
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 

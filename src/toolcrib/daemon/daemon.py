@@ -56,7 +56,7 @@ __all__ = ["main", "summary"]
 _SERVERS_SECONDS: Final = 120.0
 """How long servers outlive the last client: one that restarts, or makes one call each time, finds them running."""
 
-_log = logging.getLogger("toolcrib.daemon.daemon")  # its own name also where it runs as `__main__`
+_logger = logging.getLogger("toolcrib.daemon.daemon")  # its own name also where it runs as `__main__`
 
 
 def summary(crib: Toolcrib) -> str:
@@ -97,10 +97,10 @@ async def _serve(
                 yield
             finally:
                 served.clear()
-        _log.info("closed %d servers", len(settings.sources.servers))
+        _logger.info("closed %d servers", len(settings.sources.servers))
 
     async def serve(hello: Hello, link: Link, received: bytes) -> None:
-        _log.info("process %d joined from %s", hello.pid, hello.cwd)
+        _logger.info("process %d joined from %s", hello.pid, hello.cwd)
         (with_,) = served
         if hello.way == "hook":
             await serve_hook(gate_of(with_.crib), link, received)
@@ -119,7 +119,7 @@ async def _serve(
 
     def stop(reason: str) -> None:
         names = ", ".join(state.source for one in served for state in one.crib.tools.sources) or "none"
-        _log.info("stopped by %s: %d clients; servers: %s", reason, len(server.clients), names)
+        _logger.info("stopped by %s: %d clients; servers: %s", reason, len(server.clients), names)
         for one in served:
             one.service.stop()
             one.desk.stop()
@@ -223,13 +223,13 @@ def _run(order: Order, say: Callable[[bytes], None], run_command: RunCommand | N
     os.chdir(settings.directories.home)
     if meeting.key != order.key:
         raise UsageError("the configuration changed while the daemon was starting: start again")
-    _log.info("serving %d servers", len(settings.sources.servers))
+    _logger.info("serving %d servers", len(settings.sources.servers))
     sweep(meeting.directory)
     try:
         anyio.run(_serve, order, settings, lambda: say(ready), run_command, backend_options={"use_uvloop": True})
     finally:
         meeting.release(order.lock)
-    _log.info("ended")
+    _logger.info("ended")
 
 
 def _read(order: Order) -> tuple[Settings, Meeting]:
@@ -271,13 +271,13 @@ def main(run_command: RunCommand | None = None) -> None:
 
     try:
         _run(order, say, run_command)
-    except Exception as raised:  # noqa: BLE001 - the outermost edge: no caller will see it
+    except Exception as raised:
         error = _innermost(raised)
         if isinstance(error, ToolcribError):
-            _log.error("cannot serve: %s", error)
+            _logger.error("cannot serve: %s", error)
             say(str(error).encode() if order.key else b"")
             sys.exit(2)
-        _log.exception("the daemon failed")
+        _logger.exception("the daemon failed")
         say(f"{type(error).__name__}: {error}; look into {order.log}".encode() if order.key else b"")
         sys.exit(CODES["internal"].exit)
 

@@ -46,7 +46,7 @@ Serve = Callable[[Hello, Link, bytes], Awaitable[None]]
 RunCommand = Callable[[bytes, Caller], None]
 """Runs one command of the command line, in a thread of its own: takes the request, and the process that asked."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class LocalServer:
@@ -209,23 +209,23 @@ class LocalServer:
             async with link:
                 await self._greet(link)
         except ConnectionError:
-            _log.info("a client went away")
-        except Exception:  # noqa: BLE001 - one client's bad luck is not the others'
-            _log.exception("a client could not be served to its end")
+            _logger.info("a client went away")
+        except Exception:
+            _logger.exception("a client could not be served to its end")
         finally:
             self._connections -= 1
             self._note()
 
     async def _greet(self, link: Link) -> None:
         if not is_same_user(link.socket):
-            _log.warning("refused a process of another user")
+            _logger.warning("refused a process of another user")
             return
         try:
             with anyio.fail_after(GREETING_SECONDS):
                 line, rest = await _first_line(link)
             hello = Hello.decode(line)
         except (TimeoutError, ValueError):
-            _log.warning("refused a process that does not greet")
+            _logger.warning("refused a process that does not greet")
             return
         if self._control is not None and hello.way in WAYS:
             await link.send(self._control(hello.way, hello.pid).encode())
@@ -233,7 +233,7 @@ class LocalServer:
         if self.stopping.is_set():
             return
         if hello.way == COMMAND:
-            _log.info("process %d asks for a command", hello.pid)
+            _logger.info("process %d asks for a command", hello.pid)
             await self._answer_command(link, rest)
             return
         if self._rests and hello.key == self._meeting.key and not await self._is_wanted(hello):

@@ -31,6 +31,8 @@ __all__ = ["NO_NAMING", "Labels", "Naming", "Rename", "in_words"]
 _NOT: Final = "not "
 """Prefix of a flag's name: the alias has the opposite meaning."""
 
+_KINDS: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
+
 
 class Rename(Struct, frozen=True, kw_only=True):
     """Meaning of one name of a profile: the tool, and the translation of its arguments."""
@@ -271,9 +273,6 @@ def _members(schema: Mapping[str, Any]) -> frozenset[str]:
         for member in properties_of(item, schema)
     )
     return frozenset((*own, *inner))
-
-
-_KINDS: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
 
 
 class Labels:

@@ -32,6 +32,9 @@ Envelope = Callable[[Call, ToolResult], ToolResult]
 _NAME: Final = 200
 """Characters of a name that does not exist that an error repeats."""
 
+KEEP_SUCCESSES: Final = frozenset({"error", "mcp", "text"})
+"""Envelopes that leave the success of a tool as it is, if the tool was called by its own name and is no meta-tool."""
+
 
 def _mcp(call: Call, result: ToolResult) -> ToolResult:
     """Return the result unchanged."""
@@ -168,9 +171,6 @@ def _typed(call: Call, result: ToolResult) -> ToolResult:
 ENVELOPES: Final[Mapping[str, Envelope]] = MappingProxyType(
     {"error": _error, "gateway": _gateway, "mcp": _mcp, "outcome": _outcome, "text": _text, "typed": _typed}
 )
-
-KEEP_SUCCESSES: Final = frozenset({"error", "mcp", "text"})
-"""Envelopes that leave the success of a tool as it is, if the tool was called by its own name and is no meta-tool."""
 
 
 def op_name(call: Call) -> str:

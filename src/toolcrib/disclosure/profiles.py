@@ -82,6 +82,9 @@ _SAID: Final = {str: "text", dict: "mapping", list: "list"}
 _MERGED: Final = ("categories", "loops", "names", "options", "placed", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
 
+_MADE: Final = frozenset({"MCP", "uncategorized"})
+"""Categories that a strategy makes itself, of tools that name none; there may be none of those just now."""
+
 
 def load(name: str, *, others: Iterable[str] = ()) -> Profile:
     """Return the built-in profile `name`; raises `ConfigError` with the nearest names, `others` too, for another."""
@@ -408,10 +411,6 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     close = nearest(name, known)
     message = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
     return f"unknown {what} {name!r}; {message}"
-
-
-_MADE: Final = frozenset({"MCP", "uncategorized"})
-"""Categories that a strategy makes itself, of tools that name none; there may be none of those just now."""
 
 
 class Gaps(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,29 @@ _SUMMARY: Final = 90
 _ENUM_SHOWN: Final = 6
 """Options of an enum, and names inside an object, that a signature has room for."""
 
+_MOST: Final = 80
+"""Characters of a tool's description."""
+_OF_ARGUMENT: Final = 36
+_BOUNDS: Final = frozenset(
+    {
+        "additionalProperties",
+        "examples",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "maxItems",
+        "maxLength",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minimum",
+        "pattern",
+        "title",
+    }
+)
+_EMPTY: Final = ("", None, False)
+"""Defaults that say no more than that the argument may be left out."""
+_END: Final = re.compile(r"(?<=[.;])\s")
+
 
 def signature(tool: Tool) -> str:
     """Return `name(required: type, optional?: type)`; optional arguments are cut to the first few."""
@@ -89,30 +112,6 @@ def _shape(properties: Mapping[str, Any]) -> str:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-_MOST: Final = 80
-"""Characters of a tool's description."""
-_OF_ARGUMENT: Final = 36
-_BOUNDS: Final = frozenset(
-    {
-        "additionalProperties",
-        "examples",
-        "exclusiveMaximum",
-        "exclusiveMinimum",
-        "maxItems",
-        "maxLength",
-        "maximum",
-        "minItems",
-        "minLength",
-        "minimum",
-        "pattern",
-        "title",
-    }
-)
-_EMPTY: Final = ("", None, False)
-"""Defaults that say no more than that the argument may be left out."""
-_END: Final = re.compile(r"(?<=[.;])\s")
 
 
 def in_brief(tool: Tool) -> Tool:

@@ -32,7 +32,7 @@ Execute = Callable[[Call], Awaitable[ToolResult]]
 After = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]
 """Returns the result to go on with; awaitable only where it waits."""
 
-_logger: Final = logging.getLogger("toolcrib.dispatch")
+_logger = logging.getLogger("toolcrib.dispatch")
 _NO_PROFILES: Final[Mapping[str, Profile]] = {}
 _MOST: Final = 256
 """Tools of one session for which plans are kept."""

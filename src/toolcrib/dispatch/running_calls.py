@@ -19,6 +19,11 @@ from ..core.tool import Tool
 
 __all__ = ["Locks", "allowed_time", "lock_keys"]
 
+_RESOURCE_ARGUMENTS: Final = frozenset(
+    {"path", "file", "file_path", "filepath", "filename", "source", "destination", "uri", "repo_path"}
+)
+"""Argument names for the targets of a write when the tool does not declare them; the usual ones of MCP servers."""
+
 
 def allowed_time(call: Call) -> float:
     """Return the seconds that the call may run: its own limit, the tool's where it is known, or the session's."""
@@ -27,12 +32,6 @@ def allowed_time(call: Call) -> float:
     limits = call.session.limits
     own = call.tool.execution.timeout if call.tool is not None else None
     return min(call.options.timeout or own or limits.timeout, limits.max_timeout)
-
-
-_RESOURCE_ARGUMENTS: Final = frozenset(
-    {"path", "file", "file_path", "filepath", "filename", "source", "destination", "uri", "repo_path"}
-)
-"""Argument names for the targets of a write when the tool does not declare them; the usual ones of MCP servers."""
 
 
 def lock_keys(tool: Tool, arguments: Mapping[str, Any], cwd: Path | None = None) -> tuple[str, ...]:

@@ -35,6 +35,14 @@ __all__ = [
     "row_of_saved",
 ]
 
+_MAX_ATTEMPTS: Final = 50
+"""Attempts of one job in all: a call that takes its process down with it must end some time."""
+
+_MAX_BACKOFF: Final = 60.0
+
+_DID_NOT_RUN: Final = ("overloaded", "unavailable")
+"""Outcomes of a call that had no effect, and is not in the way of another one."""
+
 
 class SealedJob:
     """Sealed content of a row: the call, and the approval with which it was accepted."""
@@ -124,17 +132,6 @@ def _is_repeatable(tool: Tool, treat_as_write: Collection[str]) -> bool:
 
 def _purpose(id: str) -> str:
     return f"job {id}"
-
-
-_MAX_ATTEMPTS: Final = 50
-"""Attempts of one job in all: a call that takes its process down with it must end some time."""
-
-
-_MAX_BACKOFF: Final = 60.0
-
-
-_DID_NOT_RUN: Final = ("overloaded", "unavailable")
-"""Outcomes of a call that had no effect, and is not in the way of another one."""
 
 
 class Lost(Exception):

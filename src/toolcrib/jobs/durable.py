@@ -29,7 +29,7 @@ from .run import Line, Run, both, new_job
 __all__ = ["DurableJobs"]
 
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 _TEND_SECONDS: Final = 0.25
@@ -286,7 +286,7 @@ class DurableJobs:
             with anyio.CancelScope(shield=True):
                 await self._finish(run, row, result)
         except Lost:
-            _LOG.warning("job %s went to another worker, which took this one for dead", row.id)
+            _logger.warning("job %s went to another worker, which took this one for dead", row.id)
         except Elsewhere:
             self._keeper.pass_on(row)
             await self._rows.release(row, begun=False)
@@ -303,8 +303,8 @@ class DurableJobs:
                 return ToolResult.of_failure(failure)
             except (Elsewhere, Lost):
                 raise
-            except Exception:  # noqa: BLE001 - a job that stays `working` for ever would be worse
-                _LOG.exception("job %s failed inside Toolcrib", run.job.id)
+            except Exception:
+                _logger.exception("job %s failed inside Toolcrib", run.job.id)
                 return _BROKEN
         return None
 
@@ -320,7 +320,7 @@ class DurableJobs:
                 row, _end_of(job), key=run.key, kept=self._limits.kept, age=self._limits.age
             )
         except ToolFailure as failure:  # the store retries on its own, and until then the result is here
-            _LOG.warning("the end of job %s is not written yet: %s", job.id, failure.message)
+            _logger.warning("the end of job %s is not written yet: %s", job.id, failure.message)
             run.row, is_written = None, True
         if is_written:
             run.end(job)
@@ -462,7 +462,7 @@ class DurableJobs:
             try:
                 written = await self._tend_once(written)
             except ToolFailure as failure:
-                _LOG.debug("job reports cannot be written now: %s", failure.message)
+                _logger.debug("job reports cannot be written now: %s", failure.message)
 
     async def _tend_once(self, written: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
         jobs = [run.job for run in self._runs.values() if run.row is not None]

@@ -38,6 +38,12 @@ Engine = Literal["auto", "process", "durable"]
 LOOK: Final = "get_background_task"
 """The tool by which a model gets the result of a job."""
 
+Settle = Callable[[ToolResult], None]
+"""Takes the finished result of a call: enriched, redacted, limited, recorded, in its envelope."""
+
+Work = Callable[[Call, Settle], Awaitable[None]]
+"""Carries out a granted call and finishes it, once. Settles in every case, also when it is cancelled."""
+
 
 class Job(Struct, frozen=True, kw_only=True):
     """Snapshot of one job. Times are seconds since 1970."""
@@ -109,13 +115,6 @@ class JobLimits(Section):
     work: Flag = setting(True, changed_by="tool")
     """Whether this process takes jobs from the queue. It accepts them in either case."""
     retries: Retries = Retries.model_construct()
-
-
-Settle = Callable[[ToolResult], None]
-"""Takes the finished result of a call: enriched, redacted, limited, recorded, in its envelope."""
-
-Work = Callable[[Call, Settle], Awaitable[None]]
-"""Carries out a granted call and finishes it, once. Settles in every case, also when it is cancelled."""
 
 
 class Jobs(Protocol):

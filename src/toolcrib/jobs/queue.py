@@ -15,7 +15,7 @@ from .job import JobLimits
 
 __all__ = ["Keeper"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _REST_SECONDS: Final = 1.0
 """Interval of looks for waiting jobs and for dead workers while there is nothing to do."""
 _WAKE_SECONDS: Final = 0.05
@@ -80,9 +80,9 @@ class Keeper:
             try:
                 pause = await self._look()
             except ToolFailure as failure:
-                _LOG.debug("jobs cannot be looked after now: %s", failure.message)
-            except Exception:  # noqa: BLE001 - after any failure, the next look comes
-                _LOG.exception("jobs could not be looked after")
+                _logger.debug("jobs cannot be looked after now: %s", failure.message)
+            except Exception:
+                _logger.exception("jobs could not be looked after")
             with anyio.move_on_after(pause):
                 await self._wake.wait()
 

@@ -31,7 +31,7 @@ from .triggers import Trigger, stored_trigger, zone_of
 
 __all__ = ["ACTIONS", "Runner", "ScheduleSpec", "ScheduledRun", "Scheduler"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 ACTIONS: Final[Mapping[str, str]] = {"send_message": "content", "agent_task": "prompt", "call": "tool"}
 """Types of actions, each with the field that it needs."""
@@ -148,7 +148,7 @@ class Scheduler:
             try:
                 await self._rows.sign_off()
             except ToolFailure as failure:
-                _LOG.debug("a scheduler could not sign off: %s", failure.message)
+                _logger.debug("a scheduler could not sign off: %s", failure.message)
 
     @property
     def is_private(self) -> bool:
@@ -250,7 +250,7 @@ class Scheduler:
             try:
                 values = self._vault.open(row.saved, _purpose(row.id))
             except ToolFailure as failure:
-                _LOG.warning("message %s is lost: %s", row.id, failure.message)
+                _logger.warning("message %s is lost: %s", row.id, failure.message)
                 continue
             found.append((str(values["title"]), str(values["text"]), str(values.get("tainted", ""))))
         return found
@@ -284,9 +284,9 @@ class Scheduler:
                     is_on = True
                 await self.fire_due(recovers=looks % _RECOVER_LOOKS == 1)
             except ToolFailure as failure:
-                _LOG.debug("schedules cannot be looked after now: %s", failure.message)
-            except Exception:  # noqa: BLE001 - after any failure the next look comes
-                _LOG.exception("schedules could not be looked after")
+                _logger.debug("schedules cannot be looked after now: %s", failure.message)
+            except Exception:
+                _logger.exception("schedules could not be looked after")
             with anyio.move_on_after(_LOOK_SECONDS):
                 await self._wake.wait()
 
@@ -332,7 +332,7 @@ class Scheduler:
             late = self._lateness(row)
             note = f"[This was due at {_iso(row.due or 0.0, row.zone)} and runs {late} late (h:mm:ss).]" if late else ""
             if late:
-                _LOG.warning("schedule %s runs %s late", row.id, late)
+                _logger.warning("schedule %s runs %s late", row.id, late)
             suffix = f" ({late} late)" if late else ""
             run = ScheduledRun(
                 id=row.call,
@@ -358,8 +358,8 @@ class Scheduler:
             return await self._runner.run(run)
         except ToolFailure as failure:
             return ToolResult.of_failure(failure)
-        except Exception:  # noqa: BLE001 - a schedule that runs for ever would never fire again
-            _LOG.exception("call %s failed inside Toolcrib", run.id)
+        except Exception:
+            _logger.exception("call %s failed inside Toolcrib", run.id)
             return ToolResult.failed("internal", "the run failed inside Toolcrib; the log has the reason")
 
     async def _keep(self, row: ScheduleRow, run: ScheduledRun, outcome: str) -> None:
@@ -417,7 +417,7 @@ class Scheduler:
 
     def _leave(self, row: ScheduleRow, failure: ToolFailure) -> None:
         if row.id not in self._left:
-            _LOG.warning("schedule %s is left to others: %s", row.id, failure.message)
+            _logger.warning("schedule %s is left to others: %s", row.id, failure.message)
         self._left.add(row.id)
 
     def _look_again(self) -> None:

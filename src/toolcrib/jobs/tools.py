@@ -36,6 +36,9 @@ _EVERY: Final = "*"
 """Instead of an id: every task that works."""
 _ID: Final = {"task_id": {"type": "string", "description": "From the answer that named the task."}}
 
+_OWN_ID: Final = Capability(explicit=("task_id",))
+"""A `task_id` of the session's context is that of a task, not of a job."""
+
 
 class JobTools:
     """A source of five tools. Every caller sees the jobs of its own principal."""
@@ -145,10 +148,6 @@ def _capable(tools: Iterable[tuple[str, Tool]]) -> dict[str, Any]:
         if tool.execution.background_after is not None
     ]
     return {"tools": listed, "count": len(listed)}
-
-
-_OWN_ID: Final = Capability(explicit=("task_id",))
-"""A `task_id` of the session's context is that of a task, not of a job."""
 
 
 def _tool(

@@ -26,6 +26,8 @@ _HEAD: Final = 256
 
 _START: Final = re.compile(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
 
+_SHOWN_BYTES: Final = 200
+
 
 class Flood(Exception):
     """The peer sent data that is not a message, or a message that is too large; the connection must close."""
@@ -109,9 +111,6 @@ class MessageBuffer:
         while view:
             view = view[os.write(self._file, view) :]
         self._pieces, self._held = [], 0
-
-
-_SHOWN_BYTES: Final = 200
 
 
 class LineReader:

@@ -26,6 +26,21 @@ _MAX_CONNECTIONS: Final = 64
 _KEPT_ALIVE: Final = 16
 _KEPT_SECONDS: Final = 30.0
 
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_SAME_AGAIN: Final = (307, 308)
+_READS: Final = ("GET", "HEAD")
+_HARMLESS: Final = ("accept", "accept-language", "user-agent")
+_OF_A_BODY: Final = ("content-type", "content-encoding", "content-language", "content-length")
+_NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_RATIO_FROM: Final = 1 << 20
+"""Bytes; below that a body may be compressed as well as it likes."""
+
+MASK = "***"
+"""Stands for every secret."""
+
+_MAX_BODY = 4000
+"""Characters of a body that are shown."""
+
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Opens sockets. Addresses are tried one after the other, each with a fair part of the time that is left."""
@@ -127,16 +142,6 @@ def _translated() -> Generator[None]:
         if type(error).__module__.startswith("httpcore2") and isinstance(theirs, type):
             raise theirs(str(error)) from error
         raise
-
-
-_REDIRECTS: Final = (301, 302, 303, 307, 308)
-_SAME_AGAIN: Final = (307, 308)
-_READS: Final = ("GET", "HEAD")
-_HARMLESS: Final = ("accept", "accept-language", "user-agent")
-_OF_A_BODY: Final = ("content-type", "content-encoding", "content-language", "content-length")
-_NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
-_RATIO_FROM: Final = 1 << 20
-"""Bytes; below that a body may be compressed as well as it likes."""
 
 
 class NetLimits(Struct, frozen=True, kw_only=True):
@@ -342,13 +347,6 @@ def _too_large(limits: NetLimits) -> NetFailure:
 @cache
 def _user_agent() -> str:
     return f"toolcrib/{version('toolcrib')}"
-
-
-MASK = "***"
-"""Stands for every secret."""
-
-_MAX_BODY = 4000
-"""Characters of a body that are shown."""
 
 
 def curl(request: WebRequest, parts: tuple[str, ...] = ()) -> str:

@@ -33,16 +33,6 @@ __all__ = [
     "system_resolve",
 ]
 
-
-class NetFailure(ToolFailure):
-    """A request that brought no answer. Codes: `denied`, `unavailable`, `timeout`, `too_large`."""
-
-    def __init__(self, code: str, message: str, *, sent: bool = False, hint: str = "") -> None:
-        """`sent`: the far end may have received the request, and acted on it."""
-        super().__init__(code, message, hint=hint)
-        self.sent = sent
-
-
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -70,6 +60,21 @@ _METADATA_NAMES: Final = frozenset(
 )
 _METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254")))
 """Addresses at which clouds hand out credentials without authentication, beside the link-local block."""
+
+_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_PATTERN: Final = re.compile(rf"(\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)\.?(?::([0-9]{{1,5}}))?", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
+"""What ends in a number is an address, however it is written (WHATWG URL, "ends in a number checker")."""
+_PORTS: Final = frozenset(DEFAULT_PORTS.values())
+
+
+class NetFailure(ToolFailure):
+    """A request that brought no answer. Codes: `denied`, `unavailable`, `timeout`, `too_large`."""
+
+    def __init__(self, code: str, message: str, *, sent: bool = False, hint: str = "") -> None:
+        """`sent`: the far end may have received the request, and acted on it."""
+        super().__init__(code, message, hint=hint)
+        self.sent = sent
 
 
 class Guard(Struct, frozen=True, kw_only=True):
@@ -186,13 +191,6 @@ def _folded(host: str) -> str:
 
 def _written(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_PATTERN: Final = re.compile(rf"(\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)\.?(?::([0-9]{{1,5}}))?", re.IGNORECASE)
-_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
-"""What ends in a number is an address, however it is written (WHATWG URL, "ends in a number checker")."""
-_PORTS: Final = frozenset(DEFAULT_PORTS.values())
 
 
 class HostPattern(Struct, frozen=True, kw_only=True):

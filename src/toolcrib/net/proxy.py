@@ -23,6 +23,22 @@ _HANDSHAKE: Final = 0x16
 _MOST: Final = 64 * 1024
 """Bytes; the first message of today's clients has some 2,000."""
 
+_logger = logging.getLogger(__name__)
+_PIECE: Final = 64 * 1024
+_HEAD: Final = 32 * 1024
+"""Bytes of a request's or an answer's first line and headers."""
+_AUTHORITY: Final = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})"
+_TUNNEL: Final = re.compile(rf"{_AUTHORITY}:([0-9]{{1,5}})")
+_ABSOLUTE: Final = re.compile(rf"(?i:http)://{_AUTHORITY}(?::([0-9]{{1,5}}))?([/?][!-~]*)?")
+_OF_A_CONNECTION: Final = frozenset(
+    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding"
+    b" upgrade expect host".split()
+)
+"""Headers between two neighbours, and `Host`, which is written anew."""
+_ENDED: Final = (
+    anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, h11.ProtocolError
+)  # fmt: skip
+
 
 class Hello:
     """Reads the first bytes of one connection, as they come. TLS itself is read by the library, in memory."""
@@ -63,23 +79,6 @@ class Hello:
         return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
 
 
-_LOG: Final = logging.getLogger(__name__)
-_PIECE: Final = 64 * 1024
-_HEAD: Final = 32 * 1024
-"""Bytes of a request's or an answer's first line and headers."""
-_AUTHORITY: Final = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})"
-_TUNNEL: Final = re.compile(rf"{_AUTHORITY}:([0-9]{{1,5}})")
-_ABSOLUTE: Final = re.compile(rf"(?i:http)://{_AUTHORITY}(?::([0-9]{{1,5}}))?([/?][!-~]*)?")
-_OF_A_CONNECTION: Final = frozenset(
-    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding"
-    b" upgrade expect host".split()
-)
-"""Headers between two neighbours, and `Host`, which is written anew."""
-_ENDED: Final = (
-    anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, h11.ProtocolError
-)  # fmt: skip
-
-
 class ProxyLimits(Struct, frozen=True, kw_only=True):
     """How much the connections of one command may take (security.md T15, T20)."""
 
@@ -115,7 +114,7 @@ class Proxy:
                 try:
                     group.start_soon(visit.exchange, await listener.accept(), slots)
                 except OSError as error:  # too many open files: those that wait are served when there are fewer
-                    _LOG.warning("the proxy of a command cannot take a connection: %s", error)
+                    _logger.warning("the proxy of a command cannot take a connection: %s", error)
                     slots.release()
                     await anyio.sleep(1)
 
@@ -213,8 +212,8 @@ class _Visit(Struct, kw_only=True):
             async with stream:
                 with suppress(*_ENDED, TimeoutError):
                     await self._serve(inside)
-        except Exception:  # noqa: BLE001 - of one connection: the command goes on
-            _LOG.exception("the proxy of a command failed")
+        except Exception:
+            _logger.exception("the proxy of a command failed")
         finally:
             slots.release()
 
@@ -263,7 +262,7 @@ class _Visit(Struct, kw_only=True):
 
     def _refuse(self, target: _Target, why: str) -> _Refusal:
         reason = f"{target.shown}: {why}"
-        _LOG.info("a command was refused %s", reason)
+        _logger.info("a command was refused %s", reason)
         self.refused(reason)
         return _Refusal(403, reason)
 

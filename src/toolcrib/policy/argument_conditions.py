@@ -22,19 +22,6 @@ __all__ = ["HERE", "ArgumentMatcher", "Conditions", "glob", "parse_conditions"]
 HERE: Final = Path()
 """Default base of relative paths: the folder of the process."""
 
-
-class ArgumentMatcher(Protocol):
-    """Condition in the parentheses of a rule."""
-
-    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
-        """Whether the arguments match; None when undecidable. `cwd` is the base of relative paths.
-
-        Where an argument has several values (a list, a path written in two ways), `every` requires all of them to
-        match, as an allow does. Otherwise one is enough, as for a deny.
-        """
-        ...
-
-
 _CONDITION: Final = re.compile(
     r"\s*(?P<path>[A-Za-z_$][\w$-]*(?:\.[\w$-]+)*)\s*(?P<op>!=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*", re.DOTALL
 )
@@ -47,6 +34,18 @@ _ORDER: Final[Mapping[str, Callable[[float, float], bool]]] = {
 _MAX_VALUES: Final = 1_000
 """Items of a list argument that are examined; a longer list is undecidable."""
 _CROOKED: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)")
+
+
+class ArgumentMatcher(Protocol):
+    """Condition in the parentheses of a rule."""
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+        """Whether the arguments match; None when undecidable. `cwd` is the base of relative paths.
+
+        Where an argument has several values (a list, a path written in two ways), `every` requires all of them to
+        match, as an allow does. Otherwise one is enough, as for a deny.
+        """
+        ...
 
 
 class Conditions(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,9 @@ _UNREAD: Final = ("a command of ", "commands inside ")
 _BROAD: Final = re.compile(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
 """Arguments that cover the whole disk or a home directory."""
 
+_ANSWERS: Final = (["guard", "on"], ["guard", "off"], ["guard", "accept"], ["pending", "accept"])
+"""Commands by which people answer."""
+
 
 def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Return the irreversible effect of this call, in a few words; empty without a known one.
@@ -157,10 +160,6 @@ _GIT: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
     "push": _git_push,
     "reset": _git_reset,
 }
-
-
-_ANSWERS: Final = (["guard", "on"], ["guard", "off"], ["guard", "accept"], ["pending", "accept"])
-"""Commands by which people answer."""
 
 
 def _toolcrib(rest: Sequence[str]) -> str:

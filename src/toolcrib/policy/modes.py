@@ -37,6 +37,33 @@ __all__ = [
 Permissions = Mapping[Text, Effect]
 """allow, ask or deny by a tool's name or pattern; `*` is every tool."""
 
+Files = Literal["direct", "review", "audit"]
+"""Destination of changes by tools with the trait `file_writer`: the disk, or a review queue."""
+
+_DONE: Final[Mapping[str, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+
+_PLAN: Final = (
+    "Before anything is done, make a plan: list in numbered steps what you will do, with which tools, and what could go"
+    " wrong. No tool runs until the plan is approved; then work through it."
+)
+_REVIEW: Final = (
+    "Your changes of files wait for review: every tool that reads, lists or searches files sees them, the disk does not"
+    " until they are accepted. Programs that you start see the disk."
+)
+
+_TRAIT: Final = "by_method"
+_BY_ACTION: Final = "by_action"
+_ARGUMENT: Final = "method"
+_KINDS: Final[Mapping[str, Kind]] = {
+    "GET": "read",
+    "HEAD": "read",
+    "OPTIONS": "read",
+    "POST": "write",
+    "PUT": "write",
+    "PATCH": "write",
+}
+"""Kind by method; a missing one, DELETE among them, counts as destructive."""
+
 
 def permitted(tool: Tool, by_mode: Mapping[str, Effect], by_all: Mapping[str, Effect], mode: str) -> Decision | None:
     """Return the decision of the permissions on `tool`, naming the entry; None without an entry."""
@@ -70,10 +97,6 @@ def _fits(pattern: str, names: set[str]) -> bool:
         return False
     compiled = glob(pattern)
     return any(compiled.fullmatch(name) for name in names)
-
-
-Files = Literal["direct", "review", "audit"]
-"""Destination of changes by tools with the trait `file_writer`: the disk, or a review queue."""
 
 
 class ModeSettings(Section):
@@ -175,9 +198,6 @@ class Mode(Struct, frozen=True, kw_only=True, dict=True):
         }
 
 
-_DONE: Final[Mapping[str, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
-
-
 def resolve_modes(given: Mapping[str, ModeSettings]) -> dict[str, Mode]:
     """Return the built-in modes and those of `given`, which may extend one another in any order.
 
@@ -224,14 +244,6 @@ def _error(name: str, given: ModeSettings, message: str) -> ConfigError:
     return ConfigError(message, file=given.file, key=f"modes.{name}.extends")
 
 
-_PLAN: Final = (
-    "Before anything is done, make a plan: list in numbered steps what you will do, with which tools, and what could go"
-    " wrong. No tool runs until the plan is approved; then work through it."
-)
-_REVIEW: Final = (
-    "Your changes of files wait for review: every tool that reads, lists or searches files sees them, the disk does not"
-    " until they are accepted. Programs that you start see the disk."
-)
 MODES: Final[Mapping[str, Mode]] = MappingProxyType(
     {
         mode.name: mode
@@ -246,20 +258,6 @@ MODES: Final[Mapping[str, Mode]] = MappingProxyType(
     }
 )
 """The modes that are always there."""
-
-
-_TRAIT: Final = "by_method"
-_BY_ACTION: Final = "by_action"
-_ARGUMENT: Final = "method"
-_KINDS: Final[Mapping[str, Kind]] = {
-    "GET": "read",
-    "HEAD": "read",
-    "OPTIONS": "read",
-    "POST": "write",
-    "PUT": "write",
-    "PATCH": "write",
-}
-"""Kind by method; a missing one, DELETE among them, counts as destructive."""
 
 
 def reads_by_action(tool: Tool, arguments: Mapping[str, Any]) -> bool:

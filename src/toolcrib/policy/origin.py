@@ -33,28 +33,6 @@ __all__ = ["CLASSES", "Origin", "OriginClass", "is_closed_world", "is_local", "o
 
 OriginClass = Literal["declared", "vouched", "process", "quoted", "plain", "elsewhere"]
 
-
-class Origin(Struct, frozen=True, kw_only=True):
-    """One row of the table."""
-
-    name: OriginClass
-    trust: Trust
-    reason: str
-    """Completes "its results are …", for `why`."""
-
-
-CLASSES: Final[Mapping[OriginClass, Origin]] = {
-    row.name: row
-    for row in (
-        Origin(name="declared", trust="untrusted", reason="declared untrusted"),
-        Origin(name="vouched", trust="reviewed", reason="trusted by the operator"),
-        Origin(name="process", trust="local", reason="of this process"),
-        Origin(name="quoted", trust="local", reason="contained in the call's own arguments"),
-        Origin(name="plain", trust="local", reason="numbers, booleans, enums and date-times only"),
-        Origin(name="elsewhere", trust="untrusted", reason="written elsewhere, and not trusted by the operator"),
-    )
-}
-
 _PROCESS: Final = frozenset({"", "claude", "plugin", "python", "skill", "workflow", "yaml"})
 """Kinds of source that run in this process, or whose files the operator has trusted; empty is an object of ours."""
 _WORD: Final = re.compile(r"[\w.:/+-]{0,64}", re.ASCII)
@@ -77,6 +55,28 @@ _TIMES: Final[Mapping[str, re.Pattern[str]]] = {
     "date-time": re.compile(r"\d{4}-\d\d-\d\d[tT ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[zZ]|[+-]\d\d:\d\d)?", re.ASCII),
 }
 """Formats that leave no room for text, with ASCII digits only."""
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """One row of the table."""
+
+    name: OriginClass
+    trust: Trust
+    reason: str
+    """Completes "its results are …", for `why`."""
+
+
+CLASSES: Final[Mapping[OriginClass, Origin]] = {
+    row.name: row
+    for row in (
+        Origin(name="declared", trust="untrusted", reason="declared untrusted"),
+        Origin(name="vouched", trust="reviewed", reason="trusted by the operator"),
+        Origin(name="process", trust="local", reason="of this process"),
+        Origin(name="quoted", trust="local", reason="contained in the call's own arguments"),
+        Origin(name="plain", trust="local", reason="numbers, booleans, enums and date-times only"),
+        Origin(name="elsewhere", trust="untrusted", reason="written elsewhere, and not trusted by the operator"),
+    )
+}
 
 
 def is_local(tool: Tool) -> bool:

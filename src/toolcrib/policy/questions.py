@@ -62,6 +62,41 @@ _ANSWERS: Final = frozenset({*get_args(Verdict), "details"})
 """Words that are answers themselves."""
 _FALLBACK: Final = "confirm"
 
+_TERM: Final = re.compile(r"[^\W_]{2,}")
+_LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
+"""First words of the names of letters that imitate a Latin one in a deceptive text."""
+
+_NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
+_INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ", "workflow step: ")
+"""Rules that an allowing rule cannot override (`policy.decision`)."""
+_FOLLOW_COMMENT = "Follow the approver's comment; do not try another way to the same effect."
+
+ReadText = Callable[[str], Awaitable[str | None]]
+"""Returns the text of a file as the session sees it, None for a missing one.
+
+Raises `ValueError` for a file that cannot be shown: not text, too large, out of reach; the message gives the reason.
+"""
+
+_PATHS: Final = ("path", "file_path", "filepath", "filename", "file", "target_file", "output_path")
+_CONTENTS: Final = ("content", "new_content", "contents", "file_text")
+_PAIRS: Final = (
+    ("search", "replace"),
+    ("old", "new"),
+    ("old_string", "new_string"),
+    ("old_str", "new_str"),
+    ("old_text", "new_text"),
+    ("oldText", "newText"),
+)
+_LISTS: Final = ("edits", "operations", "changes")
+_ALL: Final = ("replace_all", "all")
+_LONGEST: Final = 256 * 1024
+"""Characters of a file, and of a diff, up to which one is made: comparing takes time that grows with the square."""
+_FILES: Final = 50
+
+_logger = logging.getLogger(__name__)
+
+_WIDE: Final = ("all", "turn", "idle")
+
 
 def confirmation_word(tool: str, kind: str, rule: str, arguments: Mapping[str, Any]) -> str:
     """Return the word that approves a call, or nothing where one key does.
@@ -90,11 +125,6 @@ def _command_word(text: str) -> str:
 def _can_be_typed(word: str) -> bool:
     plain = word.isascii() and _WORD.fullmatch(word) is not None and not any(map(is_hidden, word))
     return plain and word.lower() not in _ANSWERS
-
-
-_TERM: Final = re.compile(r"[^\W_]{2,}")
-_LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
-"""First words of the names of letters that imitate a Latin one in a deceptive text."""
 
 
 def binding(definition: str, arguments: Mapping[str, Any], principal: str) -> str:
@@ -139,12 +169,6 @@ def _is_lookalike(char: str) -> bool:
 def _escaped(char: str) -> str:
     """Return `char` as JSON escapes it: UTF-16 units."""
     return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
-
-
-_NO_OTHER_WAY = "Do not try another way to the same effect; inform the user."
-_INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ", "workflow step: ")
-"""Rules that an allowing rule cannot override (`policy.decision`)."""
-_FOLLOW_COMMENT = "Follow the approver's comment; do not try another way to the same effect."
 
 
 def refused(settled: Approval, name: str = "") -> ToolFailure:
@@ -222,29 +246,6 @@ def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
     return f"The operator of Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"
 
 
-ReadText = Callable[[str], Awaitable[str | None]]
-"""Returns the text of a file as the session sees it, None for a missing one.
-
-Raises `ValueError` for a file that cannot be shown: not text, too large, out of reach; the message gives the reason.
-"""
-
-_PATHS: Final = ("path", "file_path", "filepath", "filename", "file", "target_file", "output_path")
-_CONTENTS: Final = ("content", "new_content", "contents", "file_text")
-_PAIRS: Final = (
-    ("search", "replace"),
-    ("old", "new"),
-    ("old_string", "new_string"),
-    ("old_str", "new_str"),
-    ("old_text", "new_text"),
-    ("oldText", "newText"),
-)
-_LISTS: Final = ("edits", "operations", "changes")
-_ALL: Final = ("replace_all", "all")
-_LONGEST: Final = 256 * 1024
-"""Characters of a file, and of a diff, up to which one is made: comparing takes time that grows with the square."""
-_FILES: Final = 50
-
-
 async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> str:
     """Return the file changes of the call; empty for a tool that only reads or uses unknown arguments.
 
@@ -314,9 +315,6 @@ def _diff(path: str, before: str | None, after: str) -> str:
     return diff if len(diff) <= _LONGEST else f"({path}: the difference has {len(diff)} characters)\n"
 
 
-_LOG: Final = logging.getLogger(__name__)
-
-
 class Board:
     """One for a crib, on its event loop."""
 
@@ -332,8 +330,8 @@ class Board:
         for watcher in tuple(self._watchers.values()):
             try:
                 watcher(approval)
-            except Exception:  # noqa: BLE001 - a failing watcher must not break the decision
-                _LOG.exception("a watcher of approvals broke")
+            except Exception:
+                _logger.exception("a watcher of approvals broke")
 
     def stir(self) -> None:
         """Wake all waiters: an answer may cover more calls than its own."""
@@ -359,9 +357,6 @@ class Board:
             self._watchers.pop(token, None)
 
         return stop
-
-
-_WIDE: Final = ("all", "turn", "idle")
 
 
 def approved_as(tool: Tool) -> str:

@@ -23,6 +23,12 @@ __all__ = [
     "WhenGone",
 ]
 
+WhenGone = Literal["drop", "run"]
+"""Handling of a question whose caller left: it is cancelled, or stays open and runs as a job after a late yes."""
+
+LONGEST: Final = 24 * 3600.0
+"""Maximum of `expires`, in seconds."""
+
 
 def _guard(value: Any) -> bool:
     """`on` and `off` are also text: JSON and the command line have no other way to write them."""
@@ -100,13 +106,6 @@ class PolicySettings(Section):
     def broken_rules(self) -> tuple[str, ...]:
         """Errors of all rules that could not be read."""
         return (*self.rules.broken, *(error for one in self.identities.values() for error in one.broken))
-
-
-WhenGone = Literal["drop", "run"]
-"""Handling of a question whose caller left: it is cancelled, or stays open and runs as a job after a late yes."""
-
-LONGEST: Final = 24 * 3600.0
-"""Maximum of `expires`, in seconds."""
 
 
 def _http(url: str) -> str:

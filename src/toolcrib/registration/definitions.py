@@ -69,6 +69,9 @@ _SHORTEST_SECRET: Final = 8
 """Characters of a header's value that is masked; a shorter one stands in every other sentence."""
 _SLASHES: Final = re.compile(r"%(?:2f|5c)|\\", re.IGNORECASE)
 
+Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
+"""Runs a tool with valid arguments. Raises `ToolFailure`."""
+
 
 class Wrong(Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a definition."""
@@ -336,10 +339,6 @@ def _below(path: str) -> str:
             hint="give it as `orders/17?full=true`: no scheme or host, no `..`, spaces as %20",
         )
     return f"{folders}{question}{query}"
-
-
-Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
-"""Runs a tool with valid arguments. Raises `ToolFailure`."""
 
 
 class Closing(Protocol):

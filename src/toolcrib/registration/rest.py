@@ -52,6 +52,10 @@ _ALWAYS: Final = (400, 401, 403, 404, 405, 421)
 _WITH_BODY: Final = (*_ALWAYS, 408, 409, 413, 415, 422, 503)
 _TEXT: Final = {"type": "string"}
 
+_PREFIX: Final = "/v1/"
+_DOCUMENT: Final = "/openapi.json"
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+
 
 @cache
 def document() -> Mapping[str, Any]:
@@ -191,11 +195,6 @@ def _object(properties: Mapping[str, Any], required: list[str], *, closed: bool 
 
 def _ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
-
-
-_PREFIX: Final = "/v1/"
-_DOCUMENT: Final = "/openapi.json"
-_HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class _Asked(Struct, frozen=True, kw_only=True):

@@ -39,6 +39,18 @@ _AROUND: Final = 120
 """Bytes of context before and after a match that a hit shows of a long line."""
 _CHUNK: Final = 1 << 20
 
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_PAGE_BYTES: Final = 12_000
+_LONGEST_PAGE: Final = 256 * 1024
+_RESCAN_SECONDS: Final = 30.0
+"""Another process may use the same folder: its size is looked up again when the last look is older than this."""
+_FULL_SECONDS: Final = 1.0
+"""The same for a full folder, where a file may have been removed. A look at thousands of files takes 10 ms and more."""
+_KEY: Final = ".key"
+
+_MOST_WHOLE: Final = 16 * 1024 * 1024
+"""As much as is parsed of one message of a server (`mcp.client.spec.McpLimits.inline_bytes`)."""
+
 
 class Artifact(Struct, frozen=True, kw_only=True):
     """A stored output. `size` is in bytes, `created` in seconds since 1970."""
@@ -171,20 +183,6 @@ def _character_border(raw: bytes, end: int) -> int:
     while end < len(raw) and raw[end] & 0xC0 == 0x80:
         end += 1
     return end
-
-
-_ID: Final = re.compile(r"[0-9a-f]{32}")
-_PAGE_BYTES: Final = 12_000
-_LONGEST_PAGE: Final = 256 * 1024
-_RESCAN_SECONDS: Final = 30.0
-"""Another process may use the same folder: its size is looked up again when the last look is older than this."""
-_FULL_SECONDS: Final = 1.0
-"""The same for a full folder, where a file may have been removed. A look at thousands of files takes 10 ms and more."""
-_KEY: Final = ".key"
-
-
-_MOST_WHOLE: Final = 16 * 1024 * 1024
-"""As much as is parsed of one message of a server (`mcp.client.spec.McpLimits.inline_bytes`)."""
 
 
 class Keeping(Section):

@@ -30,6 +30,18 @@ __all__ = [
 Marker = Literal["toolcrib", "elided", "compressed"]
 Spared = Literal["errors", "lists"]
 
+_JSON_BYTES: Final = 1024 * 1024
+"""Longer JSON is cut as text: proving that it can be rebuilt byte for byte would take too long."""
+
+_LINE_ENDS: Final = ("\n", "\\n")
+"""Line ends at which a text may be cut; the second is a line end inside a JSON string."""
+
+_PLACE: Final = "\ufdd0toolcrib\ufdd0"
+"""Noncharacters, which do not occur in text."""
+
+MOST_PARSED: Final = 8 * 1024 * 1024
+"""Characters of text that is looked into."""
+
 
 class Fit(Struct, frozen=True, kw_only=True):
     """The style of one profile."""
@@ -104,14 +116,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_JSON_BYTES: Final = 1024 * 1024
-"""Longer JSON is cut as text: proving that it can be rebuilt byte for byte would take too long."""
-
-
-_LINE_ENDS: Final = ("\n", "\\n")
-"""Line ends at which a text may be cut; the second is a line end inside a JSON string."""
-
-
 class Room(Struct, frozen=True, kw_only=True):
     """Room for the shown text, marker included, and its division."""
 
@@ -176,10 +180,6 @@ class Cut(Struct, frozen=True, kw_only=True):
             count = f"({tokens})" if self.template else f"{count} ({tokens})"
         joint = " " if self.template else ", "
         return f"[toolcrib: {f'{self.parts}{joint}' if self.parts else ''}{count} left out here. {end}]"
-
-
-_PLACE: Final = "\ufdd0toolcrib\ufdd0"
-"""Noncharacters, which do not occur in text."""
 
 
 def cut_text(text: str, room: Room, size: int, *, tail: str | None = None) -> Cut:
@@ -358,10 +358,6 @@ def _snipped(value: Any, longest: int) -> Any:
     if isinstance(value, list):
         return [_snipped(item, longest) for item in cast("list[Any]", value)]
     return value
-
-
-MOST_PARSED: Final = 8 * 1024 * 1024
-"""Characters of text that is looked into."""
 
 
 def parse_or_none(text: str) -> Any:

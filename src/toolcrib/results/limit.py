@@ -26,6 +26,24 @@ Hint = Literal["skip", "normal", "force", "search"]
 HINTS: Final[tuple[Hint, ...]] = get_args(Hint)
 """`skip` only the ceiling · `normal` the budget · `force` a smaller one · `search` the first items with short texts."""
 
+HINT_KEY: Final = "_compression_hint"
+
+_BYTES_PER_TOKEN: Final = 4
+_MEDIA_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of base64 in images, audio and blobs that one result may carry."""
+_IN_THREAD: Final = 256 * 1024
+"""Above this many bytes the work is done in a thread; below it costs less than the hop."""
+_LEAST: Final = 400
+"""Bytes that are shown under any budget: a marker alone takes about 250."""
+_STATUS_BYTES: Final = 2000
+"""Of an error's message and of its hint."""
+_LONGEST_CHARACTER: Final = 4
+"""Bytes of UTF-8."""
+
+_COMPRESSED: Final = re.compile(r"\[COMPRESSED:([0-9a-f]{32})\]")
+_DETAIL_BYTES: Final = 16 * 1024
+"""Longer details of an error are dropped: the text repeats them."""
+
 
 class Way(Struct, frozen=True, kw_only=True):
     """Limiting of one result: the style, and facts about the call."""
@@ -44,9 +62,6 @@ class Way(Struct, frozen=True, kw_only=True):
     source: str = ""
     """The source of the tool, with its trust: artifacts carry both."""
     trust: Trust = "local"
-
-
-HINT_KEY: Final = "_compression_hint"
 
 
 def take_hint(result: ToolResult) -> tuple[ToolResult, Hint | None]:
@@ -79,21 +94,7 @@ def _without(block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[s
     return {**block, "text": dumps(rest).decode()}
 
 
-_BYTES_PER_TOKEN: Final = 4
-_MEDIA_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of base64 in images, audio and blobs that one result may carry."""
-_IN_THREAD: Final = 256 * 1024
-"""Above this many bytes the work is done in a thread; below it costs less than the hop."""
-_LEAST: Final = 400
-"""Bytes that are shown under any budget: a marker alone takes about 250."""
-_STATUS_BYTES: Final = 2000
-"""Of an error's message and of its hint."""
-_LONGEST_CHARACTER: Final = 4
-"""Bytes of UTF-8."""
 _PLAIN: Final = Way()
-_COMPRESSED: Final = re.compile(r"\[COMPRESSED:([0-9a-f]{32})\]")
-_DETAIL_BYTES: Final = 16 * 1024
-"""Longer details of an error are dropped: the text repeats them."""
 
 
 class _Kept(Struct, frozen=True, kw_only=True):

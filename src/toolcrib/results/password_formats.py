@@ -26,30 +26,6 @@ _NOT_CHOSEN: Final = re.compile(
 _LETTER: Final = re.compile(rb"[A-Za-z]")
 _DIGIT_OR_SIGN: Final = re.compile(rb"[0-9!@#$%^&*+?~]")
 
-
-def _is_chosen(value: bytes) -> bool:
-    """Whether `value`, in prose about a password, is one that a person chose: letters, and digits or signs."""
-    value = value.rstrip(b".,;:?)")
-    if not 6 <= len(value) <= 64 or is_placeholder(value) or is_reference(value):
-        return False
-    if _TECHNICAL.search(value) or _NOT_CHOSEN.search(value):
-        return False
-    if value[:1] in b"-_." and kinds(value) < 3:
-        return False
-    return _LETTER.search(value) is not None and _DIGIT_OR_SIGN.search(value) is not None
-
-
-def _is_strong(value: bytes) -> bool:
-    """Whether `value`, right behind the word, can be nothing but a password: letters of both cases, digits or signs."""
-    return kinds(value) >= 3 and _is_chosen(value)
-
-
-def _is_given(value: bytes) -> bool:
-    """Whether the value of a password option is the password itself."""
-    is_word = len(value) < 12 and value.isalpha() and value.islower()  # of a manual: `--password takes`
-    return is_password(value) and not is_placeholder(value) and not is_word and not value.isupper()
-
-
 _NAME: Final = (
     rb"(?:[a-z]*pass(?:word|wort|wd|phrase|code)|kennwort|mot[ _]de[ _]passe|contrase(?:n|\xc3\xb1)a"
     rb"|palavra-passe|senha|wachtwoord|mdp)"
@@ -72,7 +48,6 @@ _WORD: Final = rb"([^\s\"'`]{5,}[^\s\"'`.,;:?)])"
 _QUOTED: Final = rb"[\"'`]([^\s\"'`]{4,})[\"'`]"
 _ARGUMENT: Final = rb"[\"']?([^\s\"'<>$-][^\s\"'<>]{3,})"
 
-
 _CLAUSE: Final = rb"(?i)\b(?:" + _NAME + rb"|" + _SHORT + rb")\b((?:[^\n.;:=|]|\.\w|:\s){6,160})"
 _TOLD: Final = re.compile(rb"(?<=[\s'])" + _IS + rb":?\s+[\"'`]?" + _FOREIGN + rb"(?=" + _WORD + rb")", re.IGNORECASE)
 """A verb, and what it says; in the clause the words of two verbs may overlap (`was changed to …`)."""
@@ -86,6 +61,36 @@ _HEADING: Final = (
 )
 """A column of passwords in a table with `|`, commas, semicolons or tabulators."""
 _NAMED: Final = re.compile(_NAME, re.IGNORECASE)
+
+_INSERTED: Final = (
+    rb"(?i)\binsert\s+(?:ignore\s+)?into\s+\S+\s*\(([^)]{0,400}\b\w*" + _NAME + rb"\b[^)]{0,400})\)\s*values"
+)
+_ROWS: Final = re.compile(rb"\)\s*values", re.IGNORECASE)
+_ROW: Final = re.compile(rb"\s*,?\s*\(((?:'[^']*'|[^()'])*)\)")
+_VALUE: Final = re.compile(rb"\s*(?:'([^']*)'[^,]*|[^,']*)(?:,|\Z)")
+
+
+def _is_chosen(value: bytes) -> bool:
+    """Whether `value`, in prose about a password, is one that a person chose: letters, and digits or signs."""
+    value = value.rstrip(b".,;:?)")
+    if not 6 <= len(value) <= 64 or is_placeholder(value) or is_reference(value):
+        return False
+    if _TECHNICAL.search(value) or _NOT_CHOSEN.search(value):
+        return False
+    if value[:1] in b"-_." and kinds(value) < 3:
+        return False
+    return _LETTER.search(value) is not None and _DIGIT_OR_SIGN.search(value) is not None
+
+
+def _is_strong(value: bytes) -> bool:
+    """Whether `value`, right behind the word, can be nothing but a password: letters of both cases, digits or signs."""
+    return kinds(value) >= 3 and _is_chosen(value)
+
+
+def _is_given(value: bytes) -> bool:
+    """Whether the value of a password option is the password itself."""
+    is_word = len(value) < 12 and value.isalpha() and value.islower()  # of a manual: `--password takes`
+    return is_password(value) and not is_placeholder(value) and not is_word and not value.isupper()
 
 
 def _told(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -112,14 +117,6 @@ def _cells(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
             return
         begin = line + sum(len(cell) + 1 for cell in cells[:column]) + cells[column].find(value)
         yield begin, begin + len(value)
-
-
-_INSERTED: Final = (
-    rb"(?i)\binsert\s+(?:ignore\s+)?into\s+\S+\s*\(([^)]{0,400}\b\w*" + _NAME + rb"\b[^)]{0,400})\)\s*values"
-)
-_ROWS: Final = re.compile(rb"\)\s*values", re.IGNORECASE)
-_ROW: Final = re.compile(rb"\s*,?\s*\(((?:'[^']*'|[^()'])*)\)")
-_VALUE: Final = re.compile(rb"\s*(?:'([^']*)'[^,]*|[^,']*)(?:,|\Z)")
 
 
 def _values(raw: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -39,6 +39,45 @@ except ImportError:  # no wheel for this platform: the same patterns, slower
 _MEMORY: Final = 64 << 20
 """Bytes for the automaton of a set: it starts anew when they are used up, and would report nothing if it could not."""
 
+_FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
+"""Every format, most specific first: where two overlap, the first names the kind."""
+_OWN: Final = "secret"
+IN_THREAD: Final = 128 * 1024
+"""Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
+_BLOCK: Final = 256 * 1024
+"""Bytes read at a time from a spilled file."""
+_OVERLAP: Final = 16 * 1024
+"""Bytes looked at again with the next block: longer than any private key (4096 bit RSA: 3.3 KiB)."""
+_LONGEST: Final = 1024 * 1024
+"""A find that reaches the end of a block is followed no further than this."""
+_LEARNT: Final = 64
+"""Secrets that are learnt and kept: one login has two, and brings others every hour or so."""
+_SHORTEST: Final = 6
+"""Characters of a secret that is learnt: a shorter one would mask ordinary words."""
+_EDGE: Final = 256
+"""Characters dropped at the cut edge of an excerpt, where half a secret may be."""
+
+_NESTED: Final = 200
+"""Bytes of a value that is no secret and is looked through for a further name."""
+_TABLE: Final = 4 * 1024 * 1024
+"""Bytes of JSON that are looked at in whole: each pass over them holds the interpreter for a few milliseconds."""
+_TELLING: Final = 16
+"""Distinct telling keys of a table that are judged without a walk: each costs a pass over its JSON."""
+_REMEMBERED: Final = 1024
+"""Harmless pairs of a key and a value that are remembered: tools return the same states and types in every result."""
+_REMEMBERED_BYTES: Final = 200
+"""Of a key and its value together."""
+_NAME_BEFORE: Final = re.compile(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
+"""Read backwards: an end cannot be sought, only a beginning."""
+
+Keep = Callable[[str, bool], str]
+"""Returns the placeholder that stands for a value, empty for one that is masked for good. `True` for a certain find."""
+
+_SIGN: Final = re.compile(r"[:=>,|?.+\\]")
+"""A character that every assignment has between its name and its value."""
+_MOST_KNOWN: Final = 64
+"""Characters of strings whose results are remembered during a walk."""
+
 
 class Pattern(Protocol):
     """A compiled pattern over bytes."""
@@ -86,38 +125,6 @@ def _options(re2: Any) -> Any:
     return options
 
 
-_FORMATS: Final = (*ISSUER_FORMATS, *PASSWORD_FORMATS)
-"""Every format, most specific first: where two overlap, the first names the kind."""
-_OWN: Final = "secret"
-IN_THREAD: Final = 128 * 1024
-"""Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
-_BLOCK: Final = 256 * 1024
-"""Bytes read at a time from a spilled file."""
-_OVERLAP: Final = 16 * 1024
-"""Bytes looked at again with the next block: longer than any private key (4096 bit RSA: 3.3 KiB)."""
-_LONGEST: Final = 1024 * 1024
-"""A find that reaches the end of a block is followed no further than this."""
-_LEARNT: Final = 64
-"""Secrets that are learnt and kept: one login has two, and brings others every hour or so."""
-_SHORTEST: Final = 6
-"""Characters of a secret that is learnt: a shorter one would mask ordinary words."""
-_EDGE: Final = 256
-"""Characters dropped at the cut edge of an excerpt, where half a secret may be."""
-
-_NESTED: Final = 200
-"""Bytes of a value that is no secret and is looked through for a further name."""
-_TABLE: Final = 4 * 1024 * 1024
-"""Bytes of JSON that are looked at in whole: each pass over them holds the interpreter for a few milliseconds."""
-_TELLING: Final = 16
-"""Distinct telling keys of a table that are judged without a walk: each costs a pass over its JSON."""
-_REMEMBERED: Final = 1024
-"""Harmless pairs of a key and a value that are remembered: tools return the same states and types in every result."""
-_REMEMBERED_BYTES: Final = 200
-"""Of a key and its value together."""
-_NAME_BEFORE: Final = re.compile(rb"([\w.-]*)(?:[ (?/]([A-Za-z]+))?")
-"""Read backwards: an end cannot be sought, only a beginning."""
-
-
 class Find(Struct, frozen=True):
     """A secret in a text: start and end, in bytes, and its kind."""
 
@@ -126,10 +133,6 @@ class Find(Struct, frozen=True):
     kind: str
     is_certain: bool = True
     """Whether it is a secret for sure; else the words around it, or how random it looks, suggest so."""
-
-
-Keep = Callable[[str, bool], str]
-"""Returns the placeholder that stands for a value, empty for one that is masked for good. `True` for a certain find."""
 
 
 class Redactor:
@@ -418,12 +421,6 @@ class Redactor:
             if find.end > len(name) + 4:
                 return self._clean(assigned, self.match(assigned))[len(name) + 4 :].decode("utf-8", "surrogatepass")
         return value
-
-
-_SIGN: Final = re.compile(r"[:=>,|?.+\\]")
-"""A character that every assignment has between its name and its value."""
-_MOST_KNOWN: Final = 64
-"""Characters of strings whose results are remembered during a walk."""
 
 
 class _Walk:

@@ -48,13 +48,15 @@ _TELLING: Final = (
 """A name of secrets, with the available part of its value."""
 
 
-_TELLING_REACH: Final = 1024
+_REACH: Final = 1024
 
 
 _KEY_BLOCK: Final = re.compile(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
 
 
 _KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
+
+_OURS: Final = "toolcrib"
 
 
 class Cleaning:
@@ -122,7 +124,7 @@ def _key_block(raw: bytes) -> int:
 
 def _open_name(raw: bytes) -> int:
     """Position of a name whose value reaches the end."""
-    start = max(0, len(raw) - _TELLING_REACH)
+    start = max(0, len(raw) - _REACH)
     for found in compiled(_TELLING).finditer(raw[start:]):
         if found.end() == len(raw) - start:
             return start + found.start()
@@ -145,9 +147,6 @@ def _masked(raw: bytes, start: int, stop: int, finds: Iterable[Find]) -> bytes:
             parts += (raw[position : max(position, find.start)], f"[redacted:{find.kind}]".encode())
             position = find.end
     return b"".join((*parts, raw[position:stop]))
-
-
-_OURS: Final = "toolcrib"
 
 
 _plain: Final = logging.Formatter()

@@ -49,20 +49,6 @@ _TOOLCHAINS: Final = (
 """Below a home: programs that people install for themselves."""
 _KEPT: Final = frozenset({"LANG", "LANGUAGE", "TERM", "TZ"})
 
-
-def clean(environ: Mapping[str, str], home: Path, programs: Sequence[str]) -> dict[str, str]:
-    """Return the environment of a command: the harmless part of `environ`, and `programs` as its path."""
-    kept = {name: value for name, value in environ.items() if name in _KEPT or name.startswith("LC_")}
-    return {**kept, "HOME": str(home), "PATH": os.pathsep.join(programs), "TMPDIR": "/tmp", "SHELL": "/bin/sh"}
-
-
-def toolchains(home: Path) -> tuple[Path, ...]:
-    """Return the folders below `home` with programs, and that of the Python that runs us."""
-    found = [home / name for name in _TOOLCHAINS if (home / name).exists()]
-    own = Path(sys.base_prefix)
-    return (*found, *(() if own.is_relative_to("/usr") or own == Path("/usr") else (own,)))
-
-
 _APART: Final = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox")
 _ALONE: Final = ("--unshare-user", "--disable-userns")
 """No user namespaces inside: in one of its own a command could mount, and reach more of the kernel."""
@@ -83,6 +69,19 @@ _COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" |
 
 The kernel counts no processes of root there; the control group or the monitor of processes does.
 bash and dash have two letters for it."""
+
+
+def clean(environ: Mapping[str, str], home: Path, programs: Sequence[str]) -> dict[str, str]:
+    """Return the environment of a command: the harmless part of `environ`, and `programs` as its path."""
+    kept = {name: value for name, value in environ.items() if name in _KEPT or name.startswith("LC_")}
+    return {**kept, "HOME": str(home), "PATH": os.pathsep.join(programs), "TMPDIR": "/tmp", "SHELL": "/bin/sh"}
+
+
+def toolchains(home: Path) -> tuple[Path, ...]:
+    """Return the folders below `home` with programs, and that of the Python that runs us."""
+    found = [home / name for name in _TOOLCHAINS if (home / name).exists()]
+    own = Path(sys.base_prefix)
+    return (*found, *(() if own.is_relative_to("/usr") or own == Path("/usr") else (own,)))
 
 
 class Bounds(Struct, frozen=True, kw_only=True):

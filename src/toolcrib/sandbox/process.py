@@ -43,6 +43,23 @@ _OURS: Final = 2
 _PATIENCE: Final = 1.0
 _AGAIN: Final = 0.005
 
+_OFTEN: Final = 0.2
+"""Seconds, where nothing else counts processes: a bomb makes some thousands meanwhile, and all end at once."""
+_SELDOM: Final = 1.0
+_ANSWER: Final = 4096
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+_PIECE: Final = 64 * 1024
+_AHEAD: Final = 16
+"""Unread pieces of output; the process blocks when there are more."""
+_GRACE: Final = 1.0
+"""Seconds between asking a command to end and killing it (security.md R9)."""
+_TAKE: Final = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
+"""Makes a terminal that of its session: a session leader gets the first one that it opens."""
+
+_Work = Callable[[], Coroutine[Any, Any, None]]
+Output = tuple[Literal["stdout", "stderr"], bytes]
+
 
 class Group:
     """Control group of one command; without effect where cgroups are unavailable. Closed once the command has ended."""
@@ -90,13 +107,6 @@ def _clear(root: Path) -> None:
         if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
             with suppress(OSError):
                 left.rmdir()
-
-
-_OFTEN: Final = 0.2
-"""Seconds, where nothing else counts processes: a bomb makes some thousands meanwhile, and all end at once."""
-_SELDOM: Final = 1.0
-_ANSWER: Final = 4096
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Watched:
@@ -201,18 +211,6 @@ def _free(folder: Path) -> int:
     except OSError:  # the command has removed it
         return sys.maxsize
     return found.f_bavail * found.f_frsize
-
-
-_PIECE: Final = 64 * 1024
-_AHEAD: Final = 16
-"""Unread pieces of output; the process blocks when there are more."""
-_GRACE: Final = 1.0
-"""Seconds between asking a command to end and killing it (security.md R9)."""
-_TAKE: Final = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
-"""Makes a terminal that of its session: a session leader gets the first one that it opens."""
-
-_Work = Callable[[], Coroutine[Any, Any, None]]
-Output = tuple[Literal["stdout", "stderr"], bytes]
 
 
 class Held(Struct, frozen=True, kw_only=True):

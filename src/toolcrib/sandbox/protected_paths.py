@@ -51,6 +51,29 @@ _SHARED: Final = frozenset({"HEAD", "commondir"})
 """A folder with these is a repository, too: objects and references are in the other folder."""
 _PROGRAMS: Final = ("bin", ".bin", "Scripts")
 
+_OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "modules", "info/attributes")
+"""`commondir` names the other folder in which git looks for hooks and configuration (gitrepository-layout)."""
+_GUARDED: Final = (
+    ".toolcrib", ".claude", ".codex", ".cursor", ".gemini", ".mcp.json", ".vscode", ".idea", ".envrc", ".husky",
+)  # fmt: skip
+"""Read-only where they exist; what a command adds elsewhere is put aside when it has ended."""
+_SECRET: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
+"""Files that the file tools guard as well; empty for a command."""
+_RUNNING: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
+_OF_WORKTREE: Final = ("commondir", "gitdir", "config.worktree")
+"""The same for the repository's data of a worktree; its index and HEAD stay writable."""
+_NESTED: Final = 32
+"""Maximum of repositories below the roots, and worktrees of one: more would make the start too slow.
+
+Those whose guarded part is oldest come first: no command can push one out of the list by making others.
+"""
+_COMMIT: Final = re.compile(r"(?m)\b[0-9a-f]{40,64}\b")
+_REFERENCES: Final = 2_000
+_REFERENCED: Final = 1024 * 1024
+"""Files of references that are read, and characters of one."""
+_WRITTEN: Final = ("objects", "refs", "logs")
+"""Files of a shared repository that work in one of its worktrees writes."""
+
 
 class _Seen(Struct, frozen=True):
     """A folder as it was read."""
@@ -156,30 +179,6 @@ class Repositories:
 
 def _stamped(places: Iterable[str]) -> dict[str, Stamp]:
     return {place: stamp for place in places if (stamp := stamp_of(place)) is not None}
-
-
-_OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "modules", "info/attributes")
-"""`commondir` names the other folder in which git looks for hooks and configuration (gitrepository-layout)."""
-_GUARDED: Final = (
-    ".toolcrib", ".claude", ".codex", ".cursor", ".gemini", ".mcp.json", ".vscode", ".idea", ".envrc", ".husky",
-)  # fmt: skip
-"""Read-only where they exist; what a command adds elsewhere is put aside when it has ended."""
-_SECRET: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
-"""Files that the file tools guard as well; empty for a command."""
-_RUNNING: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
-_OF_WORKTREE: Final = ("commondir", "gitdir", "config.worktree")
-"""The same for the repository's data of a worktree; its index and HEAD stay writable."""
-_NESTED: Final = 32
-"""Maximum of repositories below the roots, and worktrees of one: more would make the start too slow.
-
-Those whose guarded part is oldest come first: no command can push one out of the list by making others.
-"""
-_COMMIT: Final = re.compile(r"(?m)\b[0-9a-f]{40,64}\b")
-_REFERENCES: Final = 2_000
-_REFERENCED: Final = 1024 * 1024
-"""Files of references that are read, and characters of one."""
-_WRITTEN: Final = ("objects", "refs", "logs")
-"""Files of a shared repository that work in one of its worktrees writes."""
 
 
 class Guarded(Struct, frozen=True, kw_only=True):

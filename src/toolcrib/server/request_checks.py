@@ -29,6 +29,33 @@ __all__ = ["INSTANCE", "INSTANCE_HEADER", "Authority", "Caller", "RequestLimits"
 _SCHEME: Final = b"bearer "
 _ANY: Final = "*"
 
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
+_ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_PORTS: Final = {"http": 80, "https": 443}
+
+INSTANCE_HEADER: Final = b"toolcrib-instance"
+"""Names the instance that a client works as."""
+INSTANCE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Pattern of instance names over HTTP."""
+_INSTANCE: Final = re.compile(INSTANCE)
+
+_SINGLE: Final = frozenset(
+    {
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"origin",
+        INSTANCE_HEADER,
+    }
+)
+"""Headers whose second occurrence is refused: a reader of the first and one of the last would disagree."""
+
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach what listens on `host`."""
@@ -120,34 +147,6 @@ def _caller(spec: TokenSpec) -> Caller:
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(b"toolcrib bearer\0" + token).digest()
-
-
-_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
-_ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-_PORTS: Final = {"http": 80, "https": 443}
-
-INSTANCE_HEADER: Final = b"toolcrib-instance"
-"""Names the instance that a client works as."""
-INSTANCE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""Pattern of instance names over HTTP."""
-_INSTANCE: Final = re.compile(INSTANCE)
-
-_SINGLE: Final = frozenset(
-    {
-        b"authorization",
-        b"content-length",
-        b"content-type",
-        b"host",
-        b"mcp-method",
-        b"mcp-name",
-        b"mcp-protocol-version",
-        b"mcp-session-id",
-        b"origin",
-        INSTANCE_HEADER,
-    }
-)
-"""Headers whose second occurrence is refused: a reader of the first and one of the last would disagree."""
 
 
 def _parse_host(value: str, default: int) -> tuple[str, int] | None:

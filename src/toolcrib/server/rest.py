@@ -32,7 +32,7 @@ from .request_checks import Caller, RequestLimits, instance_of
 
 __all__ = ["Answer", "GuestResources", "Problem", "not_allowed", "read_body", "read_object", "respond"]
 
-_logger: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _CLOSE: Final = (b"connection", b"close")
 _PROBLEM: Final = b"application/problem+json"

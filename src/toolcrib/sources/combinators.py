@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from .source import Listing, Publish, Source
 
 __all__ = ["DerivedSource", "filtered", "innermost", "prefixed", "renamed"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _Name = Callable[[str], str]
 """Gives the new name of a tool."""
@@ -167,8 +167,8 @@ class DerivedSource:
             try:
                 if not self._keep(tool):
                     continue
-            except Exception as error:  # noqa: BLE001 - a filter of a program may fail in any way
-                _LOG.exception("the filter of source %s failed on %s", self.name, tool.local_name)
+            except Exception as error:
+                _logger.exception("the filter of source %s failed on %s", self.name, tool.local_name)
                 problems.append(self._problem("bad_tool", f"its filter failed: {type(error).__name__}", new))
                 continue
             if new in tools:

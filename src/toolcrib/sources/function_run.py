@@ -19,7 +19,7 @@ from ..system.tasks import Threads
 
 __all__ = ["Body", "Run", "body_of", "is_stream", "raise_as_failure", "run_of"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _MESSAGE: Final = 500
 """Characters of an exception's text that reach the model."""
 
@@ -70,7 +70,7 @@ def raise_as_failure(error: BaseException, name: str, context: Context, *, is_aw
         raise  # noqa: PLE0704 - the caller handles `error`
     if isinstance(error, KeyboardInterrupt) and is_awaited:
         raise  # noqa: PLE0704 - that may be a person's interrupt; an exception from a thread is the function's own
-    _LOG.exception("tool %s failed in call %s", name, context.call_id)
+    _logger.error("tool %s failed in call %s", name, context.call_id, exc_info=error)
     raise ToolFailure(_code_of(error), f"{name} failed: {_short(error)}") from error
 
 

@@ -41,6 +41,17 @@ __all__ = [
     "given",
 ]
 
+GROUP: Final = "toolcrib.plugins"
+
+_SECONDS: Final = 30.0
+"""Time limit of `initialize` and of `shutdown`."""
+_ENRICH_SECONDS: Final = 10.0
+
+Enrichment = Callable[[Tool, Mapping[str, Any], ToolResult], Awaitable[ToolResult]]
+"""Returns the result of a call, with additions."""
+Subscribe = Callable[[Enrichment, int], Callable[[], None]]
+"""Adds an enrichment with its priority, and returns what takes it away."""
+
 
 class Services(Struct, frozen=True, kw_only=True):
     """Services for a plugin, from `initialize` to `shutdown`."""
@@ -88,9 +99,6 @@ class Plugin:
     def shutdown(self) -> Awaitable[None] | None:
         """End; may be `async`. Comes once for every `initialize`, also after one that failed."""
         return None
-
-
-GROUP: Final = "toolcrib.plugins"
 
 
 class FoundPlugin(Struct, frozen=True, kw_only=True):
@@ -185,16 +193,6 @@ def _plugin_of(thing: Any, where: str) -> Plugin:
             return _plugin_of((held or classes)[0], where)
         raise UsageError(f"{where} holds {len(held or classes)} plugins, and one was expected: derive from Plugin once")
     raise UsageError(f"{where} is a {type(thing).__name__}, and no plugin: derive it from toolcrib.plugin.Plugin")
-
-
-_SECONDS: Final = 30.0
-"""Time limit of `initialize` and of `shutdown`."""
-_ENRICH_SECONDS: Final = 10.0
-
-Enrichment = Callable[[Tool, Mapping[str, Any], ToolResult], Awaitable[ToolResult]]
-"""Returns the result of a call, with additions."""
-Subscribe = Callable[[Enrichment, int], Callable[[], None]]
-"""Adds an enrichment with its priority, and returns what takes it away."""
 
 
 class Functions(Protocol):

@@ -44,6 +44,11 @@ __all__ = [
     "unavailable",
 ]
 
+_GAP: Final = r"[\W_]*"
+"""Separators between two letters of a name, which any spelling may leave out."""
+_BEFORE: Final = ("", "x")
+"""Words before the source in the spellings of a name: none, and the group of ops that go by their source."""
+
 
 class Listing(Struct, frozen=True, kw_only=True):
     """Whole listing of one source. A later listing of the same source replaces it."""
@@ -102,12 +107,6 @@ class Source(Protocol):
     async def close(self) -> None:
         """Stop, wait for what must be waited for, and end every process that was started."""
         ...
-
-
-_GAP: Final = r"[\W_]*"
-"""Separators between two letters of a name, which any spelling may leave out."""
-_BEFORE: Final = ("", "x")
-"""Words before the source in the spellings of a name: none, and the group of ops that go by their source."""
 
 
 def is_starting(state: SourceState) -> bool:

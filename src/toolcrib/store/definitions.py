@@ -27,6 +27,17 @@ _PUT: Final = (
     " definition = excluded.definition, accepted = excluded.accepted, accepted_by = excluded.accepted_by"
 )
 
+_PURPOSE: Final = "registration"
+_PUT_REGISTRATION: Final = (
+    "INSERT INTO registrations VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (instance, name) DO UPDATE SET"
+    " definition = excluded.definition, way = excluded.way, principal = excluded.principal,"
+    " accepted = excluded.accepted, registered = excluded.registered"
+)
+_SELECT_REGISTRATIONS: Final = (
+    "SELECT instance, name, definition, way, principal, accepted, registered FROM registrations"
+)
+_DELETE: Final = "DELETE FROM registrations WHERE instance = ? AND name = ?"
+
 
 class Pin(Struct, frozen=True, kw_only=True):
     """One accepted definition."""
@@ -112,18 +123,6 @@ def _pin(row: Sequence[Any]) -> Pin:
         accepted=accepted,
         by=by,
     )
-
-
-_PURPOSE: Final = "registration"
-_PUT_REGISTRATION: Final = (
-    "INSERT INTO registrations VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (instance, name) DO UPDATE SET"
-    " definition = excluded.definition, way = excluded.way, principal = excluded.principal,"
-    " accepted = excluded.accepted, registered = excluded.registered"
-)
-_SELECT_REGISTRATIONS: Final = (
-    "SELECT instance, name, definition, way, principal, accepted, registered FROM registrations"
-)
-_DELETE: Final = "DELETE FROM registrations WHERE instance = ? AND name = ?"
 
 
 class RegistrationRow(Struct, frozen=True, kw_only=True):

@@ -38,6 +38,17 @@ _PUT: Final = (
     " DO UPDATE SET state = excluded.state, changed = excluded.changed"
 )
 
+_WAITS: Final = "SELECT 1 FROM jobs WHERE ended IS NULL AND (call = ? OR call || '.' || attempt = ?)"
+"""A job that was accepted holds its key until it ends, in any process."""
+
+_HOLD: Final = (
+    "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (principal, key) DO UPDATE SET"
+    " request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer, created = excluded.created,"
+    " result = NULL WHERE receipts.created < ? OR (receipts.result IS NULL AND receipts.call = excluded.call"
+    " AND receipts.request_hash = excluded.request_hash)"
+)
+"""Takes a key that is free, or expired, or held by the same call, which is made again, maybe by another process."""
+
 
 class WorkflowRuns:
     """The runs of one store, each known to its principal alone. `clock` gives seconds since 1970."""
@@ -95,9 +106,6 @@ class Conflict(Struct, frozen=True):
     reason: str
 
 
-_WAITS: Final = "SELECT 1 FROM jobs WHERE ended IS NULL AND (call = ? OR call || '.' || attempt = ?)"
-"""A job that was accepted holds its key until it ends, in any process."""
-
 Reservation = Fresh | Replay | Conflict
 
 
@@ -154,15 +162,6 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
             _settle(transaction, principal, key, dumps(_pack(unknown)).decode())
         else:
             _release(transaction, principal, key)
-
-
-_HOLD: Final = (
-    "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (principal, key) DO UPDATE SET"
-    " request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer, created = excluded.created,"
-    " result = NULL WHERE receipts.created < ? OR (receipts.result IS NULL AND receipts.call = excluded.call"
-    " AND receipts.request_hash = excluded.request_hash)"
-)
-"""Takes a key that is free, or expired, or held by the same call, which is made again, maybe by another process."""
 
 
 def _reserve(transaction: Transaction, values: tuple[str, str, str, str], writer: str, now: float) -> Reservation:

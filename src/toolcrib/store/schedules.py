@@ -22,6 +22,12 @@ from .threads import Reader, Writer
 
 __all__ = ["Change", "Look", "MessageRow", "ScheduleRow", "ScheduleRows"]
 
+_OPEN: Final = "status IN ('active', 'paused')"
+_DUE: Final = "(asked IS NOT NULL OR (status = 'active' AND next_run <= ?))"
+
+_KEPT_SECONDS: Final = 7 * 86_400.0
+"""Seconds that an ended schedule is kept after its last run."""
+
 
 class ScheduleRow(Struct, frozen=True, kw_only=True):
     """One schedule. Times are seconds since 1970."""
@@ -78,11 +84,7 @@ _COLUMNS: Final = ScheduleRow.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 _INSERT: Final = f"INSERT INTO schedules ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _UPDATE: Final = f"UPDATE schedules SET {', '.join(f'{name} = ?' for name in _COLUMNS[1:])} WHERE id = ?"
-_OPEN: Final = "status IN ('active', 'paused')"
-_DUE: Final = "(asked IS NOT NULL OR (status = 'active' AND next_run <= ?))"
 _MESSAGE: Final = MessageRow.__struct_fields__
-_KEPT_SECONDS: Final = 7 * 86_400.0
-"""Seconds that an ended schedule is kept after its last run."""
 
 
 class ScheduleRows:

@@ -38,6 +38,11 @@ _PROOF: Final = "INSERT INTO meta VALUES ('written', ?) ON CONFLICT (key) DO UPD
 
 _logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+_AT_ONCE: Final = 4
+"""Connections that read at the same time, where reads have threads, and the most that stay open without a query."""
+
 
 class _Signal(Enum):
     WAKE = 1
@@ -302,12 +307,6 @@ def _settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_exception(value)
         else:
             future.set_result(value)
-
-
-T = TypeVar("T")
-
-_AT_ONCE: Final = 4
-"""Connections that read at the same time, where reads have threads, and the most that stay open without a query."""
 
 
 class Reader:

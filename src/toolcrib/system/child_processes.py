@@ -31,15 +31,7 @@ _INHERITED: Final = frozenset(
 )
 """What a child may see of our environment; everything else, tokens above all, stays here."""
 
-
-def clean_environment(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a child: the harmless part of `ours`, and what its configuration says."""
-    kept = {key: value for key, value in ours.items() if key in _INHERITED or key.startswith("LC_")}
-    kept.setdefault("PATH", os.defpath)
-    return {**kept, **theirs}
-
-
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _PROGRAM = """
 import os, signal, sys, time
@@ -61,6 +53,18 @@ if groups:
         if not groups: break
     send(signal.SIGKILL)
 """
+
+_TOGETHER: Final = 256
+"""Buffers of one system call."""
+_READ: Final = 64 * 1024
+"""One read a wake-up, so that a server that floods shares the loop with everybody else."""
+
+
+def clean_environment(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child: the harmless part of `ours`, and what its configuration says."""
+    kept = {key: value for key, value in ours.items() if key in _INHERITED or key.startswith("LC_")}
+    kept.setdefault("PATH", os.defpath)
+    return {**kept, **theirs}
 
 
 class Reaper:
@@ -101,7 +105,7 @@ class Reaper:
 
     def _start(self) -> None:
         if not sys.executable:
-            _log.warning("no Python executable is known: servers that ignore the end of their input may outlive us")
+            _logger.warning("no Python executable is known: servers that ignore the end of their input may outlive us")
             return
         command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
         null = subprocess.DEVNULL
@@ -110,7 +114,7 @@ class Reaper:
                 command, stdin=subprocess.PIPE, stdout=null, stderr=null, env={}, cwd="/", start_new_session=True
             )
         except OSError as error:
-            _log.warning("the helper that ends left-over servers cannot start: %s", error)
+            _logger.warning("the helper that ends left-over servers cannot start: %s", error)
             return
         for group in self._groups:
             self._say(f"+{group}\n")
@@ -137,12 +141,6 @@ _reaper = Reaper()
 def shared_reaper() -> Reaper:
     """The one of this process."""
     return _reaper
-
-
-_TOGETHER: Final = 256
-"""Buffers of one system call."""
-_READ: Final = 64 * 1024
-"""One read a wake-up, so that a server that floods shares the loop with everybody else."""
 
 
 class PipeReader:

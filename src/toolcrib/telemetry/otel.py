@@ -133,6 +133,20 @@ ACTIVE_JOBS: Final = "toolcrib.jobs.active"
 _API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
 """Modules of the no-op providers that are active until an SDK is set up."""
 
+_LOOK: Final = 1.0
+"""Seconds after which it is looked again whether the program has set up an SDK meanwhile."""
+_LONGEST: Final = 8192
+"""Characters of arguments, of a result and of any other text: what most backends show."""
+_NAME: Final = 200
+"""Characters of a name that a model wrote."""
+_TYPES: Final[Mapping[str, str]] = {
+    "mcp": "extension",
+    "openapi": "extension",
+    "rest": "extension",
+    "skill": "datastore",
+}
+"""The conventions' word by a tool's origin: an `extension` calls elsewhere on our side, all others are functions."""
+
 
 class Kit:
     """Instruments of one pair of providers. Lives as long as they do."""
@@ -160,20 +174,6 @@ def does_something(provider: TracerProvider | MeterProvider) -> bool:
     """Whether `provider` is more than the API's no-op."""
     return not type(provider).__module__.startswith(_API)
 
-
-_LOOK: Final = 1.0
-"""Seconds after which it is looked again whether the program has set up an SDK meanwhile."""
-_LONGEST: Final = 8192
-"""Characters of arguments, of a result and of any other text: what most backends show."""
-_NAME: Final = 200
-"""Characters of a name that a model wrote."""
-_TYPES: Final[Mapping[str, str]] = {
-    "mcp": "extension",
-    "openapi": "extension",
-    "rest": "extension",
-    "skill": "datastore",
-}
-"""The conventions' word by a tool's origin: an `extension` calls elsewhere on our side, all others are functions."""
 
 _current: ContextVar[_CallSpan | None] = ContextVar("toolcrib_call_span", default=None)
 

@@ -38,6 +38,9 @@ from pydantic_ai.usage import RequestUsage
 
 __all__ = ["Call", "Hold", "Reply", "ScriptedModel", "Seen", "Step", "calls"]
 
+_WORDS: Final = 3
+"""Words of one piece of a text."""
+
 
 class Hold:
     """Point in a reply at which it stops: the test waits until it is `reached`, and calls `go_on` or never does."""
@@ -109,9 +112,6 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 Step = str | Reply | Exception | Callable[[Seen], "str | Reply | Exception"]
 """Behaviour of the model at one request: a text, a reply, an exception, or a function of the seen request."""
-
-_WORDS: Final = 3
-"""Words of one piece of a text."""
 
 
 class ScriptedModel(Model):

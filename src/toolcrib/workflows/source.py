@@ -44,6 +44,8 @@ _CUT_OFF: Final = ("cancelled", "outcome_unknown")
 Progressed = Callable[[float, float, str], Awaitable[None]]
 """Callback for every step that ended: number of ended steps, number of steps, and the step."""
 
+SOURCE: Final = "workflows"
+
 
 class StepState(Struct, kw_only=True):
     """State of one step. `attempt` is that of the call which ran, or is to run next."""
@@ -204,9 +206,6 @@ def _value(result: ToolResult) -> Any:
         except ValueError:
             return text
     return text
-
-
-SOURCE: Final = "workflows"
 
 
 class Runs(Protocol):

@@ -36,6 +36,16 @@ __all__ = [
 _PIECES: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MAX_DEPTH: Final = 64
 
+RESUME: Final = "resume_id"
+"""The argument by which a run that broke off goes on."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_KEYS: Final = ("description", "title", "category", "tags", "input", "steps", "output", "background_after")
+_STEP_KEYS: Final = ("tool", "arguments", "after", "timeout", "approval")
+_MAX_STEPS: Final = 100
+
+_ANY: Final = frozenset[str]()
+
 
 class Missing(ToolFailure):
     """A path that leads to no value in the present document."""
@@ -236,15 +246,6 @@ def _at(where: tuple[str | int, ...]) -> str:
     return ".".join(map(str, where)) or "the value"
 
 
-RESUME: Final = "resume_id"
-"""The argument by which a run that broke off goes on."""
-
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_KEYS: Final = ("description", "title", "category", "tags", "input", "steps", "output", "background_after")
-_STEP_KEYS: Final = ("tool", "arguments", "after", "timeout", "approval")
-_MAX_STEPS: Final = 100
-
-
 class Step(Struct, frozen=True, kw_only=True):
     """One call. It runs as soon as the steps that it needs have ended well."""
 
@@ -401,9 +402,6 @@ def _texts(given: Any, key: str) -> tuple[str, ...]:
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in cast("list[Any]", items)):
         raise ConfigError("a list of texts was expected", key=key)
     return tuple(cast("list[str]", items))
-
-
-_ANY: Final = frozenset[str]()
 
 
 def check(workflow: Workflow, find: Callable[[str], Tool | None]) -> list[str]:

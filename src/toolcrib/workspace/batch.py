@@ -39,8 +39,10 @@ NOTHING: Final = ""
 """The state of a place where nothing is."""
 _MAX_COMPARED: Final = 20_000
 """Maximum files of a folder whose state is compared."""
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+_REMEMBERED: Final = 4_096
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -107,7 +109,6 @@ def apply(changes: Sequence[Change]) -> None:
     _remember(changes)
 
 
-_REMEMBERED: Final = 4_096
 _written: Final = OrderedDict[str, tuple[int, int]]()
 """Files that tools of this process wrote last, with inode and change time; under `_lock`."""
 _lock: Final = Lock()
@@ -191,7 +192,7 @@ class _Work:
             try:
                 undo()
             except (OSError, ToolFailure):
-                _LOG.exception("a change could not be taken back")
+                _logger.exception("a change could not be taken back")
         for staged in self._staged.values():
             _discard(staged)
 

@@ -39,6 +39,16 @@ _COMPARED: Final = 2_000
 """Names that a mistaken one is compared with, those of nearly its length first: ten thousand would take a second."""
 _SYSTEM: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
 
+_ODD: Final = {"link": "link", "other": "device, a pipe or a socket"}
+_ASK: Final = "do not try another way to it; tell the user"
+
+T = TypeVar("T")
+
+_ENTRY_BYTES: Final = 100
+"""Bytes that an entry of a walk takes, as `reserve` counts them: a quarter of what it takes with its texts."""
+_FEW: Final = SMALL // _ENTRY_BYTES
+"""Entries that are not reserved."""
+
 
 class Tree:
     """Files below the roots. Immutable; may be used from several threads."""
@@ -290,10 +300,6 @@ class Tree:
         return ToolFailure("not_found", f"there is no {place.shown}", hint=hint)
 
 
-_ODD: Final = {"link": "link", "other": "device, a pipe or a socket"}
-_ASK: Final = "do not try another way to it; tell the user"
-
-
 def check_size(place: Place, content: bytes | None) -> None:
     """Raise `ToolFailure("too_large")` for content beyond the limit of a file."""
     if content is not None and len(content) > MAX_BYTES:
@@ -316,9 +322,6 @@ def _scanned(root: Path, steps: tuple[str, ...]) -> list[tuple[str, os.stat_resu
         return list(scan(root, steps))
     except OSError:
         return []
-
-
-T = TypeVar("T")
 
 
 class DiskWorkspace:
@@ -423,12 +426,6 @@ class DiskWorkspace:
         """Return nothing: no change waits."""
         self.tree.readable(path)
         return {}
-
-
-_ENTRY_BYTES: Final = 100
-"""Bytes that an entry of a walk takes, as `reserve` counts them: a quarter of what it takes with its texts."""
-_FEW: Final = SMALL // _ENTRY_BYTES
-"""Entries that are not reserved."""
 
 
 async def read_whole(tree: Tree, path: str, limit: int | None) -> bytes:

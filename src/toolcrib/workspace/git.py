@@ -73,6 +73,19 @@ _NAMED: Final[Mapping[str, str]] = {
 """Keys that name a program under a repository's own name, and their replacements."""
 _SECONDS: Final = 300.0
 
+_SLACK: Final = 20_000_000
+"""Nanoseconds by which the clock of a file system may be behind."""
+_COMMITS: Final = 50
+_LARGEST: Final = 16 << 20
+"""Bytes of a file that are read: one that is larger has another hash."""
+
+_MARKER: Final = re.compile(rb"(?m)^(<{7}|>{7}|\|{7})(?: ([^\r\n]*))?$")
+_LABEL: Final = re.compile(
+    rb"[\w./@~^+-]{0,100}(?::[\w./-]{1,200})?|Updated upstream|Stashed changes|Stash base|merged common ancestors"
+)
+"""Names beside the markers of a conflict: of a branch, commit or file, not a sentence."""
+_STYLES: Final = ("--quiet", "--diff3", "--zdiff3")
+
 
 def harmless(configured: Iterable[str] = ()) -> dict[str, str]:
     """Return the environment in which git runs nothing of a repository that has these keys in its configuration.
@@ -150,13 +163,6 @@ class Git(Struct, frozen=True, kw_only=True):
         return done.stdout
 
 
-_SLACK: Final = 20_000_000
-"""Nanoseconds by which the clock of a file system may be behind."""
-_COMMITS: Final = 50
-_LARGEST: Final = 16 << 20
-"""Bytes of a file that are read: one that is larger has another hash."""
-
-
 async def is_from_commit(
     file: Path, repositories: Mapping[Path, Sequence[str]], began: int, *, path: str = os.defpath
 ) -> bool:
@@ -184,14 +190,6 @@ async def is_from_commit(
             if folder == own and await _is_merged(git, content, place, repositories[folder], began):
                 return True
     return False
-
-
-_MARKER: Final = re.compile(rb"(?m)^(<{7}|>{7}|\|{7})(?: ([^\r\n]*))?$")
-_LABEL: Final = re.compile(
-    rb"[\w./@~^+-]{0,100}(?::[\w./-]{1,200})?|Updated upstream|Stashed changes|Stash base|merged common ancestors"
-)
-"""Names beside the markers of a conflict: of a branch, commit or file, not a sentence."""
-_STYLES: Final = ("--quiet", "--diff3", "--zdiff3")
 
 
 async def _is_merged(git: Git, content: bytes, place: str, commits: Sequence[str], began: int) -> bool:

@@ -32,6 +32,34 @@ _MAX_NAME: Final = 255
 """Bytes, NAME_MAX."""
 _MAX_SHOWN: Final = 200
 
+GUARDED: Final = (
+    *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".envrc"),
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "!id_*.pub"),
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker/config.json", ".config/gcloud", ".config/gh"),
+    *(".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".vault-token"),
+    *("credentials", "credentials.json", "credentials.toml", "credentials.y*ml", "secrets.json", "secrets.toml"),
+    *("secrets.y*ml", "service-account*.json"),
+)
+"""Names that are guarded unless the setting releases them."""
+
+PROTECTED: Final = (
+    *(".git", ".hg", ".svn", ".toolcrib", ".mcp.json", ".claude", ".cursor/mcp.json", ".vscode", ".idea"),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv"),
+    *(".zlogin", ".gitconfig", ".gitmodules", ".config/git", ".config/toolcrib", ".config/fish", ".config/autostart"),
+)
+"""Names at and below which writing is refused: their content runs by itself, or decides what may run."""
+
+HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
+"""Folders whose files package managers and git link to a store of theirs; elsewhere a hard link is a way around."""
+
+TEMPORARY: Final = ".toolcrib-tmp-"
+"""Prefix of our own temporary files; tools do not see them."""
+
+_NAMES_KEPT: Final = 8192
+"""Number of cached names: those of folders recur."""
+_ROOTS_KEPT: Final = 64
+
 
 class Place(Struct, frozen=True):
     """Something below a root, whether it exists or not. No step is `..`, and no `/` or control character is in one."""
@@ -140,36 +168,6 @@ def _real(folder: Path) -> Path:
     if not path.is_dir():
         raise UsageError(f"{folder} is not an existing folder: a workspace is made of folders that exist")
     return path
-
-
-GUARDED: Final = (
-    *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".envrc"),
-    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk"),
-    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "!id_*.pub"),
-    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker/config.json", ".config/gcloud", ".config/gh"),
-    *(".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".vault-token"),
-    *("credentials", "credentials.json", "credentials.toml", "credentials.y*ml", "secrets.json", "secrets.toml"),
-    *("secrets.y*ml", "service-account*.json"),
-)
-"""Names that are guarded unless the setting releases them."""
-
-PROTECTED: Final = (
-    *(".git", ".hg", ".svn", ".toolcrib", ".mcp.json", ".claude", ".cursor/mcp.json", ".vscode", ".idea"),
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv"),
-    *(".zlogin", ".gitconfig", ".gitmodules", ".config/git", ".config/toolcrib", ".config/fish", ".config/autostart"),
-)
-"""Names at and below which writing is refused: their content runs by itself, or decides what may run."""
-
-HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
-"""Folders whose files package managers and git link to a store of theirs; elsewhere a hard link is a way around."""
-
-TEMPORARY: Final = ".toolcrib-tmp-"
-"""Prefix of our own temporary files; tools do not see them."""
-
-
-_NAMES_KEPT: Final = 8192
-"""Number of cached names: those of folders recur."""
-_ROOTS_KEPT: Final = 64
 
 
 class Guard:

@@ -37,6 +37,11 @@ _MAX_DIFF: Final = 400
 
 _Edit = tuple[int, int, list[str]]
 
+OnConflict = Literal["refuse", "merge", "overwrite"]
+"""Handling of a file that changed on disk: refuse all, merge both changes, or apply the pending one."""
+_logger = logging.getLogger(__name__)
+_TRIES: Final = 20
+
 
 def difference(old: bytes | None, new: bytes | None, path: str, sides: tuple[str, str] = ("disk", "pending")) -> str:
     """Return a unified diff for people; None means no file. A binary side is described by its size."""
@@ -97,12 +102,6 @@ def _together(ours: Sequence[_Edit], theirs: Sequence[_Edit]) -> list[_Edit] | N
             return None
         edits.append(edit)
     return edits
-
-
-OnConflict = Literal["refuse", "merge", "overwrite"]
-"""Handling of a file that changed on disk: refuse all, merge both changes, or apply the pending one."""
-_LOG: Final = logging.getLogger(__name__)
-_TRIES: Final = 20
 
 
 def chosen(tree: Tree, waiting: PendingSet, paths: Collection[str] | None) -> tuple[PendingChange, ...]:
@@ -210,7 +209,7 @@ async def finish(tree: Tree, store: PendingStore, key: PendingKey) -> None:
                 await in_thread(sweep, [Change(place=tree.place(change.path)) for change in marked])
                 await in_thread(apply, todo)
             except ToolFailure:
-                _LOG.exception("an acceptance that was interrupted cannot be brought to its end")
+                _logger.exception("an acceptance that was interrupted cannot be brought to its end")
                 await _exchange(store, key, {change: replace(change, applying=False) for change in marked}, {})
             else:
                 await _settle(store, key, marked)

@@ -42,6 +42,15 @@ _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
 
+MAX_FILES: Final = 1_000
+"""Files that a folder is listed with (security.md T17)."""
+
+MAX_DEPTH: Final = 6
+"""Folders inside one another that are looked into."""
+
+SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
+"""Folders whose content does not belong to the folder around them."""
+
 
 class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
@@ -144,16 +153,6 @@ def _libc() -> Any:
 @cache
 def _renameat2() -> Any:
     return getattr(_libc(), "renameat2", None)
-
-
-MAX_FILES: Final = 1_000
-"""Files that a folder is listed with (security.md T17)."""
-
-MAX_DEPTH: Final = 6
-"""Folders inside one another that are looked into."""
-
-SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
-"""Folders whose content does not belong to the folder around them."""
 
 
 def read_beneath(folder: Path, relative: str, limit: int) -> bytes:

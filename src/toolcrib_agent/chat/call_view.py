@@ -23,6 +23,17 @@ _LONGEST: Final = 60
 _COMPARED: Final = 5000
 """Lines of both sides up to which they are compared: the time for it grows with the square."""
 
+_LINES: Final = 6
+"""Lines of a result that are shown; `/show` has the rest."""
+_WIDTH: Final = 160
+"""Characters of such a line."""
+_VALUE: Final = 60
+"""Characters of one argument in the line of a call."""
+_DIFF_LINES: Final = 40
+_NOTHING: Final = "done, nothing to show"
+_FIELDS: Final = 8
+"""Maximum number of fields of a structured result that is shown in one line."""
+
 
 def colored(diff: str, *, limit: int = _LONGEST) -> Text:
     """Return `diff` in colours, at most `limit` lines of it; 0 is all of it."""
@@ -63,18 +74,6 @@ def _style(line: str) -> str:
     if line.startswith("-"):
         return "red"
     return "dim"
-
-
-_LINES: Final = 6
-"""Lines of a result that are shown; `/show` has the rest."""
-_WIDTH: Final = 160
-"""Characters of such a line."""
-_VALUE: Final = 60
-"""Characters of one argument in the line of a call."""
-_DIFF_LINES: Final = 40
-_NOTHING: Final = "done, nothing to show"
-_FIELDS: Final = 8
-"""Maximum number of fields of a structured result that is shown in one line."""
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):

@@ -65,6 +65,21 @@ _OPAQUE: Final = ("signature", "provider_details", "id", "tool_call_id", "provid
 """Fields of messages that hold no text of anybody's."""
 _ID: Final = re.compile(r"[0-9a-f]{4,32}")
 
+_SHOWN_KEPT: Final = 200
+"""Calls that `/show` remembers."""
+_ORDER: Final = ("cautious", "review", "audit", "plan", "manual", "autonomous")
+"""Order of Shift-Tab through the built-in modes; own modes come before the last, which asks for no approval."""
+
+MODE_STYLES: Final[Mapping[str, str]] = {
+    "cautious": "green",
+    "review": "cyan",
+    "audit": "cyan",
+    "plan": "blue",
+    "manual": "magenta",
+    "autonomous": "red",
+}
+"""The colour of a mode, wherever it is shown; own modes are yellow."""
+
 
 class SavedChat(Struct, frozen=True, kw_only=True):
     """Metadata of a saved conversation, without its messages."""
@@ -191,22 +206,6 @@ def _clean(entries: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
 
 def _is_binary(piece: Any) -> bool:
     return isinstance(piece, dict) and cast("dict[str, Any]", piece).get("kind") == "binary"
-
-
-_SHOWN_KEPT: Final = 200
-"""Calls that `/show` remembers."""
-_ORDER: Final = ("cautious", "review", "audit", "plan", "manual", "autonomous")
-"""Order of Shift-Tab through the built-in modes; own modes come before the last, which asks for no approval."""
-
-MODE_STYLES: Final[Mapping[str, str]] = {
-    "cautious": "green",
-    "review": "cyan",
-    "audit": "cyan",
-    "plan": "blue",
-    "manual": "magenta",
-    "autonomous": "red",
-}
-"""The colour of a mode, wherever it is shown; own modes are yellow."""
 
 
 class ChatAgent(Protocol):

@@ -71,6 +71,10 @@ _PLAIN: Final[Mapping[type[Any], str]] = {
 }
 """Events that are printed unchanged, with their JSON type."""
 
+_PIPED: Final = 4 << 20
+"""Characters of standard input that go along with a prompt."""
+_INTERRUPTED: Final = 130
+
 
 def with_context(prompt: str, piped: str) -> str:
     """Return the prompt with the text of standard input appended in a fence."""
@@ -181,11 +185,6 @@ def _ended(event: CallEnded) -> dict[str, Any]:
 
 def _code(result: ToolResult) -> dict[str, Any]:
     return {"code": result.error.code} if result.error else {}
-
-
-_PIPED: Final = 4 << 20
-"""Characters of standard input that go along with a prompt."""
-_INTERRUPTED: Final = 130
 
 
 def chat(

@@ -60,6 +60,21 @@ _WIDE: Final = 80
 _SHOWN: Final = 64 * 1024
 """Bytes of a kept result that `/show` prints: ten megabytes would take a minute, and push everything else away."""
 
+_KEYS: Final[Mapping[str, str]] = {
+    "Shift-Tab": "the next mode, also while the model works",
+    "Alt-Enter": "a new line (also Ctrl-J, or \\ before Enter)",
+    "Esc, Ctrl-C": "interrupt the model; Ctrl-C twice leaves",
+    "Ctrl-R": "search what was typed before",
+    "@": "names a file of this folder",
+    "typing": "while the model works: sent when it is done",
+}
+
+_BARE: Final = ("call",)
+"""Words that need no slash: with no model to talk to, `call TOOL …` is what one types all the time."""
+_TAKE_TOOLS: Final = ("call", "describe", "why")
+_FILES: Final = 50
+"""Maximum number of files offered as completions."""
+
 
 async def tools(chat: ChatSession, rest: str) -> None:
     """List the tools: what the mode does with each, what it costs, whether the model is shown it now."""
@@ -357,20 +372,7 @@ COMMANDS: Final[Mapping[str, SlashCommand]] = {
 }
 """Commands by word, in the order of `/help`."""
 
-_KEYS: Final[Mapping[str, str]] = {
-    "Shift-Tab": "the next mode, also while the model works",
-    "Alt-Enter": "a new line (also Ctrl-J, or \\ before Enter)",
-    "Esc, Ctrl-C": "interrupt the model; Ctrl-C twice leaves",
-    "Ctrl-R": "search what was typed before",
-    "@": "names a file of this folder",
-    "typing": "while the model works: sent when it is done",
-}
 _BY_WORD: Final = {word: one for name, one in COMMANDS.items() for word in (name, *one.aliases)}
-_BARE: Final = ("call",)
-"""Words that need no slash: with no model to talk to, `call TOOL …` is what one types all the time."""
-_TAKE_TOOLS: Final = ("call", "describe", "why")
-_FILES: Final = 50
-"""Maximum number of files offered as completions."""
 
 
 def is_command(line: str, *, has_model: bool) -> bool:

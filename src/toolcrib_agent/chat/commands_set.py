@@ -52,6 +52,15 @@ __all__ = [
 _BEFORE_JSON: Final = re.compile(r"""\s*([^\s='"]+=)(?=[\[{])""")
 _JSON: Final = json.JSONDecoder()
 
+_UNDO: Final = "undo_edit"
+_BY: Final = "chat"
+
+_DONE: Final = {"allow": "runs", "ask": "asks", "deny": "is denied"}
+_WAITING: Final = {
+    "review": "changes of files wait for review",
+    "audit": "changes of files wait for review, the whole batch",
+}
+
 
 def read_call(chat: ChatSession, text: str) -> tuple[str, Mapping[str, Any]]:
     """Return the tool and the arguments of `TOOL name=value name:=JSON …`, or of `TOOL {JSON}`.
@@ -117,10 +126,6 @@ def _end_of_json(text: str, begin: int) -> int:
     except (ValueError, RecursionError):
         return 0
     return end if not text[end : end + 1].strip() else 0
-
-
-_UNDO: Final = "undo_edit"
-_BY: Final = "chat"
 
 
 async def mode(chat: ChatSession, rest: str) -> None:
@@ -285,10 +290,3 @@ def _describe_mode(one: Mode) -> str:
     if one.plan:
         words.append("once a plan was approved")
     return ", ".join(words)
-
-
-_DONE: Final = {"allow": "runs", "ask": "asks", "deny": "is denied"}
-_WAITING: Final = {
-    "review": "changes of files wait for review",
-    "audit": "changes of files wait for review, the whole batch",
-}

@@ -55,6 +55,15 @@ __all__ = ["Keys", "Loop", "MarkdownStream", "TurnView", "finished"]
 _PARSER: Final = MarkdownIt().enable("strikethrough").enable("table")
 """Configured like rich's parser: both must see the same ends of blocks."""
 
+_FRAME_SECONDS: Final = 0.1
+_OUTPUT: Final = 120
+"""Characters of what a running call says that stand in its line."""
+_THOUGHTS: Final = 100
+_READ: Final = 256 * 1024
+"""Bytes of a file that is read to show what is done to it."""
+
+_logger = logging.getLogger(__name__)
+
 
 class MarkdownStream:
     """Markdown that arrives in pieces. `rest` is the last block, whose layout may still change."""
@@ -87,14 +96,6 @@ def finished(text: str) -> tuple[str, str]:
         return "", text
     lines = text.splitlines(keepends=True)
     return "".join(lines[: starts[-1]]), "".join(lines[starts[-1] :])
-
-
-_FRAME_SECONDS: Final = 0.1
-_OUTPUT: Final = 120
-"""Characters of what a running call says that stand in its line."""
-_THOUGHTS: Final = 100
-_READ: Final = 256 * 1024
-"""Bytes of a file that is read to show what is done to it."""
 
 
 class _Running(Struct, kw_only=True):
@@ -341,9 +342,6 @@ class Keys:
         self._chat.screen.redraw()
 
 
-_LOG: Final = logging.getLogger(__name__)
-
-
 class Loop:
     """Runs one conversation at a terminal."""
 
@@ -411,8 +409,8 @@ class Loop:
         """Do what a line says; a bug of ours, or of a model's client, must not take the conversation with it."""
         try:
             await self._interruptible(line)
-        except Exception as error:  # noqa: BLE001 - shown and logged; the conversation must survive it
-            _LOG.exception("a chat went wrong")
+        except Exception as error:
+            _logger.exception("a chat went wrong")
             self._chat.screen.fail(f"internal error ({_innermost(error)!r}); the conversation goes on")
 
     async def _interruptible(self, line: str) -> None:

@@ -66,6 +66,10 @@ if TYPE_CHECKING:
 _LOCAL: Final = ("local:", "ollama:")
 """Models that delegate nothing to one on this machine: they are there themselves."""
 
+_PATIENCE: Final = 3600.0
+"""Seconds that a question waits at the terminal: the user may be at lunch, and a refusal loses work."""
+_HISTORY_FILE: Final = "chat-history"
+
 
 async def load_agent(chat: ChatSession) -> ChatAgent:
     """Make an agent for the session and the model of `chat`. Raises `UsageError` if there can be none."""
@@ -91,11 +95,6 @@ async def load_agent(chat: ChatSession) -> ChatAgent:
     local = [] if named.startswith(_LOCAL) else await local_models(chat.settings.environment)
     agent: ChatAgent = agent_type(model, chat.session, local=local[0].model if local else None)
     return agent
-
-
-_PATIENCE: Final = 3600.0
-"""Seconds that a question waits at the terminal: the user may be at lunch, and a refusal loses work."""
-_HISTORY_FILE: Final = "chat-history"
 
 
 class ChatOptions(Struct, frozen=True, kw_only=True):

@@ -42,6 +42,10 @@ _COMMON: Final = (
 )
 """Options that override a user's or a repository's settings, so that a search is the same on every machine."""
 
+MOST_FILES: Final = 100_000
+"""Files of one walk; a note reports that more were left out."""
+_IGNORE_BYTES: Final = 1024 * 1024
+
 
 def ripgrep() -> str | None:
     """Return the path of ripgrep; None if it is not installed."""
@@ -89,11 +93,6 @@ def _name(raw: bytes) -> str:
         return ""
     is_plain = name.isprintable() or not any(category(character) == "Cc" for character in name)
     return name if is_plain else ""
-
-
-MOST_FILES: Final = 100_000
-"""Files of one walk; a note reports that more were left out."""
-_IGNORE_BYTES: Final = 1024 * 1024
 
 
 class Base(Struct, frozen=True, kw_only=True, dict=True):

@@ -48,6 +48,9 @@ _ZEROS: Final = 0.7
 _LEAST_WIDE: Final = 8
 """Bytes below which the statistics of null bytes are unreliable."""
 
+ENDINGS: Final = (".json", ".yaml", ".yml")
+_MOST_BYTES: Final = 1 << 20
+
 
 class Encoding(Struct, frozen=True, kw_only=True):
     """Encoding of a text file."""
@@ -259,10 +262,6 @@ def _one_byte(content: bytes) -> Encoding:
     except UnicodeDecodeError:
         return Encoding(name="latin-1")
     return Encoding(name="cp1252")
-
-
-ENDINGS: Final = (".json", ".yaml", ".yml")
-_MOST_BYTES: Final = 1 << 20
 
 
 async def data_at(workspace: Workspace, path: str) -> Any:

@@ -34,6 +34,16 @@ __all__ = [
 
 _LEAST: Final = 200
 
+CHUNK: Final = 256 * 1024
+"""Bytes that are read at once."""
+_MOST_WHOLE: Final = 8 * 1024 * 1024
+"""Bytes of a file in an encoding that cannot be decoded in pieces."""
+_WHOLE: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
+"""Encodings whose decoders need the whole text, or hold an unbounded part of it."""
+_NOT_CP1252: Final = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+_SPARE: Final = 8
+"""Bytes of a long line that are kept beyond the room for it, so that no character at the cut is incomplete."""
+
 
 class Page(Struct, frozen=True, kw_only=True):
     """Some lines of a text."""
@@ -103,17 +113,6 @@ def fit_lines(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: st
     if notes_shown and hint:
         notes_shown.append(hint)
     return "\n".join([*lines[:count], *([f"[{'; '.join(notes_shown)}]"] if notes_shown else [])])
-
-
-CHUNK: Final = 256 * 1024
-"""Bytes that are read at once."""
-_MOST_WHOLE: Final = 8 * 1024 * 1024
-"""Bytes of a file in an encoding that cannot be decoded in pieces."""
-_WHOLE: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"})
-"""Encodings whose decoders need the whole text, or hold an unbounded part of it."""
-_NOT_CP1252: Final = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
-_SPARE: Final = 8
-"""Bytes of a long line that are kept beyond the room for it, so that no character at the cut is incomplete."""
 
 
 class LineEnds:

@@ -30,6 +30,16 @@ _REASON_CHARACTERS: Final = 500
 _STEPS: Final = 20_000
 """Steps of a compiled pattern: each may be tried at each character."""
 
+_GLOBS_LONGEST: Final = 1_000
+"""Characters of one pattern."""
+
+IGNORE_FILES: Final = (".ignore", ".gitignore")
+"""Names of the files that say what is left out, the stronger first."""
+NEVER: Final = frozenset({".git", ".hg", ".jj", ".svn", ".toolcrib"})
+"""Folders that are never searched: what version control and we ourselves keep beside the files."""
+_MOST: Final = 10_000
+"""Lines of one file that are read."""
+
 
 def compile_regex(
     pattern: str | bytes, *, any_case: bool = False, literal: bool = False, within_lines: bool = False
@@ -71,10 +81,6 @@ def quoted(text: str) -> str:
     """Return the pattern that matches just this text."""
     escaped: str = re2.escape(text)
     return escaped
-
-
-_GLOBS_LONGEST: Final = 1_000
-"""Characters of one pattern."""
 
 
 class Glob(Struct, frozen=True, kw_only=True):
@@ -203,14 +209,6 @@ def _refused(pattern: str, why: str) -> ToolFailure:
     return ToolFailure(
         "invalid_arguments", f"{pattern[:80]!r} is not a pattern of paths: {why}", hint='such as "**/*.py"'
     )
-
-
-IGNORE_FILES: Final = (".ignore", ".gitignore")
-"""Names of the files that say what is left out, the stronger first."""
-NEVER: Final = frozenset({".git", ".hg", ".jj", ".svn", ".toolcrib"})
-"""Folders that are never searched: what version control and we ourselves keep beside the files."""
-_MOST: Final = 10_000
-"""Lines of one file that are read."""
 
 
 class _Rule(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,8 @@ _Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Fie
 _Description = Annotated[str, Field(max_length=1_000)]
 _Notes = Annotated[str, Field(max_length=5_000)]
 
+_Reason = Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S")]
+
 
 class ArtifactList(TypedDict):
     """By path."""
@@ -268,9 +270,6 @@ async def _related(artifacts: Artifacts, own: str, paths: Sequence[str]) -> list
 
 def _unique(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(word.strip() for word in words if word.strip()))
-
-
-_Reason = Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S")]
 
 
 class RelatedArtifact(TypedDict):

@@ -50,6 +50,19 @@ _C: Final = """
 (translation_unit (declaration (init_declarator declarator: (identifier) @name)) @constant)
 """
 
+_ALIASES: Final[Mapping[str, str]] = {
+    "c++": "cpp",
+    "golang": "go",
+    "js": "javascript",
+    "jsx": "javascript",
+    "py": "python",
+    "rb": "ruby",
+    "rs": "rust",
+    "sh": "bash",
+    "shell": "bash",
+    "ts": "typescript",
+}
+
 
 class LanguageSpec(Struct, frozen=True, kw_only=True):
     """One language."""
@@ -200,18 +213,6 @@ LANGUAGES: Final[Mapping[str, LanguageSpec]] = {
         names=("string_content",),
         definitions="(document (object (pair key: (string (string_content) @name)) @constant))",
     ),
-}
-_ALIASES: Final[Mapping[str, str]] = {
-    "c++": "cpp",
-    "golang": "go",
-    "js": "javascript",
-    "jsx": "javascript",
-    "py": "python",
-    "rb": "ruby",
-    "rs": "rust",
-    "sh": "bash",
-    "shell": "bash",
-    "ts": "typescript",
 }
 _BY_SUFFIX: Final = {suffix: name for name, spoken in LANGUAGES.items() for suffix in spoken.suffixes}
 

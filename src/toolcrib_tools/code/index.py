@@ -58,6 +58,15 @@ _MOST_WORDS: Final = 24
 _GROUP: Final = 500
 """Values in one statement."""
 
+T = TypeVar("T")
+
+FILE_BYTES: Final = 1024 * 1024
+"""Larger files are data, or were made by programs."""
+INDEXING_SECONDS: Final = 600
+"""Time limit of a tool that uses the index: the first query of a large project reads all of it."""
+_BATCH: Final = 200
+"""Files that are read and kept in one go: what was done is not lost when a call is cancelled."""
+
 
 class SymbolRow(Struct, frozen=True, kw_only=True):
     """A symbol, and where it is."""
@@ -280,16 +289,6 @@ def _to_rows(rows: Iterable[tuple[int, str, str, str, int, int, str, str, str]])
         )
         for number, path, name, kind, line, last_line, signature, container, doc in rows
     ]
-
-
-T = TypeVar("T")
-
-FILE_BYTES: Final = 1024 * 1024
-"""Larger files are data, or were made by programs."""
-INDEXING_SECONDS: Final = 600
-"""Time limit of a tool that uses the index: the first query of a large project reads all of it."""
-_BATCH: Final = 200
-"""Files that are read and kept in one go: what was done is not lost when a call is cancelled."""
 
 
 class Project(Struct, frozen=True, kw_only=True):

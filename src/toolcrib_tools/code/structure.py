@@ -45,6 +45,15 @@ _LONGEST: Final = 80
 
 Alive = Callable[[], bool]
 
+_RESULTS: Final = 50
+_MOST: Final = 500
+_MOST_CONTEXT: Final = 20
+_NOTE: Final = 400
+_LINES: Final = 12
+"""Lines shown of one match."""
+_BATCH: Final = 32
+_STRUCTURE_LONGEST: Final = 300
+
 
 class Match(Struct, frozen=True, kw_only=True):
     """One place that fits."""
@@ -307,16 +316,6 @@ def _text(node: Node, source: bytes) -> str:
 def _hint(spoken: Grammar) -> str:
     name = spoken.spoken.suffixes[0]
     return f"write code as in a {name} file, such as name($ARG, $$$REST), or a query such as (identifier) @it"
-
-
-_RESULTS: Final = 50
-_MOST: Final = 500
-_MOST_CONTEXT: Final = 20
-_NOTE: Final = 400
-_LINES: Final = 12
-"""Lines shown of one match."""
-_BATCH: Final = 32
-_STRUCTURE_LONGEST: Final = 300
 
 
 class _Search(Struct, kw_only=True):

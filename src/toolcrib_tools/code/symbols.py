@@ -42,6 +42,35 @@ _FILE_BYTES: Final = 8 * 1024 * 1024
 
 Kind = Literal["class", "constant", "enum", "function", "interface", "method", "module", "section", "type"]
 
+_REFERENCES_NOTE: Final = 400
+_BATCH: Final = 64
+_NAME: Final = re.compile(r"[^\W\d][\w$]*")
+_KINDS: Final = ("definition", "import", "write", "call", "use")
+
+_Kind = Literal["any", "definition", "import", "write", "call", "use"]
+
+_HITS: Final = 10
+
+_CANDIDATES: Final = 300
+"""Candidates that share words with the query, before ranking."""
+_DEEPEST: Final = 3
+_FANOUT: Final = 20
+"""Neighbours of one symbol that are looked at, each way."""
+_COMMON: Final = 10
+"""A name that so many symbols have says nothing of which is meant."""
+
+_DOC: Final = 160
+_SECTION: Final = 600
+"""Characters of a section that are shown."""
+_READ: Final = 700
+"""Characters of a section that are read for its meaning."""
+_MOST_SECTIONS: Final = 20_000
+"""Sections that are compared by meaning."""
+_FUSION: Final = 10
+"""Constant of reciprocal rank fusion: the larger, the less the first ranks dominate."""
+
+_MOST_NEIGHBOURS: Final = 100
+
 
 @tool(
     op="x.code.symbols",
@@ -132,14 +161,6 @@ def line_of(path: str, symbol: Symbol) -> str:
     """Return a symbol as one line."""
     line = f"{path}:{symbol.line}: [{symbol.kind}] {symbol.whole}"
     return line if symbol.signature == symbol.name else f"{line}: {symbol.signature}"
-
-
-_REFERENCES_NOTE: Final = 400
-_BATCH: Final = 64
-_NAME: Final = re.compile(r"[^\W\d][\w$]*")
-_KINDS: Final = ("definition", "import", "write", "call", "use")
-
-_Kind = Literal["any", "definition", "import", "write", "call", "use"]
 
 
 class _Places(Struct, kw_only=True):
@@ -273,27 +294,6 @@ def _format_places(places: _Places, symbol: str, file: str, most: int, *, room: 
     return fit_lines(lines, room, [summary, *notes], hint="grep searches every text")
 
 
-_HITS: Final = 10
-_knowledge_MOST: Final = 100
-_CANDIDATES: Final = 300
-"""Candidates that share words with the query, before ranking."""
-_DEEPEST: Final = 3
-_FANOUT: Final = 20
-"""Neighbours of one symbol that are looked at, each way."""
-_COMMON: Final = 10
-"""A name that so many symbols have says nothing of which is meant."""
-
-_DOC: Final = 160
-_SECTION: Final = 600
-"""Characters of a section that are shown."""
-_READ: Final = 700
-"""Characters of a section that are read for its meaning."""
-_MOST_SECTIONS: Final = 20_000
-"""Sections that are compared by meaning."""
-_FUSION: Final = 10
-"""Constant of reciprocal rank fusion: the larger, the less the first ranks dominate."""
-
-
 class _Neighbours(Struct):
     """The neighbours of what was found: what it uses, and what uses it."""
 
@@ -357,11 +357,11 @@ class _Neighbours(Struct):
 async def project_knowledge_search(
     query: Annotated[str, Field(min_length=1, max_length=1_000)],
     ctx: Context,
-    max_hits: Annotated[int, Field(ge=1, le=_knowledge_MOST)] = _HITS,
+    max_hits: Annotated[int, Field(ge=1, le=_MOST_NEIGHBOURS)] = _HITS,
     kinds: Sequence[Kind] = (),
     path: str = ".",
     depth: Annotated[int, Field(ge=0, le=_DEEPEST)] = 1,
-    max_related: Annotated[int, Field(ge=0, le=_knowledge_MOST)] = _HITS,
+    max_related: Annotated[int, Field(ge=0, le=_MOST_NEIGHBOURS)] = _HITS,
 ) -> str:
     """Search the project's symbols by what they are about, and show what is connected with the best of them.
 
@@ -434,7 +434,7 @@ async def _best(
 async def knowledge_search(
     query: Annotated[str, Field(min_length=1, max_length=1_000)],
     ctx: Context,
-    limit: Annotated[int, Field(ge=1, le=_knowledge_MOST)] = 5,
+    limit: Annotated[int, Field(ge=1, le=_MOST_NEIGHBOURS)] = 5,
     file_type: str = "",
     path: str = ".",
 ) -> str:

@@ -21,6 +21,19 @@ __all__ = ["EDIT_BYTES", "Draft", "EditReport", "Operation", "OperationResult", 
 EDIT_BYTES: Final = 32 * 1024 * 1024
 """Bytes of a file to edit: its text is held several times."""
 
+_MOST_OPERATIONS: Final = 200
+_DIFF: Final = 4_000
+"""Characters of a diff in a result."""
+
+_FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
+    "edit": (frozenset({"search", "replace"}), frozenset({"replace_all", "before", "after"})),
+    "create": (frozenset({"content"}), frozenset()),
+    "write": (frozenset({"content"}), frozenset()),
+    "remove": (frozenset(), frozenset()),
+    "move": (frozenset({"target"}), frozenset()),
+}
+"""Required and optional fields, by action."""
+
 
 class Draft:
     """Contents by path, as the workspace names paths. Lives as long as one call."""
@@ -63,11 +76,6 @@ class Draft:
             self.before[name] = None if entry is None else await unshown(self._workspace).read(path)
         self.after[name] = content
         return name
-
-
-_MOST_OPERATIONS: Final = 200
-_DIFF: Final = 4_000
-"""Characters of a diff in a result."""
 
 
 class EditReport(TypedDict, total=False):
@@ -310,16 +318,6 @@ async def _draft_edits(draft: Draft, operation: Operation) -> EditReport:
             )
             change, new = await to_thread.run_sync(partial(_apply_edit, content, edit, path))
             return change | {"path": await draft.put(path, new)}
-
-
-_FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
-    "edit": (frozenset({"search", "replace"}), frozenset({"replace_all", "before", "after"})),
-    "create": (frozenset({"content"}), frozenset()),
-    "write": (frozenset({"content"}), frozenset()),
-    "remove": (frozenset(), frozenset()),
-    "move": (frozenset({"target"}), frozenset()),
-}
-"""Required and optional fields, by action."""
 
 
 def _check_fields(action: str, operation: Operation) -> None:

@@ -76,6 +76,15 @@ _COMMENTS: Final[Mapping[str, str]] = {
 }
 """Beginning of a comment line, by suffix."""
 
+_LINES: Final = 2_000
+"""Default lines of one page (seed 000)."""
+_MOST_LINES: Final = 100_000
+_SHORT_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a file for an outline or the compact form: its text is held several times."""
+_NOTE: Final = 400
+"""Bytes that the line about the page may take."""
+_ENDS: Final = {"CRLF": "CRLF line ends", "mixed": "mixed line ends, LF and CRLF"}
+
 
 class Outline(Struct, frozen=True, kw_only=True):
     """The lines that declare something, by number."""
@@ -219,16 +228,6 @@ def _blocks(lines: Sequence[str]) -> set[int]:
 
 def _outline_short(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
-
-
-_LINES: Final = 2_000
-"""Default lines of one page (seed 000)."""
-_MOST_LINES: Final = 100_000
-_SHORT_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of a file for an outline or the compact form: its text is held several times."""
-_NOTE: Final = 400
-"""Bytes that the line about the page may take."""
-_ENDS: Final = {"CRLF": "CRLF line ends", "mixed": "mixed line ends, LF and CRLF"}
 
 
 @tool(

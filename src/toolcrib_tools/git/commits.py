@@ -18,6 +18,8 @@ _MODEL: Final = "agent.model"
 """Key of the session's runtime for the name of its model."""
 _NAMED: Final = 5
 
+_UNFILTERED: Final = frozenset({"unspecified", "unset", "set"})
+
 
 @tool(
     lacks=lacks_program("git"),
@@ -80,9 +82,6 @@ async def _check_filters(repository: Repository, paths: list[str]) -> None:
             f"{names} go through the filter {next(iter(filtered.values()))!r}, a program that this tool does not run",
             hint="let the user stage these files",
         )
-
-
-_UNFILTERED: Final = frozenset({"unspecified", "unset", "set"})
 
 
 async def _staged(repository: Repository) -> list[str]:

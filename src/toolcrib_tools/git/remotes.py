@@ -53,6 +53,18 @@ _SPECIAL: Final = frozenset("'\"%$\\")
 """Characters with a meaning to ssh in a file name."""
 _PORTS: Final[Mapping[str, int]] = {"https": 443, "ssh": 22}
 
+_NAME: Final = re.compile(r"[\w][\w./-]*")
+_SECONDS: Final = 300.0
+_CREDENTIALS: Final = (
+    "the operator names credentials in the config: tools: {git: {tokens: {HOST: …}, ssh_key: …, known_hosts: …}}"
+)
+_TOKEN: Final = "TOOLCRIB_GIT_AUTHORIZATION"
+"""The variable that git takes the header from: a command line can be read by others."""
+
+_PUBLISH_SECONDS: Final = 330
+"""Time limit of a call: fetching a large repository is slow."""
+_OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
+
 
 class RemoteAddress(Struct, frozen=True, kw_only=True):
     """A repository on a server."""
@@ -124,15 +136,6 @@ def _config_of(ctx: Context) -> Mapping[str, Any]:
 
 def _is_address(host: str) -> bool:
     return host.startswith("[") or re.fullmatch(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", host) is not None
-
-
-_NAME: Final = re.compile(r"[\w][\w./-]*")
-_SECONDS: Final = 300.0
-_CREDENTIALS: Final = (
-    "the operator names credentials in the config: tools: {git: {tokens: {HOST: …}, ssh_key: …, known_hosts: …}}"
-)
-_TOKEN: Final = "TOOLCRIB_GIT_AUTHORIZATION"
-"""The variable that git takes the header from: a command line can be read by others."""
 
 
 class Remote(Struct, frozen=True, kw_only=True):
@@ -306,11 +309,6 @@ async def _check_remote(arguments: Mapping[str, Any], ctx: Context) -> None:
     place = (await remote_of(repository, str(arguments.get("remote") or "origin"))).place
     if place is not None:
         reach_of(ctx, place)
-
-
-_PUBLISH_SECONDS: Final = 330
-"""Time limit of a call: fetching a large repository is slow."""
-_OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
 
 @tool(

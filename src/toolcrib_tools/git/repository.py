@@ -23,6 +23,8 @@ _MOST: Final = 16 * 1024 * 1024
 """Bytes of output; more is an error."""
 _SECONDS: Final = 120.0
 
+_IDENTITY: Final = {"name": "NAME", "email": "EMAIL"}
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
@@ -120,9 +122,6 @@ async def _finished(running: Running, given: bytes) -> GitOutput:
         stderr=b"".join(streams["stderr"]),
         refused=tuple(running.refused),
     )
-
-
-_IDENTITY: Final = {"name": "NAME", "email": "EMAIL"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

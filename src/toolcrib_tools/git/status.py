@@ -17,6 +17,15 @@ __all__ = ["git_changed_files", "git_diff", "git_log", "git_status"]
 _RECENT: Final = 5
 _FORMAT: Final = "%h %ad %an: %s%d"
 
+_CHANGES: Final = {
+    "A": "added",
+    "D": "deleted",
+    "M": "modified",
+    "T": "type changed",
+    "U": "conflict",
+    "?": "untracked",
+}
+
 
 @tool(
     lacks=lacks_program("git"),
@@ -186,13 +195,3 @@ async def git_changed_files(ctx: Context, base_branch: str = "", repo: str = "."
     new = (await repository.ask("ls-files", "--others", "--exclude-standard", "-z")).split("\0")
     found |= {name: "?" for name in new if name}
     return [{"path": path, "change": _CHANGES.get(kind, kind)} for path, kind in sorted(found.items()) if path]
-
-
-_CHANGES: Final = {
-    "A": "added",
-    "D": "deleted",
-    "M": "modified",
-    "T": "type changed",
-    "U": "conflict",
-    "?": "untracked",
-}

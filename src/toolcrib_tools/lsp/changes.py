@@ -25,7 +25,7 @@ __all__ = ["lsp_apply_code_action", "lsp_get_code_actions", "lsp_rename_symbol"]
 
 _NEEDS: Final = ("language_server", "workspace")
 _NOTE: Final = 400
-_CHANGING_SHOWN: Final = 12
+_SHOWN: Final = 12
 _PATIENCE: Final = 5.0
 """Seconds that a server has to say what is wrong, before it is asked what it offers."""
 _MOST: Final = 100
@@ -249,7 +249,7 @@ async def _first(
 
 def _one(spots: Sequence[Spot], symbol: str) -> Spot:
     if len(spots) > 1:
-        places = ", ".join(f"{spot.file}:{spot.line + 1}" for spot in spots[:_CHANGING_SHOWN])
+        places = ", ".join(f"{spot.file}:{spot.line + 1}" for spot in spots[:_SHOWN])
         raise ToolFailure(
             "invalid_arguments",
             f"symbol: {symbol!r} is declared in {len(spots)} places: {places}",
@@ -325,7 +325,7 @@ def _titled(offered: Sequence[_OfferedAction], title: str) -> _OfferedAction:
     found = [one for one in offered if one.action.title.strip() == wanted]
     if not found:
         titles = [one.action.title for one in offered]
-        near = get_close_matches(wanted, titles, n=_CHANGING_SHOWN, cutoff=0.3) or titles[:_CHANGING_SHOWN]
+        near = get_close_matches(wanted, titles, n=_SHOWN, cutoff=0.3) or titles[:_SHOWN]
         there = "; ".join(near) or "none"
         raise ToolFailure("not_found", f"no action {wanted!r} is offered there", hint=f"those offered: {there}")
     chosen = next((one for one in found if one.action.disabled is None), None)

@@ -28,6 +28,14 @@ __all__ = ["MOST_BYTES", "Documents", "Lines", "OpenDocument", "display_path", "
 _ENDS: Final = re.compile(r"\r\n|\n|\r")
 _BASIC: Final = 0xFFFF
 
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a file that is sent to a server."""
+_MOST_OPEN: Final = 64
+"""Files that stay open in a server, beside those that wait for review; the one asked about longest ago is closed."""
+
+_Notify = Callable[[str, Any], None]
+_Stamps = Mapping[str, tuple[int, int]]
+
 
 def wide(text: str) -> int:
     """Return how many UTF-16 units a text takes."""
@@ -83,14 +91,7 @@ class Lines:
         return self.offset(line, character) - self.start(line) + 1
 
 
-MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a file that is sent to a server."""
-_MOST_OPEN: Final = 64
-"""Files that stay open in a server, beside those that wait for review; the one asked about longest ago is closed."""
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
-
-_Notify = Callable[[str, Any], None]
-_Stamps = Mapping[str, tuple[int, int]]
 
 
 class OpenDocument(Struct, frozen=True, kw_only=True):

@@ -53,6 +53,23 @@ _LENGTH: Final = b"content-length"
 
 _Message = dict[str, Any]
 
+_WAITING: Final = 10_000
+"""Messages to a server that does not read them; with more it hangs."""
+_LAST_WORDS: Final = 1_500
+"""Bytes of its log that are kept, for a message when it fails."""
+_UNKNOWN: Final = -32601
+_FAILED: Final = -32603
+
+T = TypeVar("T")
+
+SEVERITIES: Final = ("error", "warning", "information", "hint")
+"""Numbered from 1."""
+KINDS: Final = (
+    "file module namespace package class method property field constructor enum interface function variable constant"
+    " string number boolean array object key null enum-member struct event operator type-parameter"
+).split()
+"""Kinds of symbols, numbered from 1 (LSP 3.17, SymbolKind)."""
+
 
 class ProtocolError(Exception):
     """The server's output is not the Language Server Protocol; the text quotes it."""
@@ -117,14 +134,6 @@ class Frames:
 
 def _excerpt(data: bytes | bytearray) -> str:
     return repr(bytes(data[:_SHOWN]).decode("utf-8", "replace"))
-
-
-_WAITING: Final = 10_000
-"""Messages to a server that does not read them; with more it hangs."""
-_LAST_WORDS: Final = 1_500
-"""Bytes of its log that are kept, for a message when it fails."""
-_UNKNOWN: Final = -32601
-_FAILED: Final = -32603
 
 
 class ServerEnded(Exception):
@@ -276,17 +285,6 @@ def _error_of(text: Any) -> Exception | None:
     error: dict[str, Any] = cast("dict[str, Any]", text) if isinstance(text, dict) else {"message": text}
     code = error.get("code")
     return ErrorResponse(code if isinstance(code, int) else _FAILED, " ".join(str(error.get("message", "")).split()))
-
-
-T = TypeVar("T")
-
-SEVERITIES: Final = ("error", "warning", "information", "hint")
-"""Numbered from 1."""
-KINDS: Final = (
-    "file module namespace package class method property field constructor enum interface function variable constant"
-    " string number boolean array object key null enum-member struct event operator type-parameter"
-).split()
-"""Kinds of symbols, numbered from 1 (LSP 3.17, SymbolKind)."""
 
 
 class _Shape(BaseModel):

@@ -43,6 +43,12 @@ _TAGS: Final = ["lsp", "language server", "code"]
 
 Line = Annotated[int, Field(ge=0)]
 
+MOST_FILES: Final = 50
+"""Files that one server checks in one call."""
+_MESSAGE: Final = 400
+
+_Least = Literal["error", "warning", "information", "hint"]
+
 
 @tool(
     op="x.lsp.definition",
@@ -314,11 +320,6 @@ def _text(contents: Any) -> str:
     return str(contents or "")
 
 
-MOST_FILES: Final = 50
-"""Files that one server checks in one call."""
-_MESSAGE: Final = 400
-
-
 class Finding(Struct, frozen=True, order=True):
     """One thing that is wrong. Lines and columns count from 1."""
 
@@ -396,9 +397,6 @@ async def _ask(ctx: Context, server: Server, names: Sequence[str], result: Check
 def _severity(number: int | None) -> str:
     """Return it as a word; one that is left out is ours to choose (LSP 3.17, Diagnostic)."""
     return SEVERITIES[number - 1] if number is not None and 0 < number <= len(SEVERITIES) else SEVERITIES[0]
-
-
-_Least = Literal["error", "warning", "information", "hint"]
 
 
 @tool(

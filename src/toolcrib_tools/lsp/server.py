@@ -26,16 +26,6 @@ __all__ = ["SECONDS", "Fleet", "Server", "first_of", "fleet_of", "is_configured"
 
 _NAMES: Final = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share")
 
-
-def parts(program: Path) -> tuple[Path, ...]:
-    """Return the folders that a program needs, as far as known: its own and those of its link targets.
-
-    Never the folder above them itself: that of `~/bin` is a home.
-    """
-    above = dict.fromkeys((program.parent.parent, program.resolve().parent.parent))
-    return tuple(folder / name for folder in above for name in _NAMES)
-
-
 T = TypeVar("T")
 
 _IDLE: Final = 900.0
@@ -45,6 +35,20 @@ _GRACE: Final = 3.0
 """Seconds in which a server that was late has to answer anything at all, else it hangs and is ended."""
 
 _Work = Callable[[RunningServer], Awaitable[T]]
+
+SECONDS: Final = 180.0
+"""Time limit of the tools: a server may read a large project first."""
+
+_KEY: Final = "lsp.servers"
+
+
+def parts(program: Path) -> tuple[Path, ...]:
+    """Return the folders that a program needs, as far as known: its own and those of its link targets.
+
+    Never the folder above them itself: that of `~/bin` is a home.
+    """
+    above = dict.fromkeys((program.parent.parent, program.resolve().parent.parent))
+    return tuple(folder / name for folder in above for name in _NAMES)
 
 
 class Server:
@@ -208,10 +212,6 @@ class Server:
         )
 
 
-SECONDS: Final = 180.0
-"""Time limit of the tools: a server may read a large project first."""
-
-
 async def first_of(
     ctx: Context,
     servers: Sequence[Server],
@@ -249,9 +249,6 @@ async def first_of(
 def _unable(servers: Sequence[Server], method: str) -> ToolFailure:
     names = ", ".join(server.name for server in servers)
     return ToolFailure("tool_error", f"no language server of this file ({names}) answers {method}")
-
-
-_KEY: Final = "lsp.servers"
 
 
 class Fleet(Struct, eq=False):

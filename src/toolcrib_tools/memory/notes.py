@@ -43,6 +43,19 @@ _SPECS: Final = (".md", ".mdx", ".rst", ".txt", ".adoc")
 Title = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
 Content = Annotated[str, Field(max_length=NOTE_CHARACTERS)]
 
+_BEGIN: Final = "<!-- from memory: begin -->"
+_END: Final = "<!-- from memory: end -->"
+_MADE: Final = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}\n?", re.DOTALL)
+_README: Final = ("README.md", "README.rst", "README.txt", "README")
+_README_BYTES: Final = 1 << 20
+_LINE: Final = 200
+"""Characters of a memory or a note that the profile takes over."""
+_SURE: Final = 0.5
+"""Minimum confidence of a memory that the profile takes over."""
+_KINDS: Final = 5
+"""Kinds of files that are named."""
+_WALKED: Final = 20_000
+
 
 class NoteInfo(TypedDict):
     """A note without its text."""
@@ -232,20 +245,6 @@ async def _written(ctx: Context, project_id: str, title: str, content: str, *, a
     record, is_new = await shelf_of(ctx, project_id).write_note(title, content, append=append)
     status: Literal["created", "updated"] = "created" if is_new else "updated"
     return NoteWritten(title=record.value["title"], status=status, size=len(record.value["content"]))
-
-
-_BEGIN: Final = "<!-- from memory: begin -->"
-_END: Final = "<!-- from memory: end -->"
-_MADE: Final = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}\n?", re.DOTALL)
-_README: Final = ("README.md", "README.rst", "README.txt", "README")
-_README_BYTES: Final = 1 << 20
-_LINE: Final = 200
-"""Characters of a memory or a note that the profile takes over."""
-_SURE: Final = 0.5
-"""Minimum confidence of a memory that the profile takes over."""
-_KINDS: Final = 5
-"""Kinds of files that are named."""
-_WALKED: Final = 20_000
 
 
 class Profile(TypedDict):

@@ -40,6 +40,11 @@ NOTE_CHARACTERS: Final = 100_000
 """Characters of a note or a profile."""
 _COLLECTION: Final = "memory"
 
+_NAMED: Final = 50
+_REPORTED: Final = 100
+_INDEX_SECONDS: Final = 600
+"""Some 5,000 records by meaning, in the time that a call may have at most."""
+
 
 def same_text(text: str) -> str:
     """Return one spelling for texts that say the same: case, form and blanks make no difference."""
@@ -174,12 +179,6 @@ def _title(value: Mapping[str, Any]) -> str:
     return f"{value.get('title', '')}{value.get('description', '')}"
 
 
-_NAMED: Final = 50
-_REPORTED: Final = 100
-_INDEXING_SECONDS: Final = 600
-"""Some 5,000 records by meaning, in the time that a call may have at most."""
-
-
 class Stats(TypedDict):
     """Number and size of records."""
 
@@ -250,7 +249,7 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
     idempotent=True,
     approval="never",
     serial=True,
-    timeout=_INDEXING_SECONDS,
+    timeout=_INDEX_SECONDS,
     tags=["memory", "index"],
     examples=[{}],
     policy={

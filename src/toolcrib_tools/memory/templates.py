@@ -51,6 +51,9 @@ _STATEMENT: Final = re.compile(r"\{%[^%]{0,200}%\}|\{\{\s{0,20}[#/^>&!{.][^}]{0,
 _FILTER: Final = re.compile(r"\{\{[^{}|]{0,200}\|[^{}]{0,200}\}\}")
 """Bounded, so that no text takes longer than its length."""
 
+_OptionalName = Annotated[str, Field(max_length=100, pattern=r"^([A-Za-z0-9][A-Za-z0-9_. -]*)?$")]
+_Path = Annotated[str, Field(min_length=1)]
+
 
 class IndexedTemplate(Struct, frozen=True, kw_only=True):
     """A template in a file."""
@@ -190,10 +193,6 @@ def _against(entry: Mapping[str, Any], content: str, where: str) -> list[str]:
 def _near(key: str, known: Sequence[str]) -> str:
     near = get_close_matches(key, known, n=1)
     return f"; is {near[0]} meant?" if near else ""
-
-
-_OptionalName = Annotated[str, Field(max_length=100, pattern=r"^([A-Za-z0-9][A-Za-z0-9_. -]*)?$")]
-_Path = Annotated[str, Field(min_length=1)]
 
 
 class Template(Text):

@@ -35,6 +35,16 @@ _PICTURES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/web
 _NOBODY: Final = "StdinNot"
 """Prefix of the exception that a kernel without stdin raises for input()."""
 
+_SECONDS: Final = 120
+"""Default time limit of a cell."""
+_MARGIN: Final = 15.0
+"""Seconds of the call's own time that are left to interrupt the cell, and to end a kernel that does not take that."""
+_GRACE: Final = 10.0
+"""Seconds that a cell has to end when it was interrupted."""
+_LAST_CHARACTERS: Final = 4_000
+"""Characters of the output that the message of a failure holds."""
+_LONGEST: Final = 200_000
+
 
 class Output(Struct, kw_only=True):
     """The output of one cell, as it comes in."""
@@ -141,17 +151,6 @@ def _read(data: str) -> Picture:
         return read_picture(base64.b64decode(data, validate=True))
     except binascii.Error as error:
         raise ToolFailure("tool_error", f"it is not base64: {error}") from None
-
-
-_SECONDS: Final = 120
-"""Default time limit of a cell."""
-_MARGIN: Final = 15.0
-"""Seconds of the call's own time that are left to interrupt the cell, and to end a kernel that does not take that."""
-_GRACE: Final = 10.0
-"""Seconds that a cell has to end when it was interrupted."""
-_LAST_CHARACTERS: Final = 4_000
-"""Characters of the output that the message of a failure holds."""
-_LONGEST: Final = 200_000
 
 
 @tool(

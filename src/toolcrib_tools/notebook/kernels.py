@@ -43,6 +43,28 @@ _KERNELS_KEY: Final = "tools.notebook.python"
 NEEDED: Final = "the operator can install the extra `notebook`"
 _NO_GPU: Final = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 
+Event = Mapping[str, Any]
+
+_AHEAD: Final = 64
+"""Size of the queue of events for the reader of a cell; when it is full, the kernel's side waits."""
+_LONGEST: Final = 8 * 1024 * 1024
+"""Bytes of one line; our program sends less, what took its place might not."""
+_WORDS: Final = 8_000
+"""Characters of a kernel's stderr that are kept."""
+_BETWEEN: Final = 64 * 1024
+"""Characters that threads of a cell say after its end."""
+_START: Final = 120.0
+"""Seconds for a kernel to begin: one second on an idle machine."""
+_SEND: Final = 10.0
+"""Seconds for the other side to take a line."""
+
+MAIN: Final = "main"
+"""The notebook that is there without being made."""
+_MOST: Final = 4
+"""Kernels at a time in one session: each takes some 80 MB."""
+_NAMED: Final = 32
+_KEY: Final = "notebook.kernels"
+
 
 class Interpreter(Struct, frozen=True, kw_only=True):
     """A Python with ipykernel."""
@@ -124,22 +146,6 @@ def _beside(shown: Sequence[Path], places: list[Path]) -> tuple[Path, ...]:
         hint = f"name one of a virtual environment in the setting {_KERNELS_KEY}"
         raise ToolFailure("unavailable", f"this Python would show commands all of {broad}", hint=hint)
     return tuple(beside)
-
-
-Event = Mapping[str, Any]
-
-_AHEAD: Final = 64
-"""Size of the queue of events for the reader of a cell; when it is full, the kernel's side waits."""
-_LONGEST: Final = 8 * 1024 * 1024
-"""Bytes of one line; our program sends less, what took its place might not."""
-_WORDS: Final = 8_000
-"""Characters of a kernel's stderr that are kept."""
-_BETWEEN: Final = 64 * 1024
-"""Characters that threads of a cell say after its end."""
-_START: Final = 120.0
-"""Seconds for a kernel to begin: one second on an idle machine."""
-_SEND: Final = 10.0
-"""Seconds for the other side to take a line."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -338,14 +344,6 @@ class Kernel:
                 pass
         if event.get("event") == "stream":
             self._between.add(str(event.get("text", "")).encode("utf-8", "replace"))
-
-
-MAIN: Final = "main"
-"""The notebook that is there without being made."""
-_MOST: Final = 4
-"""Kernels at a time in one session: each takes some 80 MB."""
-_NAMED: Final = 32
-_KEY: Final = "notebook.kernels"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)

@@ -77,6 +77,9 @@ _SWEEP: Final = 100
 
 Step = dict[str, Any]
 
+_MOST: Final = 50
+"""Subscriptions of one session."""
+
 
 class EventDraft(TypedDict):
     """An event on its way into the store."""
@@ -330,10 +333,6 @@ def step_view(step: dict[str, Any], waits_for: list[str]) -> StepView:
         error=step["error"],
         output=step["output"],
     )
-
-
-_MOST: Final = 50
-"""Subscriptions of one session."""
 
 
 class Subscription(TypedDict):

@@ -50,6 +50,15 @@ __all__ = [
 Needs = Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=50)] | None
 """Names of tools, tags or categories; a name that does not exist is a warning of the selection."""
 
+Text = Annotated[str, Field(max_length=20_000)]
+Description = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"\S")]
+
+_ENDS: Final[dict[str, EventType]] = {
+    "completed": "plan_completed",
+    "failed": "plan_failed",
+    "cancelled": "plan_cancelled",
+}
+
 
 class Todo(TypedDict):
     """One thing to do."""
@@ -210,16 +219,6 @@ async def _update_step(plans: Plans, record: Record, words: Values, todo: tuple[
         return events
 
     return await plans.edit(record, update)
-
-
-Text = Annotated[str, Field(max_length=20_000)]
-Description = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"\S")]
-
-_ENDS: Final[dict[str, EventType]] = {
-    "completed": "plan_completed",
-    "failed": "plan_failed",
-    "cancelled": "plan_cancelled",
-}
 
 
 class Blocked(TypedDict):

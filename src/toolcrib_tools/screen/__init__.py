@@ -20,7 +20,7 @@ from .desktops import EXTRA, Window, screen_here
 
 __all__ = ["observe_screen"]
 
-_READING_SECONDS: Final = 60.0
+_READ_SECONDS: Final = 60.0
 """Time limit of tesseract, which takes some ten seconds for a large screen."""
 _NAMED: Final = 20
 """Windows that a message names."""
@@ -148,7 +148,7 @@ async def _read(image: Any, remaining: float) -> str:
             "unavailable", "text in pictures is read by tesseract, which is not installed here", hint=hint
         )
     data = await anyio.to_thread.run_sync(png_of, image)
-    seconds = min(_READING_SECONDS, max(1.0, remaining - 1.0))
+    seconds = min(_READ_SECONDS, max(1.0, remaining - 1.0))
     try:
         with anyio.fail_after(seconds):
             ended = await anyio.run_process([program, "stdin", "stdout"], input=data, check=False)

@@ -40,6 +40,38 @@ EXTRA: Final = "screen"
 _Box = tuple[int, int, int, int]
 """Left, top, width and height, in pixels of the screen."""
 
+_VIEWABLE: Final = 2
+_INPUT_ONLY: Final = 2
+_Z_PIXMAP: Final = 2
+"""The words of the X11 protocol: `GetWindowAttributes`, `CreateWindow`, `GetImage`."""
+_ALL_PLANES: Final = 0xFFFFFFFF
+_BYTES_A_PIXEL: Final = 4
+_MOST: Final = 500
+"""Windows that are looked at."""
+
+_NAME: Final = "org.freedesktop.portal.Desktop"
+_PATH: Final = "/org/freedesktop/portal/desktop"
+_SECONDS: Final = 5.0
+"""For what the bus and the portal answer at once."""
+_ASKED_SECONDS: Final = 45.0
+"""For the user, whom the desktop may ask."""
+_LARGEST: Final = 128 << 20
+"""Bytes of a picture that is read."""
+
+_FILE: Final = "{file}"
+PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
+    "grim": (_FILE,),
+    "gnome-screenshot": ("-f", _FILE),
+    "spectacle": ("-n", "-b", "-f", "-o", _FILE),
+}
+"""Arguments by program: for the compositors of wlroots, for GNOME, for KDE."""
+_WAYLAND_SECONDS: Final = 30.0
+_REASON_CHARACTERS: Final = 500
+"""Characters of what a program says that fails."""
+
+_NORMAL: Final = 0
+"""The layer of ordinary windows in Quartz; the dock, menus and the like are above and below."""
+
 
 class Window(Struct, frozen=True, kw_only=True):
     """One window that can be seen."""
@@ -91,16 +123,6 @@ def no_screen(why: str) -> ToolFailure:
         f"there is no screen to look at: {why}",
         hint="run Toolcrib in the user's desktop session, not as a service or over ssh",
     )
-
-
-_VIEWABLE: Final = 2
-_INPUT_ONLY: Final = 2
-_Z_PIXMAP: Final = 2
-"""The words of the X11 protocol: `GetWindowAttributes`, `CreateWindow`, `GetImage`."""
-_ALL_PLANES: Final = 0xFFFFFFFF
-_BYTES_A_PIXEL: Final = 4
-_MOST: Final = 500
-"""Windows that are looked at."""
 
 
 class X11:
@@ -212,16 +234,6 @@ def _picture(display: Any, window: Window) -> Any:
     return optional("PIL.Image", EXTRA).frombytes("RGB", (width, height), read.data, "raw", "BGRX")
 
 
-_NAME: Final = "org.freedesktop.portal.Desktop"
-_PATH: Final = "/org/freedesktop/portal/desktop"
-_SECONDS: Final = 5.0
-"""For what the bus and the portal answer at once."""
-_ASKED_SECONDS: Final = 45.0
-"""For the user, whom the desktop may ask."""
-_LARGEST: Final = 128 << 20
-"""Bytes of a picture that is read."""
-
-
 def is_there() -> bool:
     """True if the session's bus has a portal, or would start one."""
     with suppress(ToolFailure), _bus() as bus:
@@ -291,18 +303,6 @@ def _response(bus: Any) -> tuple[int, dict[str, Any]]:
         return bus.recv_until_filtered(signals, timeout=_ASKED_SECONDS).body
 
 
-_FILE: Final = "{file}"
-PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
-    "grim": (_FILE,),
-    "gnome-screenshot": ("-f", _FILE),
-    "spectacle": ("-n", "-b", "-f", "-o", _FILE),
-}
-"""Arguments by program: for the compositors of wlroots, for GNOME, for KDE."""
-_WAYLAND_SECONDS: Final = 30.0
-_REASON_CHARACTERS: Final = 500
-"""Characters of what a program says that fails."""
-
-
 class Wayland:
     """The screen by the first of several ways that works."""
 
@@ -370,10 +370,6 @@ def _by_program(program: str) -> bytes:
             reason = (ended.stderr or ended.stdout).decode(errors="replace").strip()[:_REASON_CHARACTERS]
             raise ToolFailure("tool_error", f"{name} took no picture: {reason or f'exit status {ended.returncode}'}")
         return file.read_bytes()
-
-
-_NORMAL: Final = 0
-"""The layer of ordinary windows in Quartz; the dock, menus and the like are above and below."""
 
 
 def screen_here() -> Screen:

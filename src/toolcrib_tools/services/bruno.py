@@ -44,6 +44,11 @@ _MEDIA: Final[Mapping[str, str]] = {
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _WORDS: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
+_MOST_FILES: Final = 5_000
+_MOST_BYTES: Final = 1 << 20
+"""Bytes of one file."""
+_PROBLEMS: Final = 20
+
 
 class BrunoRequest(Struct, frozen=True, kw_only=True):
     """A request of a collection, with what its folders say."""
@@ -355,12 +360,6 @@ def _without_secrets(value: Any) -> Any:
         given = cast("dict[str, Any]", value)
         return {name: "***" if _SECRET.search(name) else _without_secrets(inner) for name, inner in given.items()}
     return [_without_secrets(inner) for inner in cast("list[Any]", value)] if isinstance(value, list) else value
-
-
-_MOST_FILES: Final = 5_000
-_MOST_BYTES: Final = 1 << 20
-"""Bytes of one file."""
-_PROBLEMS: Final = 20
 
 
 @tool(

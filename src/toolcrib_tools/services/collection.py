@@ -51,6 +51,17 @@ _MOST: Final = 100
 _PORTS: Final = {"http": 80, "https": 443}
 _CLIMBS: Final = re.compile(r"(?:^|[/\\])\.{1,2}(?:$|[/\\;])")
 
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+
+_FOR: Final[Mapping[str, tuple[str, ...]]] = {
+    "name": ("api_key",),
+    "place": ("api_key",),
+    "token_url": ("oauth2",),
+    "scopes": ("oauth2",),
+    "client_auth": ("oauth2",),
+    "credential": ("bearer", "basic", "api_key", "oauth2"),
+}
+
 
 class Service(Struct, frozen=True, kw_only=True):
     """One service of one owner."""
@@ -301,9 +312,6 @@ def _base(url: str, where: str) -> str:
     return written
 
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-
-
 class Auth(TypedDict):
     """A login."""
 
@@ -327,16 +335,6 @@ class Auth(TypedDict):
     client_auth: NotRequired[
         Annotated[Literal["header", "body"], Field(description="oauth2: how the client names itself; header.")]
     ]
-
-
-_FOR: Final[Mapping[str, tuple[str, ...]]] = {
-    "name": ("api_key",),
-    "place": ("api_key",),
-    "token_url": ("oauth2",),
-    "scopes": ("oauth2",),
-    "client_auth": ("oauth2",),
-    "credential": ("bearer", "basic", "api_key", "oauth2"),
-}
 
 
 @tool(

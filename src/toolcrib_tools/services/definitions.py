@@ -24,6 +24,28 @@ _WHERE: Final = ("path", "query", "header", "cookie")
 
 _Objects = Annotated[list[dict[str, Any]], Field(max_length=200)]
 
+_DISCOVERY_MOST: Final = 64 << 20
+"""Bytes; the largest public description has 14 MB."""
+_PROBLEMS: Final = 10
+_TAGS: Final = 30
+_LOOKED_AT: Final = 4_000
+"""Characters that tell what a file is that is not an OpenAPI description."""
+_OTHERS: Final = (
+    (re.compile(r'"__schema"|^\s*(?:schema\s*\{|type\s+Query\b|"""|extend\s+type\s)', re.MULTILINE), "GraphQL schema"),
+    (re.compile(r'^\s*syntax\s*=\s*"proto[23]"', re.MULTILINE), "gRPC description (protobuf)"),
+    (re.compile(r"schema\.getpostman\.com|\"_postman_id\""), "Postman collection"),
+    (re.compile(r"<(?:\w+:)?definitions\b|schemas\.xmlsoap\.org/wsdl"), "WSDL description"),
+    (re.compile(r"^#%RAML", re.MULTILINE), "RAML description"),
+    (re.compile(r"^\s*asyncapi\s*:|\"asyncapi\"", re.MULTILINE), "AsyncAPI description"),
+    (re.compile(r"^\s*opencollection\s*:", re.MULTILINE), "OpenCollection"),
+    (re.compile(r"<!doctype html|<html\b", re.IGNORECASE), "web page"),
+)
+_INSTEAD: Final[Mapping[str, str]] = {
+    "GraphQL schema": "send its queries with web_post",
+    "Postman collection": "export it as OpenAPI, or describe its endpoints with save_schema",
+    "web page": "give the address of the description itself: often /openapi.json, /swagger.json or /v3/api-docs",
+}
+
 
 class EndpointSchema(TypedDict):
     """Parameters, body and response of an endpoint."""
@@ -237,29 +259,6 @@ def _answer(given: object) -> dict[str, Any]:
         return {"description": "", **fields}
     kind = str(fields.get("content_type", "application/json"))
     return {"description": fields.get("description", ""), "content": {kind: {"schema": fields["schema"]}}}
-
-
-_DISCOVERY_MOST: Final = 64 << 20
-"""Bytes; the largest public description has 14 MB."""
-_PROBLEMS: Final = 10
-_TAGS: Final = 30
-_LOOKED_AT: Final = 4_000
-"""Characters that tell what a file is that is not an OpenAPI description."""
-_OTHERS: Final = (
-    (re.compile(r'"__schema"|^\s*(?:schema\s*\{|type\s+Query\b|"""|extend\s+type\s)', re.MULTILINE), "GraphQL schema"),
-    (re.compile(r'^\s*syntax\s*=\s*"proto[23]"', re.MULTILINE), "gRPC description (protobuf)"),
-    (re.compile(r"schema\.getpostman\.com|\"_postman_id\""), "Postman collection"),
-    (re.compile(r"<(?:\w+:)?definitions\b|schemas\.xmlsoap\.org/wsdl"), "WSDL description"),
-    (re.compile(r"^#%RAML", re.MULTILINE), "RAML description"),
-    (re.compile(r"^\s*asyncapi\s*:|\"asyncapi\"", re.MULTILINE), "AsyncAPI description"),
-    (re.compile(r"^\s*opencollection\s*:", re.MULTILINE), "OpenCollection"),
-    (re.compile(r"<!doctype html|<html\b", re.IGNORECASE), "web page"),
-)
-_INSTEAD: Final[Mapping[str, str]] = {
-    "GraphQL schema": "send its queries with web_post",
-    "Postman collection": "export it as OpenAPI, or describe its endpoints with save_schema",
-    "web page": "give the address of the description itself: often /openapi.json, /swagger.json or /v3/api-docs",
-}
 
 
 @tool(

@@ -34,6 +34,16 @@ _LINE: Final = 160
 """Bytes that an endpoint takes in a list, at most."""
 _TITLE: Final = 80
 
+_MASK: Final = "***"
+_SECRET: Final = ("authorization", "cookie", "key", "secret", "token", "password")
+
+_Path = Annotated[str, Field(max_length=4_000)]
+_Query = dict[str, Any]
+_Body = dict[str, Any] | list[Any] | str
+
+_Parts = tuple[_Query | None, Mapping[str, str] | None, _Body | None]
+"""Query, headers and body, as they were given."""
+
 
 @tool(
     op="x.service.endpoint.list",
@@ -136,14 +146,6 @@ def _none(service: Service, endpoints: list[Endpoint]) -> ToolFailure:
     )
 
 
-_MASK: Final = "***"
-_SECRET: Final = ("authorization", "cookie", "key", "secret", "token", "password")
-
-_Path = Annotated[str, Field(max_length=4_000)]
-_Query = dict[str, Any]
-_Body = dict[str, Any] | list[Any] | str
-
-
 @tool(
     op="x.service.call",
     category="api",
@@ -234,10 +236,6 @@ async def preview_request(
     request, apis = _request(method, path, (query, headers, body)), ctx.lent.apis
     places = await places_of(ctx, await service_of(ctx, service))
     return {"service": service, "curl": await of_first(places, lambda place: apis.preview(place, request))}
-
-
-_Parts = tuple[_Query | None, Mapping[str, str] | None, _Body | None]
-"""Query, headers and body, as they were given."""
 
 
 def _target(service: str, url: str, path: str) -> str:

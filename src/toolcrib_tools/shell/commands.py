@@ -41,6 +41,15 @@ _KEPT: Final = 256 * 1024
 """Characters of unread output that are kept."""
 _KEY: Final = "shell.processes"
 
+_SECONDS: Final = 120
+"""Default time limit of a command."""
+_FIRST: Final = 1.0
+"""Seconds that a command in the background is watched: one that fails does so at once."""
+_QUIET: Final = 0.2
+
+_MANIFEST: Final = 1024 * 1024
+"""Bytes of a file that says what a project is made of."""
+
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class BackgroundProcess:
@@ -202,13 +211,6 @@ def processes_of(ctx: Context) -> ProcessRegistry:
     return found
 
 
-_SECONDS: Final = 120
-"""Default time limit of a command."""
-_FIRST: Final = 1.0
-"""Seconds that a command in the background is watched: one that fails does so at once."""
-_QUIET: Final = 0.2
-
-
 @tool(
     op="x.shell.run",
     category="shell",
@@ -315,8 +317,6 @@ def _state(kept: BackgroundProcess) -> str:
 
 
 """Seed 002."""
-_MANIFEST: Final = 1024 * 1024
-"""Bytes of a file that says what a project is made of."""
 
 
 @tool(

@@ -40,6 +40,31 @@ _ESCAPES: Final = re.compile(
 )
 """Escape sequences of terminals (ECMA-48): colours, cursor, titles."""
 
+MOST_SECONDS: Final = 600
+_SHELL: Final = next((shell for shell in ("/bin/bash", "/usr/bin/bash") if Path(shell).exists()), "/bin/sh")
+_KEPT: Final = 1024 * 1024
+"""Characters of each stream; the result is cut to what the session takes, and the rest stays readable."""
+_LAST_WORDS: Final = 1.0
+"""Seconds for what is on its way when the command has ended: what it left behind may hold the pipe for ever."""
+_LAST_CHARACTERS: Final = 4_000
+"""Characters of the output that the message of a failure holds."""
+_MARGIN: Final = 3.0
+"""Seconds of the call's own time that are left to end the command and to say so."""
+
+_ALLOWING: Final = (
+    "which hosts commands may reach is the operator's to say: `shell: {network: [HOST]}` in the configuration,"
+    " `private_hosts: [HOST:PORT]` beside it for what is not public"
+)
+
+_LIMITS: Final = {
+    "shell.file_mb": re.compile(r"File size limit exceeded|File too large|\bEFBIG\b"),
+    "shell.memory_mb": re.compile(r"\bMemoryError\b|heap out of memory|OutOfMemoryError|Cannot allocate memory"),
+    "shell.processes": re.compile(r"can't start new thread|fork: retry|[Rr]esource temporarily unavailable|\bEAGAIN\b"),
+}
+"""Settings of the sandbox, with what programs print that reach their limits."""
+
+Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
+
 
 @dataclasses.dataclass(slots=True)
 class OutputBuffer:
@@ -94,32 +119,6 @@ def plain(text: str) -> str:
     """Return what a terminal would show of a text, line by line: no colours, and only the last of overwritten lines."""
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
-
-
-MOST_SECONDS: Final = 600
-_SHELL: Final = next((shell for shell in ("/bin/bash", "/usr/bin/bash") if Path(shell).exists()), "/bin/sh")
-_KEPT: Final = 1024 * 1024
-"""Characters of each stream; the result is cut to what the session takes, and the rest stays readable."""
-_LAST_WORDS: Final = 1.0
-"""Seconds for what is on its way when the command has ended: what it left behind may hold the pipe for ever."""
-_LAST_CHARACTERS: Final = 4_000
-"""Characters of the output that the message of a failure holds."""
-_MARGIN: Final = 3.0
-"""Seconds of the call's own time that are left to end the command and to say so."""
-
-_ALLOWING: Final = (
-    "which hosts commands may reach is the operator's to say: `shell: {network: [HOST]}` in the configuration,"
-    " `private_hosts: [HOST:PORT]` beside it for what is not public"
-)
-
-_LIMITS: Final = {
-    "shell.file_mb": re.compile(r"File size limit exceeded|File too large|\bEFBIG\b"),
-    "shell.memory_mb": re.compile(r"\bMemoryError\b|heap out of memory|OutOfMemoryError|Cannot allocate memory"),
-    "shell.processes": re.compile(r"can't start new thread|fork: retry|[Rr]esource temporarily unavailable|\bEAGAIN\b"),
-}
-"""Settings of the sandbox, with what programs print that reach their limits."""
-
-Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):

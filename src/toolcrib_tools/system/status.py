@@ -40,6 +40,35 @@ _GPU_FIELDS: Final = ("name", "utilization.gpu", "memory.used", "memory.total", 
 _GPU_FIGURES: Final = ("percent", "memory_used_mib", "memory_total_mib", "celsius")
 _MIB: Final = 1 << 20
 
+_TOOLCHAINS: Final = """
+python3 pip uv node npm pnpm bun deno ruby go rustc cargo java javac gcc clang make cmake dotnet php perl
+docker git gh rg jq sqlite3 psql
+""".split()
+"""Programs that are looked for: languages, what builds with them, and what is often called by a command."""
+_UNUSUAL: Final[Mapping[str, str]] = {"go": "version"}
+"""Version options of programs that have no `--version`."""
+_ASK: Final = """
+for pair in "$@"; do
+  name=${pair%%=*}
+  ( command -v -- "$name" >/dev/null || exit 0
+    text=$("$name" "${pair#*=}" 2>&1 </dev/null) || text=
+    printf '%s\\t%s\\n' "$name" "$(printf '%s' "$text" | grep -m 1 .)" ) &
+done
+wait
+"""
+"""Asks all of them at once; each gets a line of its own, as soon as it has answered."""
+_ASK_SECONDS: Final = 20.0
+_LONGEST: Final = 100
+"""Characters of what a program says of its version."""
+_KEY: Final = "environment.toolchains"
+_ZONES: Final = "zoneinfo/"
+_BYTES_A_TOKEN: Final = 4
+
+_Aspect = Literal[
+    "all", "os", "arch", "shell", "cwd", "workspace", "git", "toolchains", "network", "sandbox", "datetime", "session",
+    "context",
+]  # fmt: skip
+
 
 @tool(
     lacks=lacks_library("psutil", "system"),
@@ -206,36 +235,6 @@ async def get_recent_events(
     insight = ctx.lent.insight(ctx.principal, ctx.session_key)
     events = await insight.events(limit=limit, tool=tool, outcome=outcome)
     return {"events": events, "count": len(events)}
-
-
-_TOOLCHAINS: Final = """
-python3 pip uv node npm pnpm bun deno ruby go rustc cargo java javac gcc clang make cmake dotnet php perl
-docker git gh rg jq sqlite3 psql
-""".split()
-"""Programs that are looked for: languages, what builds with them, and what is often called by a command."""
-_UNUSUAL: Final[Mapping[str, str]] = {"go": "version"}
-"""Version options of programs that have no `--version`."""
-_ASK: Final = """
-for pair in "$@"; do
-  name=${pair%%=*}
-  ( command -v -- "$name" >/dev/null || exit 0
-    text=$("$name" "${pair#*=}" 2>&1 </dev/null) || text=
-    printf '%s\\t%s\\n' "$name" "$(printf '%s' "$text" | grep -m 1 .)" ) &
-done
-wait
-"""
-"""Asks all of them at once; each gets a line of its own, as soon as it has answered."""
-_ASK_SECONDS: Final = 20.0
-_LONGEST: Final = 100
-"""Characters of what a program says of its version."""
-_KEY: Final = "environment.toolchains"
-_ZONES: Final = "zoneinfo/"
-_BYTES_A_TOKEN: Final = 4
-
-_Aspect = Literal[
-    "all", "os", "arch", "shell", "cwd", "workspace", "git", "toolchains", "network", "sandbox", "datetime", "session",
-    "context",
-]  # fmt: skip
 
 
 @tool(

@@ -49,6 +49,18 @@ _MANIFEST: Final = TypeAdapter[dict[str, tuple[str, int]]](dict[str, tuple[str, 
 _YOUNG: Final = 3600.0
 """Seconds that a content is left alone after it was wanted last: a waypoint that is being saved may need it."""
 
+MOST_FILES: Final = 20_000
+MOST_FILE_BYTES: Final = 16 << 20
+"""A file that is larger is left out, and named."""
+MOST_BYTES: Final = 512 << 20
+"""Bytes of all files of one waypoint."""
+_AT_ONCE: Final = 64
+
+MOST: Final = 100
+"""Waypoints of one workspace."""
+MOST_AUTOMATIC: Final = 10
+"""Waypoints saved automatically before a restore: the oldest are deleted first."""
+
 
 class Blobs(Struct, frozen=True, kw_only=True):
     """Contents and manifests of the waypoints of one owner and workspace. Holds no open files."""
@@ -129,14 +141,6 @@ def _broken(what: Any) -> ToolFailure:
     return ToolFailure("storage", f"this waypoint cannot be read any more: {what} is damaged or gone")
 
 
-MOST_FILES: Final = 20_000
-MOST_FILE_BYTES: Final = 16 << 20
-"""A file that is larger is left out, and named."""
-MOST_BYTES: Final = 512 << 20
-"""Bytes of all files of one waypoint."""
-_AT_ONCE: Final = 64
-
-
 class Snapshot(Struct, kw_only=True):
     """Files of the workspace."""
 
@@ -203,12 +207,6 @@ def _keep(snapshot: Snapshot, blobs: Blobs, contents: Mapping[str, bytes | ToolF
             snapshot.left_out[path] = content.message
         else:
             snapshot.files[path] = (blobs.put(content), len(content))
-
-
-MOST: Final = 100
-"""Waypoints of one workspace."""
-MOST_AUTOMATIC: Final = 10
-"""Waypoints saved automatically before a restore: the oldest are deleted first."""
 
 
 class Waypoint(TypedDict):

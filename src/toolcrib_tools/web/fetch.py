@@ -29,8 +29,25 @@ __all__ = ["Encoding", "content_of", "keep_page", "kept_page", "readable_text", 
 _COLLECTION: Final = "web_pages"
 _MOST: Final = 200
 """Pages of one owner; the one that was kept longest ago goes first."""
-_MOST_CHARACTERS: Final = 250_000
+_MOST_KEPT: Final = 250_000
 """Characters of one page: a record has room for 1 MiB."""
+
+_MOST_CHARACTERS: Final = 200_000
+_CHARACTERS: Final = 20_000
+_MOST_HTML: Final = 4_000_000
+_NOTE: Final = 700
+"""Bytes that the title, the address and the notes may take."""
+_FRESH: Final = 300.0
+"""Seconds that a page is kept for the calls that read on in it."""
+_KEPT_PAGES: Final = 16
+_KEPT_BYTES: Final = 16 << 20
+_RUNTIME: Final = "pages@toolcrib_tools"
+_ACCEPT: Final = "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, */*;q=0.5"
+
+Encoding = Literal["auto", "json", "form", "text"]
+
+_POST_MOST: Final = 1_000_000
+"""Bytes of a body."""
 
 
 async def keep_page(ctx: Context, target: str, sent: Mapping[str, str], page: Page) -> str:
@@ -38,8 +55,8 @@ async def keep_page(ctx: Context, target: str, sent: Mapping[str, str], page: Pa
     if not is_text(page):
         return "it is not kept: it is not text"
     text = text_of(page)
-    if len(text) > _MOST_CHARACTERS:
-        return f"it is not kept: it has more than {_MOST_CHARACTERS:,} characters"
+    if len(text) > _MOST_KEPT:
+        return f"it is not kept: it has more than {_MOST_KEPT:,} characters"
     records = ctx.records(_COLLECTION)
     value = {"url": page.url, "type": page.media_type, "text": text}
     await records.put(_key(target, sent), value, group=target[:500])
@@ -67,19 +84,6 @@ async def kept_page(ctx: Context, target: str, sent: Mapping[str, str]) -> tuple
 def _key(target: str, sent: Mapping[str, str]) -> str:
     """Name a page by all that decides what a server answers; headers may be secrets, and go in through the hash."""
     return hashlib.sha256(json.dumps([target, sorted(sent.items())]).encode()).hexdigest()
-
-
-_FETCHING_MOST_CHARACTERS: Final = 200_000
-_CHARACTERS: Final = 20_000
-_MOST_HTML: Final = 4_000_000
-_NOTE: Final = 700
-"""Bytes that the title, the address and the notes may take."""
-_FRESH: Final = 300.0
-"""Seconds that a page is kept for the calls that read on in it."""
-_KEPT_PAGES: Final = 16
-_KEPT_BYTES: Final = 16 << 20
-_RUNTIME: Final = "pages@toolcrib_tools"
-_ACCEPT: Final = "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, */*;q=0.5"
 
 
 @tool(
@@ -125,7 +129,7 @@ async def web_fetch(
     prefer_language: Annotated[str, Field(pattern=r"^([A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3})?$")] = "",
     allow_redirects: bool = True,
     offset: Annotated[int, Field(ge=0)] = 0,
-    limit: Annotated[int, Field(ge=1, le=_FETCHING_MOST_CHARACTERS)] = _CHARACTERS,
+    limit: Annotated[int, Field(ge=1, le=_MOST_CHARACTERS)] = _CHARACTERS,
     max_html_chars: Annotated[int, Field(ge=1_000, le=_MOST_HTML)] = _MOST_HTML,
     timeout_seconds: Seconds = 30,
     no_cache: bool = False,
@@ -265,12 +269,6 @@ class _Pages(Struct):
         self.pages[key] = (time.monotonic(), page)
         while len(self.pages) > _KEPT_PAGES or sum(len(kept.body) for _, kept in self.pages.values()) > _KEPT_BYTES:
             self.pages.popitem(last=False)
-
-
-Encoding = Literal["auto", "json", "form", "text"]
-
-_POST_MOST: Final = 1_000_000
-"""Bytes of a body."""
 
 
 @tool(

@@ -36,6 +36,25 @@ _METADATA_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names under which pages give their metadata, best first."""
 
+Mode = Literal["auto", "markdown", "reader", "text", "links", "structured", "raw"]
+
+_MOST_CHARACTERS: Final = 4_000_000
+"""Characters of HTML that are read; a parse takes about 20 times as much memory."""
+_MOST_LINKS: Final = 2_000
+_EXTRA: Final = "web"
+_UNSEEN: Final = re.compile(r"(?i)<(script|style|noscript|template)\b")
+_NOT_SHOWN: Final = "//script|//style|//noscript|//template|//svg|//iframe|//object|//head/*[not(self::title)]"
+_STYLE: Final = "translate(@style, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ \t\n', 'abcdefghijklmnopqrstuvwxyz')"
+_HIDDEN: Final = (
+    f"//body//*[@hidden or @aria-hidden='true' or contains({_STYLE}, 'display:none')"
+    f" or contains({_STYLE}, 'visibility:hidden') or contains({_STYLE}, 'font-size:0')]"
+)
+_BLOCKS: Final = frozenset(
+    """address article aside blockquote body br caption dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4
+    h5 h6 header hr li main nav ol p pre section table tbody tfoot thead tr ul""".split()
+)
+_HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
+
 
 def metadata_of(tree: Any, url: str) -> dict[str, str]:
     """Return what the head of a page says of it; read before anything is taken out."""
@@ -132,26 +151,6 @@ def _words(value: object) -> str:
     return " ".join(str(value or "").split())[:_TEXT]
 
 
-Mode = Literal["auto", "markdown", "reader", "text", "links", "structured", "raw"]
-
-_READING_MOST: Final = 4_000_000
-"""Characters of HTML that are read; a parse takes about 20 times as much memory."""
-_MOST_LINKS: Final = 2_000
-_EXTRA: Final = "web"
-_UNSEEN: Final = re.compile(r"(?i)<(script|style|noscript|template)\b")
-_NOT_SHOWN: Final = "//script|//style|//noscript|//template|//svg|//iframe|//object|//head/*[not(self::title)]"
-_STYLE: Final = "translate(@style, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ \t\n', 'abcdefghijklmnopqrstuvwxyz')"
-_HIDDEN: Final = (
-    f"//body//*[@hidden or @aria-hidden='true' or contains({_STYLE}, 'display:none')"
-    f" or contains({_STYLE}, 'visibility:hidden') or contains({_STYLE}, 'font-size:0')]"
-)
-_BLOCKS: Final = frozenset(
-    """address article aside blockquote body br caption dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4
-    h5 h6 header hr li main nav ol p pre section table tbody tfoot thead tr ul""".split()
-)
-_HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
-
-
 class Readable(Struct, frozen=True, kw_only=True):
     """A page as text."""
 
@@ -172,7 +171,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     """The main text without Markdown."""
     parts: tuple[Part, ...] = ()
     """Parts for mode structured; all if empty."""
-    most: int = _READING_MOST
+    most: int = _MOST_CHARACTERS
     """Characters of HTML that are read."""
 
 
@@ -182,7 +181,7 @@ def read_html(html: str, url: str, wanted: ReadOptions) -> Readable:
     Raises `ToolFailure`: the extra is missing, the selector is none or finds nothing, there is no main text.
     """
     engine = optional("trafilatura", _EXTRA)
-    most, mode = min(wanted.most, _READING_MOST), wanted.mode
+    most, mode = min(wanted.most, _MOST_CHARACTERS), wanted.mode
     notes = [f"only the first {most:,} characters of the page were read"] if len(html) > most else []
     tree = _parsed(html[:most])
     if tree is None:
@@ -196,9 +195,7 @@ def read_html(html: str, url: str, wanted: ReadOptions) -> Readable:
     if wanted.selector:
         tree = _select(tree, wanted.selector)
     if mode == "links":
-        return Readable(
-            text="\n".join(_reading_links(tree)) or "the page has no links", title=title, notes=tuple(notes)
-        )
+        return Readable(text="\n".join(_link_lines(tree)) or "the page has no links", title=title, notes=tuple(notes))
     if mode == "structured":
         return Readable(text=parts_of(tree, metadata, wanted.parts), title=title, notes=tuple(notes))
     text = _main_text(engine, tree, url, wanted) if mode != "text" else ""
@@ -298,7 +295,7 @@ def _mark(tag: str) -> str:
     return "- " if tag == "li" else ""
 
 
-def _reading_links(tree: Any) -> Iterator[str]:
+def _link_lines(tree: Any) -> Iterator[str]:
     """Yield where the links lead, each address once, with the words that lead there."""
     seen: set[str] = set()
     for element in tree.iter("a"):

@@ -39,6 +39,8 @@ _ANSWER: Final = 4_000
 """Characters of an answer."""
 _SECONDS: Final = 20.0
 
+_OTHER_SETTINGS: Final = ("brave_url", "tavily_url")
+
 
 class _SearchQuery(Struct, frozen=True, kw_only=True):
     """A search."""
@@ -143,7 +145,6 @@ _SERVICES: Final = (
     _Service(setting="tavily_key", ask=_tavily, path=("results",), snippet="content", answers=("answer",)),
     _Service(setting="searxng_url", ask=_searxng, path=("results",), snippet="content", answers=("answers",)),
 )
-_OTHER_SETTINGS: Final = ("brave_url", "tavily_url")
 
 
 def _lacks_service(setting: Callable[[str], Any]) -> str:

@@ -43,13 +43,12 @@ END: Final = {**TIME, "description": "ISO 8601; of whole days the day after the 
 TEXT: Final = {"type": ["string", "null"], "maxLength": LONG}
 SCOPE: Final = {"type": "string", "enum": ["user", "project", "calendar_id"]}
 
+_Operation = Callable[..., Any]
+
 
 def id_of(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id, which the description says is `noun`'s."""
     return {"type": "string", "minLength": 1, "maxLength": 300, "description": f"Id of the {noun}{more}"}
-
-
-_Operation = Callable[..., Any]
 
 
 def operation(

@@ -45,6 +45,14 @@ _EXPIRED: Final = (403, 409, 410, 412)
 _UNSUPPORTED: Final = (400, 403, 405, 415, 501)
 """Answers of servers that know no changes since a token."""
 
+_FOLD: Final = re.compile(r"\r?\n[ \t]")
+_ORGANIZER: Final = re.compile(r"^ORGANIZER[;:]", re.MULTILINE | re.IGNORECASE)
+
+_NAMES: Final = {"D": "DAV:", "C": "urn:ietf:params:xml:ns:caldav"}
+_OF_CALENDAR: Final = ("D:resourcetype", "D:displayname", "D:owner", "D:sync-token")
+_DISCOVERY: Final = (*_OF_CALENDAR, "D:current-user-principal", "C:calendar-home-set")
+_LISTED: Final = (*_OF_CALENDAR, "C:supported-calendar-component-set")
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
@@ -55,10 +63,6 @@ class Account:
     principal: str
     login: Callable[[], Awaitable[str]] = dataclasses.field(repr=False)
     """Returns the `Authorization` of a request; empty without a login."""
-
-
-_FOLD: Final = re.compile(r"\r?\n[ \t]")
-_ORGANIZER: Final = re.compile(r"^ORGANIZER[;:]", re.MULTILINE | re.IGNORECASE)
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -347,12 +351,6 @@ class _Properties(Struct, frozen=True, kw_only=True):
 class _Multistatus(Struct, frozen=True, kw_only=True):
     resources: Mapping[str, _Properties]
     sync_token: str
-
-
-_NAMES: Final = {"D": "DAV:", "C": "urn:ietf:params:xml:ns:caldav"}
-_OF_CALENDAR: Final = ("D:resourcetype", "D:displayname", "D:owner", "D:sync-token")
-_DISCOVERY: Final = (*_OF_CALENDAR, "D:current-user-principal", "C:calendar-home-set")
-_LISTED: Final = (*_OF_CALENDAR, "C:supported-calendar-component-set")
 
 
 def _tag(name: str) -> str:

@@ -70,6 +70,16 @@ _CONTENT_NAMES: Final = ("body", "markdown", "body_markdown", "text")
 """Usual names of a document's content."""
 _POSITION: Final = {"type": "integer", "minimum": 0, "maximum": 10_000, "description": "Place among its siblings"}
 
+_STRATEGY: Final = {
+    "update_strategy": {
+        "type": "string",
+        "enum": ["replace", "append", "merge_llm"],
+        "default": "replace",
+        "description": "For texts: replace, append at the end, or have the client's model merge both",
+    },
+    "merge_instructions": {"type": "string", "maxLength": 5000, "description": "For merge_llm: how to merge"},
+}
+
 
 def _named_parents(given: Mapping[str, Any], kind: Kind) -> list[tuple[End, str]]:
     """Return the parents among the arguments of a create, each with its path."""
@@ -309,17 +319,6 @@ async def create_task_document(
         return {"document": view(kind, document), "edge": edge_view(edge), "message": message}
 
     return await storage_of(ctx).write(work)
-
-
-_STRATEGY: Final = {
-    "update_strategy": {
-        "type": "string",
-        "enum": ["replace", "append", "merge_llm"],
-        "default": "replace",
-        "description": "For texts: replace, append at the end, or have the client's model merge both",
-    },
-    "merge_instructions": {"type": "string", "maxLength": 5000, "description": "For merge_llm: how to merge"},
-}
 
 
 def _updater(name: str, *fields: str) -> Operation:

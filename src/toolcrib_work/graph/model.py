@@ -51,6 +51,40 @@ _SHORT: Final = {"type": ["string", "null"], "maxLength": TITLE}
 _TIME: Final = {"type": ["string", "null"], "maxLength": 40, "description": "ISO 8601 date or time"}
 _PRIORITY: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": 5}
 
+DONE: Final[Mapping[str, str]] = MappingProxyType({"task": "done", "goal": "achieved", "milestone": "completed"})
+"""Kinds with `completed_at` → the state that sets it; leaving the state clears it."""
+
+PARENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "goal": ("project",),
+        "milestone": ("goal",),
+        "plan": ("milestone", "goal", "project"),
+        "task": ("plan", "milestone", "goal", "project"),
+        "risk": ("task", "plan", "milestone", "goal", "project"),
+        "requirement": ("milestone", "goal", "project"),
+        "metric": ("task", "plan", "milestone", "goal", "project"),
+        "source": ("project",),
+        "document": ("project",),
+    }
+)
+"""Kind → the kinds that may contain it, the nearest first."""
+
+CONTEXT_DOCUMENT: Final = "has_context_document"
+
+_WORK: Final = ("task", "plan", "goal")
+
+DEPRECATED: Final[Mapping[str, tuple[str, bool]]] = MappingProxyType(
+    {
+        "belongs_to_plan": ("has_task", True),
+        "part_of": ("contains", True),
+        "referenced_by": ("references", True),
+        "mitigated_by": ("mitigates", True),
+        "achieved_by": ("supports_goal", True),
+        "supports": ("supports_goal", False),
+    }
+)
+"""Old name → the relation, and whether its ends change places."""
+
 
 def _facets() -> dict[str, Any]:
     words: dict[str, Any] = {"type": ["string", "null"], "maxLength": 100}
@@ -296,26 +330,6 @@ _ALL: Final = (
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in _ALL})
 
-DONE: Final[Mapping[str, str]] = MappingProxyType({"task": "done", "goal": "achieved", "milestone": "completed"})
-"""Kinds with `completed_at` → the state that sets it; leaving the state clears it."""
-
-PARENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "goal": ("project",),
-        "milestone": ("goal",),
-        "plan": ("milestone", "goal", "project"),
-        "task": ("plan", "milestone", "goal", "project"),
-        "risk": ("task", "plan", "milestone", "goal", "project"),
-        "requirement": ("milestone", "goal", "project"),
-        "metric": ("task", "plan", "milestone", "goal", "project"),
-        "source": ("project",),
-        "document": ("project",),
-    }
-)
-"""Kind → the kinds that may contain it, the nearest first."""
-
-CONTEXT_DOCUMENT: Final = "has_context_document"
-
 
 def containment(kind: str) -> str:
     """Return the relation by which a parent contains an entity of this kind."""
@@ -323,7 +337,6 @@ def containment(kind: str) -> str:
 
 
 _ANY: Final = tuple(KINDS)
-_WORK: Final = ("task", "plan", "goal")
 
 SEMANTIC: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = MappingProxyType(
     {
@@ -352,18 +365,6 @@ RELATIONS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = MappingPro
         **SEMANTIC,
     }
 )
-
-DEPRECATED: Final[Mapping[str, tuple[str, bool]]] = MappingProxyType(
-    {
-        "belongs_to_plan": ("has_task", True),
-        "part_of": ("contains", True),
-        "referenced_by": ("references", True),
-        "mitigated_by": ("mitigates", True),
-        "achieved_by": ("supports_goal", True),
-        "supports": ("supports_goal", False),
-    }
-)
-"""Old name → the relation, and whether its ends change places."""
 
 
 SCHEMA: Final = Schema(

@@ -38,6 +38,8 @@ _DAY: Final = len("2026-11-30")
 """Characters of a date without a time."""
 _HIDDEN: Final = ("deleted_at", "revision")
 
+_SPANS: Final[Iterable[tuple[str, str]]] = (("start_at", "due_at"), ("start_at", "end_at"))
+
 
 def invalid(path: str, message: str, *, keyword: str = "invalid", hint: str = "") -> ToolFailure:
     """Return the refusal of one argument, with its path."""
@@ -282,9 +284,6 @@ def _complete(kind: Kind, after: dict[str, Any], before: Mapping[str, Any], now:
         after["completed_at"] = None
     elif before.get("state_key") != done or not before.get("completed_at"):
         after["completed_at"] = date_of(now)
-
-
-_SPANS: Final[Iterable[tuple[str, str]]] = (("start_at", "due_at"), ("start_at", "end_at"))
 
 
 def _check_order(kind: Kind, row: Mapping[str, Any], path: str) -> None:

@@ -32,6 +32,9 @@ T = TypeVar("T")
 Operation = Callable[..., Any]
 """An async function of a context and the given arguments."""
 
+_CURRENT: Final = (CATEGORY, "work", "cal")
+"""Categories whose tools take the current project where they require one."""
+
 
 def ID(noun: str, more: str = "") -> dict[str, Any]:
     """Return the schema of an id argument."""
@@ -88,10 +91,6 @@ def operation_tool(
 def storage_of(ctx: Context) -> SharedStorage:
     """Return the tables of the graph for the caller."""
     return ctx.storage(SCHEMA)
-
-
-_CURRENT: Final = (CATEGORY, "work", "cal")
-"""Categories whose tools take the current project where they require one."""
 
 
 def shift(ctx: Context, project_id: str, name: str) -> dict[str, Any]:

@@ -45,6 +45,27 @@ _REFERENCE: Final = {
 }
 _ENDS: Final = {"anyOf": [_REFERENCE, {"type": "string", "maxLength": 100, "description": "A temp_id"}]}
 
+_MODES: Final = {
+    "mode": {"type": "string", "enum": ["replace", "merge"], "description": "Of parents; replace by default"},
+    "semantic_mode": {
+        "type": "string",
+        "enum": ["replace_auto", "merge", "preserve"],
+        "description": "replace_auto (default) also removes edges that were inferred; preserve changes none",
+    },
+    "allow_project_fallback": {"type": "boolean", "description": "Without a parent it is the project's; default true"},
+    "allow_multi_parent": {"type": "boolean", "description": "Default false"},
+}
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "mode": "replace",
+    "semantic_mode": "replace_auto",
+    "allow_project_fallback": True,
+    "allow_multi_parent": False,
+}
+
+_Wanted = list[tuple[tuple[End, str, End], Mapping[str, Any], str]]
+"""Canonical edges, each with its connection and its path."""
+
 
 @operation_tool(
     "onto.project.create",
@@ -328,18 +349,6 @@ async def unlink_onto_edge(ctx: Context, edge_id: str) -> dict[str, Any]:
     return await storage_of(ctx).write(work)
 
 
-_MODES: Final = {
-    "mode": {"type": "string", "enum": ["replace", "merge"], "description": "Of parents; replace by default"},
-    "semantic_mode": {
-        "type": "string",
-        "enum": ["replace_auto", "merge", "preserve"],
-        "description": "replace_auto (default) also removes edges that were inferred; preserve changes none",
-    },
-    "allow_project_fallback": {"type": "boolean", "description": "Without a parent it is the project's; default true"},
-    "allow_multi_parent": {"type": "boolean", "description": "Default false"},
-}
-
-
 class _DryRun(ToolFailure):
     """Ends the transaction of a dry run: nothing of it is stored."""
 
@@ -465,17 +474,6 @@ def _reorganize(
         raise _DryRun(result)
     publish(rows, "onto.project.graph.reorganize", project_id, "project", project_id, counts=counts)
     return result
-
-
-_DEFAULTS: Final[Mapping[str, Any]] = {
-    "mode": "replace",
-    "semantic_mode": "replace_auto",
-    "allow_project_fallback": True,
-    "allow_multi_parent": False,
-}
-
-_Wanted = list[tuple[tuple[End, str, End], Mapping[str, Any], str]]
-"""Canonical edges, each with its connection and its path."""
 
 
 def _of_modes(given: Mapping[str, Any]) -> dict[str, Any]:

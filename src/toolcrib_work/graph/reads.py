@@ -65,6 +65,17 @@ _LONG_PROJECT: Final = 2000
 _HITS: Final = 500
 """Candidates of a search that is filtered afterwards."""
 
+_NODE: Final = (
+    *("id", "title", "name", "text", "state_key", "type_key", "priority", "impact", "probability"),
+    *("start_at", "due_at", "target_date", "completed_at"),
+)
+"""Fields of an entity in a project's graph."""
+_BY_TABLE: Final[Mapping[str, Kind]] = {kind.plural: kind for kind in KINDS.values()}
+
+_OF_PROJECT: Final = [kind.plural for kind in KINDS.values() if kind.name not in ("project", "source")]
+
+_PREFIX: Final = "ontology_"
+
 
 def _keys(kind: Kind, *names: str) -> dict[str, Any]:
     return {"project_id": _PROJECT, **(fields_of(kind, *names) if names else {})}
@@ -279,14 +290,6 @@ async def search_ontology(
     return {"results": results, "total": len(results), "message": f"{len(results)} {noun}."}
 
 
-_NODE: Final = (
-    *("id", "title", "name", "text", "state_key", "type_key", "priority", "impact", "probability"),
-    *("start_at", "due_at", "target_date", "completed_at"),
-)
-"""Fields of an entity in a project's graph."""
-_BY_TABLE: Final[Mapping[str, Kind]] = {kind.plural: kind for kind in KINDS.values()}
-
-
 def _results(rows: Rows, hits: Sequence[TextHit], query: str) -> list[dict[str, Any]]:
     known = [hit for hit in hits if hit.table in _BY_TABLE]
     found = _entities(rows, [(_BY_TABLE[hit.table].name, hit.id) for hit in known])
@@ -316,9 +319,6 @@ def _snippet(kind: Kind, row: Row, query: str) -> str:
     start = max(0, min((place for place in places if place >= 0), default=0) - _SNIPPET // 4)
     part = text[start : start + _SNIPPET]
     return f"{'…' if start else ''}{part}{'…' if start + _SNIPPET < len(text) else ''}"
-
-
-_OF_PROJECT: Final = [kind.plural for kind in KINDS.values() if kind.name not in ("project", "source")]
 
 
 def _fitted(lists: Mapping[str, Sequence[Row]], project_id: str) -> dict[str, list[dict[str, Any]]]:
@@ -623,9 +623,6 @@ async def list_task_documents(ctx: Context, task_id: str) -> dict[str, Any]:
     project_id, result = await storage_of(ctx).read(work)
     note(ctx, "onto.task.docs.list", project_id, kind="task", id=task_id)
     return result
-
-
-_PREFIX: Final = "ontology_"
 
 
 @operation_tool(

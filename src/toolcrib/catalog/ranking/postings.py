@@ -66,6 +66,25 @@ __all__ = [
 SCALE = 1 << 20
 """Term weights are whole numbers: weight, rarity and `SCALE` multiplied and rounded."""
 
+GROUPS = 4
+GROUP_LEVELS = (96, 66, 44, 20)
+"""The typical impact in each group: the value of a posting while candidates are gathered."""
+NAME_FLAG = 1 << 7
+"""Set in a pair when the term is part of the tool's name; the impact is in the seven bits below, the term above.
+
+The pairs of the name come first."""
+BREAK = 0xFFFFFFFF
+_BREAK = BREAK.to_bytes(4, "little")
+"""Stands between the terms of the name and those of the description, so that no pair of words reaches across."""
+
+_BOUNDS = (80, 54, 34)
+"""The lowest impact of each group but the last: a word in a name, in parameters, in a description, in small print."""
+_GROUP_OF = tuple(sum(level < bound for bound in _BOUNDS) for level in range(LEVELS + 1))
+
+_MAGIC = b"toolcrib index 1"
+_ALIGN = 8
+_FROZEN = ("groups", "groups_at", "pairs", "pairs_at", "order", "order_at")
+
 
 def rarity(count: int, total: int) -> float:
     """Return the inverse document frequency of a term that `count` of `total` documents have (never negative)."""
@@ -151,21 +170,6 @@ class SourceIndex:
 
 Numbers: TypeAlias = "array[int] | memoryview"
 """Unsigned 32-bit numbers: an array, or a view of a mapped file."""
-
-GROUPS = 4
-GROUP_LEVELS = (96, 66, 44, 20)
-"""The typical impact in each group: the value of a posting while candidates are gathered."""
-NAME_FLAG = 1 << 7
-"""Set in a pair when the term is part of the tool's name; the impact is in the seven bits below, the term above.
-
-The pairs of the name come first."""
-BREAK = 0xFFFFFFFF
-_BREAK = BREAK.to_bytes(4, "little")
-"""Stands between the terms of the name and those of the description, so that no pair of words reaches across."""
-
-_BOUNDS = (80, 54, 34)
-"""The lowest impact of each group but the last: a word in a name, in parameters, in a description, in small print."""
-_GROUP_OF = tuple(sum(level < bound for bound in _BOUNDS) for level in range(LEVELS + 1))
 
 
 def _empty() -> Numbers:
@@ -378,11 +382,6 @@ def _cut(numbers: Numbers, start: int, stop: int) -> array[int]:
     part: array[int] = array("I")
     part.frombytes(numbers[start:stop].tobytes())
     return part
-
-
-_MAGIC = b"toolcrib index 1"
-_ALIGN = 8
-_FROZEN = ("groups", "groups_at", "pairs", "pairs_at", "order", "order_at")
 
 
 class Stored(NamedTuple):

@@ -95,6 +95,47 @@ _BESIDE: Final = 4
 _MOST_WORDS: Final = 60
 _REMEMBERED: Final = 1 << 15
 
+_WEIGHTS = {"synonyms.txt": 1.0, "topics.txt": 0.5}
+"""A word of the same topic counts half as much as a word of the same meaning."""
+
+_BEGINNING = 4
+"""Letters that must be the same."""
+_LEAST_SHARE = 0.6
+"""Minimum share of the common beginning in the longer word."""
+_MOST = 4
+
+_VALUE_WEIGHT = 0.2
+_NUMBER_WEIGHT = 0.1
+_NAME_WEIGHT = 0.7
+_KIND_WEIGHT = 0.5
+_RELATIVE_WEIGHT = 0.25
+_REVERSED = 0.5
+"""Factor on the weight of an action that the query wants reversed."""
+_OPPOSITE = 0.4
+"""Weight of a word for the opposite of an action that the query wants reversed."""
+_MOST_TERMS = 64
+_MOST_CLAUSES = 8
+_MOSTLY = 0.7
+"""A value that is more than this share of the query is the query itself."""
+
+_URL = re.compile(r"https?://\S+|www\.\S+", re.IGNORECASE)
+_MAIL = re.compile(r"[^\s@]{1,64}@[\w-]{1,63}\.[\w.-]{1,63}")
+_PATH = re.compile(
+    r"(?<![\w/])(?:\.{0,2}/|~/|[A-Za-z]:\\)[\w.\-/\\]+|(?<![\w/.-])[\w-]+(?:/[\w.-]+)+|(?<![\w.-])[\w-]+\.[a-z]{2,4}\b"
+)
+_QUOTED = re.compile(
+    r"(?<!\w)'[^'\n]{2,300}'(?!\w)|\"[^\"\n]{2,300}\"|`[^`\n]{2,300}`"
+    r"|\u201c[^\u201d\n]{2,300}\u201d|\u2018[^\u2019\n]{2,300}\u2019"
+)
+_CLAUSE_END = re.compile(r"[.!?;:](?:\s|$)|[\u3002\uff01\uff1f\uff1b\n]")
+_KINDS = ((_URL, "url"), (_MAIL, "email"), (_PATH, "file"))
+_SAVING = re.compile(
+    r"\b(?:sav(?:e[sd]?|ing)|(?:over)?writ(?:e|es|ing|ten)|stor(?:e[sd]?|ing)|export(?:s|ed|ing)?|draft)\b",
+    re.IGNORECASE,
+)
+_WRITE_FILE: tuple[str, str] = ("write", "file")
+_IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?:[A-Za-z]\w*[.-]){0,4}[A-Za-z]\w*_\w+(?:-\w+){0,4}|[a-z]+[A-Z]\w*)")
+
 
 @cache
 def _axes() -> Mapping[str, tuple[tuple[str, int], ...]]:
@@ -227,10 +268,6 @@ def _base(word: str) -> str:
     return stem(word[len(found) :]) if found and len(word) - len(found) >= _LEAST_BASE else ""
 
 
-_WEIGHTS = {"synonyms.txt": 1.0, "topics.txt": 0.5}
-"""A word of the same topic counts half as much as a word of the same meaning."""
-
-
 @cache
 def relatives() -> Mapping[str, tuple[tuple[str, float], ...]]:
     """Return, for a stem, those that stand beside it in a group, with their weights in (0, 1]; built at first use."""
@@ -244,13 +281,6 @@ def relatives() -> Mapping[str, tuple[tuple[str, float], ...]]:
                     if other != one and row.get(other, 0.0) < weight:
                         row[other] = weight
     return MappingProxyType({one: tuple(row.items()) for one, row in found.items()})
-
-
-_BEGINNING = 4
-"""Letters that must be the same."""
-_LEAST_SHARE = 0.6
-"""Minimum share of the common beginning in the longer word."""
-_MOST = 4
 
 
 class Alikes:
@@ -297,39 +327,6 @@ def _share(one: str, other: str) -> float:
             break
         same += 1
     return same / max(len(one), len(other))
-
-
-_VALUE_WEIGHT = 0.2
-_NUMBER_WEIGHT = 0.1
-_NAME_WEIGHT = 0.7
-_KIND_WEIGHT = 0.5
-_RELATIVE_WEIGHT = 0.25
-_REVERSED = 0.5
-"""Factor on the weight of an action that the query wants reversed."""
-_OPPOSITE = 0.4
-"""Weight of a word for the opposite of an action that the query wants reversed."""
-_MOST_TERMS = 64
-_MOST_CLAUSES = 8
-_MOSTLY = 0.7
-"""A value that is more than this share of the query is the query itself."""
-
-_URL = re.compile(r"https?://\S+|www\.\S+", re.IGNORECASE)
-_MAIL = re.compile(r"[^\s@]{1,64}@[\w-]{1,63}\.[\w.-]{1,63}")
-_PATH = re.compile(
-    r"(?<![\w/])(?:\.{0,2}/|~/|[A-Za-z]:\\)[\w.\-/\\]+|(?<![\w/.-])[\w-]+(?:/[\w.-]+)+|(?<![\w.-])[\w-]+\.[a-z]{2,4}\b"
-)
-_QUOTED = re.compile(
-    r"(?<!\w)'[^'\n]{2,300}'(?!\w)|\"[^\"\n]{2,300}\"|`[^`\n]{2,300}`"
-    r"|\u201c[^\u201d\n]{2,300}\u201d|\u2018[^\u2019\n]{2,300}\u2019"
-)
-_CLAUSE_END = re.compile(r"[.!?;:](?:\s|$)|[\u3002\uff01\uff1f\uff1b\n]")
-_KINDS = ((_URL, "url"), (_MAIL, "email"), (_PATH, "file"))
-_SAVING = re.compile(
-    r"\b(?:sav(?:e[sd]?|ing)|(?:over)?writ(?:e|es|ing|ten)|stor(?:e[sd]?|ing)|export(?:s|ed|ing)?|draft)\b",
-    re.IGNORECASE,
-)
-_WRITE_FILE: tuple[str, str] = ("write", "file")
-_IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?:[A-Za-z]\w*[.-]){0,4}[A-Za-z]\w*_\w+(?:-\w+){0,4}|[a-z]+[A-Z]\w*)")
 
 
 class QueryTerms(Struct, frozen=True, kw_only=True):

@@ -51,6 +51,35 @@ _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _RUN = re.compile(rf"[{_CJK}]+|\d+|[^\W\d_{_CJK}]+")
 _SQUASH = re.compile(r"[\W_]+")
 
+LEVELS = 127
+"""Impacts are whole numbers from 1 to `LEVELS`, so that sums do not depend on the order of adding."""
+
+_SATURATION = 1.2
+_MOST_REPEATS = 3
+"""Repeating a word more often than this in one field changes nothing: stuffing must not pay."""
+_UNIT = 128
+"""Weights are counted in parts of this."""
+_HEAVIEST = 32
+"""More than all fields together can weigh, by far."""
+_MOST_TERMS = 512
+_DESCRIPTION_WORDS = 200
+_PARAMETER_WORDS = 200
+_SCHEMA_NODES = 400
+_SCHEMA_DEPTH = 6
+_BLOCK = re.compile(
+    r"^[ \t]*(?:args|arguments|parameters|params|inputs?|returns?|outputs?|raises|examples?|usage|notes?)\b[^\n]{0,40}$"
+    r"|^[ \t]*(?:args|arguments|parameters|params|returns?|raises|examples?):"
+    r"|(?<=[.\n])[ \t]*(?:Args|Arguments|Parameters|Returns|Raises|Examples?):",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_BRANCHES = frozenset(("items", "anyOf", "oneOf", "allOf"))
+_NOTHING: Mapping[str, Any] = {}
+
+_LEVEL_OF = tuple(
+    max(1, int(LEVELS * weight / (_SATURATION * _UNIT + weight))) for weight in range(_HEAVIEST * _UNIT + 1)
+)
+
 
 def read_lines(file: str) -> list[str]:
     """Return the lines of a word list beside this module, without its comments."""
@@ -185,33 +214,6 @@ class Hit(Struct, frozen=True, kw_only=True):
     """The query is this tool's full or leaf name, in any case and with any separators."""
 
 
-LEVELS = 127
-"""Impacts are whole numbers from 1 to `LEVELS`, so that sums do not depend on the order of adding."""
-
-_SATURATION = 1.2
-_MOST_REPEATS = 3
-"""Repeating a word more often than this in one field changes nothing: stuffing must not pay."""
-_UNIT = 128
-"""Weights are counted in parts of this."""
-_HEAVIEST = 32
-"""More than all fields together can weigh, by far."""
-_MOST_TERMS = 512
-_DESCRIPTION_WORDS = 200
-_PARAMETER_WORDS = 200
-_SCHEMA_NODES = 400
-_SCHEMA_DEPTH = 6
-_BLOCK = re.compile(
-    r"^[ \t]*(?:args|arguments|parameters|params|inputs?|returns?|outputs?|raises|examples?|usage|notes?)\b[^\n]{0,40}$"
-    r"|^[ \t]*(?:args|arguments|parameters|params|returns?|raises|examples?):"
-    r"|(?<=[.\n])[ \t]*(?:Args|Arguments|Parameters|Returns|Raises|Examples?):",
-    re.IGNORECASE | re.MULTILINE,
-)
-
-
-_BRANCHES = frozenset(("items", "anyOf", "oneOf", "allOf"))
-_NOTHING: Mapping[str, Any] = {}
-
-
 def _units(weight: float, length: float, slope: float) -> tuple[int, ...]:
     """Return the weight of one term by the number of terms in a field, in parts of `_UNIT`.
 
@@ -234,9 +236,6 @@ _PARAMETER_NAMES = _units(1.5, 5.0, 0.7)
 _PARAMETER_TEXTS = _units(0.4, 25.0, 0.7)
 _SOURCE_NAME = _units(2.0, 4.0, 0.4)
 _SOURCE_DESCRIPTION = _units(1.0, 25.0, 0.4)
-_LEVEL_OF = tuple(
-    max(1, int(LEVELS * weight / (_SATURATION * _UNIT + weight))) for weight in range(_HEAVIEST * _UNIT + 1)
-)
 
 
 class Document(NamedTuple):

@@ -69,6 +69,29 @@ _CHILDREN: Final = {
 _COSTLY: Final = (b'Ref"', b'"$ref"', b'Of"', b'"if"', b'"not"', b'"dependentSchemas"', b'"patternP')
 """Keywords by which one value may be looked at several times."""
 
+MAX_ARGUMENT_BYTES: Final = 1 << 20
+MAX_ARGUMENT_DEPTH: Final = 64
+"""Objects and arrays inside one another, the arguments themselves included (security.md T4, both)."""
+
+_MAX_ERRORS: Final = 100
+_SHOWN: Final = 80
+"""Characters of a broken part that the reason quotes."""
+_MAX_STEPS: Final = 10_000
+"""Maximum failures that the engine may collect; beyond it only the first one is reported."""
+_MAX_PATHS: Final = 500
+"""Ways through a schema that grows with the depth of the value; above it one plain error must do."""
+_BACKTRACKS: Final = 10_000
+_REGEX_MEMORY: Final = 32 << 20
+"""Bytes that all regular expressions of one schema may take when compiled."""
+_LEAST_REGEX: Final = 64 << 10
+_MOST_REGEX: Final = 4 << 20
+
+_DIALECTS: Final = ("draft-04/schema", "draft-06/schema", "draft-07/schema", "2019-09/schema", "2020-12/schema")
+_IN_PLACE: Final = ("$dynamicRef", "$ref", "allOf", "anyOf", "dependentSchemas", "if", "not", "oneOf")
+_OPEN: Final = ("additionalProperties", "patternProperties", "unevaluatedProperties")
+
+_JSON_ONLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+
 
 class Cost(Struct, frozen=True, kw_only=True):
     """Estimated cost of a schema before it is compiled."""
@@ -240,30 +263,6 @@ def _children(node: Node) -> Iterator[tuple[str, Node]]:
         if isinstance(items, list):
             for position, child in enumerate(cast("list[Any]", items)):
                 yield f"[{position}]", as_node(child)
-
-
-MAX_ARGUMENT_BYTES: Final = 1 << 20
-MAX_ARGUMENT_DEPTH: Final = 64
-"""Objects and arrays inside one another, the arguments themselves included (security.md T4, both)."""
-
-_MAX_ERRORS: Final = 100
-_SHOWN: Final = 80
-"""Characters of a broken part that the reason quotes."""
-_MAX_STEPS: Final = 10_000
-"""Maximum failures that the engine may collect; beyond it only the first one is reported."""
-_MAX_PATHS: Final = 500
-"""Ways through a schema that grows with the depth of the value; above it one plain error must do."""
-_BACKTRACKS: Final = 10_000
-_REGEX_MEMORY: Final = 32 << 20
-"""Bytes that all regular expressions of one schema may take when compiled."""
-_LEAST_REGEX: Final = 64 << 10
-_MOST_REGEX: Final = 4 << 20
-
-_DIALECTS: Final = ("draft-04/schema", "draft-06/schema", "draft-07/schema", "2019-09/schema", "2020-12/schema")
-_IN_PLACE: Final = ("$dynamicRef", "$ref", "allOf", "anyOf", "dependentSchemas", "if", "not", "oneOf")
-_OPEN: Final = ("additionalProperties", "patternProperties", "unevaluatedProperties")
-
-_JSON_ONLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 class Validator:

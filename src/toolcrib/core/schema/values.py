@@ -18,6 +18,27 @@ from .nodes import JSON_TYPES, Node, alternatives, as_node, merged, properties_o
 
 __all__ = ["DefaultsPlan", "example", "plan_defaults"]
 
+_NULL: Final = frozenset({"null"})
+_MAX_DEPTH: Final = 12
+_MAX_TRIES: Final = 8
+
+_BY_FORMAT: Final = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "duration": "PT1H",
+    "email": "name@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "time": "12:00:00Z",
+    "uri": "https://example.com/",
+    "url": "https://example.com/",
+    "uuid": "123e4567-e89b-42d3-a456-426614174000",
+}
+"""Values of RFC 2606, 5737 and 3849: reserved for documentation."""
+
+_TYPE_ORDER: Final = ("object", "string", "integer", "number", "boolean", "array", "null")
+
 
 def plan_defaults(root: Node) -> DefaultsPlan | None:
     """Return the plan of the defaults of `root`, None when it has none. Values must be JSON and at most 64 deep."""
@@ -186,28 +207,6 @@ def _leading_somewhere(plan: DefaultsPlan) -> set[DefaultsPlan]:
                 useful.add(parent)
                 stack.append(parent)
     return useful
-
-
-_NULL: Final = frozenset({"null"})
-_MAX_DEPTH: Final = 12
-_MAX_TRIES: Final = 8
-
-_BY_FORMAT: Final = {
-    "date": "2026-01-31",
-    "date-time": "2026-01-31T12:00:00Z",
-    "duration": "PT1H",
-    "email": "name@example.com",
-    "hostname": "example.com",
-    "ipv4": "192.0.2.1",
-    "ipv6": "2001:db8::1",
-    "time": "12:00:00Z",
-    "uri": "https://example.com/",
-    "url": "https://example.com/",
-    "uuid": "123e4567-e89b-42d3-a456-426614174000",
-}
-"""Values of RFC 2606, 5737 and 3849: reserved for documentation."""
-
-_TYPE_ORDER: Final = ("object", "string", "integer", "number", "boolean", "array", "null")
 
 
 def example(schema: Node) -> dict[str, Any]:

@@ -34,6 +34,25 @@ _WORDS: Final = 300
 """Characters of a source's own words in it."""
 _ALL: Final = frozenset(key for keys in CONSTRAINTS.values() for key in keys)
 
+_KEYS_OF_ANTHROPIC: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_KEYS_OF_GEMINI: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_ANTHROPIC: Final = Subset(constraints=_ALL, keys=_KEYS_OF_ANTHROPIC)
+_OPENAI: Final = Subset(constraints=_ALL)
+_GEMINI: Final = Subset(
+    constraints=frozenset({"format", "minItems", "maxItems", "minimum", "maximum"}),
+    defaults=False,
+    enums=frozenset({"string", "integer", "number"}),
+    keys=_KEYS_OF_GEMINI,
+)
+_STRICT_ANTHROPIC: Final = Subset(
+    constraints=frozenset({"format"}), defaults=False, closed=True, keys=_KEYS_OF_ANTHROPIC
+)
+_STRICT_OPENAI: Final = Subset(
+    constraints=_ALL - {"minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties"},
+    defaults=False,
+    closed=True,
+)
+
 
 class Definitions(list[dict[str, Any]]):
     """Definitions for a request; `problems` holds those that the API will refuse or that were shortened."""
@@ -233,25 +252,6 @@ def _about(scene: VisibleCatalog, source: str, tools: list[Tool]) -> str:
     more = " …" if len(tools) > _NAMED else ""
     return f"{words[:_WORDS]} ({len(tools)} tools: {named}{more})" if words else f"{len(tools)} tools: {named}{more}"
 
-
-_KEYS_OF_ANTHROPIC: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_KEYS_OF_GEMINI: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_ANTHROPIC: Final = Subset(constraints=_ALL, keys=_KEYS_OF_ANTHROPIC)
-_OPENAI: Final = Subset(constraints=_ALL)
-_GEMINI: Final = Subset(
-    constraints=frozenset({"format", "minItems", "maxItems", "minimum", "maximum"}),
-    defaults=False,
-    enums=frozenset({"string", "integer", "number"}),
-    keys=_KEYS_OF_GEMINI,
-)
-_STRICT_ANTHROPIC: Final = Subset(
-    constraints=frozenset({"format"}), defaults=False, closed=True, keys=_KEYS_OF_ANTHROPIC
-)
-_STRICT_OPENAI: Final = Subset(
-    constraints=_ALL - {"minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties"},
-    defaults=False,
-    closed=True,
-)
 
 FORMATS: Final[Mapping[str, _Format]] = MappingProxyType(
     {

@@ -30,6 +30,48 @@ _DIALECTS: Final = frozenset(
 _OLD_WORDS: Final = frozenset({"$recursiveRef", "additionalItems", "dependencies"})
 """Keywords that an older dialect reads in another way than the one that MCP assumes."""
 
+CONSTRAINTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "string": ("format", "minLength", "maxLength", "pattern"),
+    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "array": ("minItems", "maxItems", "uniqueItems"),
+    "object": ("minProperties", "maxProperties"),
+    "boolean": (),
+    "null": (),
+}
+"""Keywords that narrow a value of a type, and that an API may take."""
+
+_NOTED: Final = (
+    "not",
+    "if",
+    "then",
+    "else",
+    "patternProperties",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "prefixItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "contentEncoding",
+    "contentMediaType",
+)
+"""Keywords that APIs do not accept: they are described in text."""
+_HINTS: Final = (
+    ("properties", "object"),
+    ("required", "object"),
+    ("additionalProperties", "object"),
+    ("items", "array"),
+)
+_NO_WORD: Final = re.compile(r"\W+", re.ASCII)
+_LONGEST_KEY: Final = 64
+_NOTE: Final = 160
+"""Characters of one keyword in a note."""
+_MAX_NODES: Final = 3000
+"""Nodes of one cut schema: references that fan out are not written out without end."""
+_MAX_DEPTH: Final = 24
+
 
 def lean_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an input schema without a dialect that changes nothing and without titles that repeat a name."""
@@ -76,49 +118,6 @@ def _is_old(value: Any) -> bool:
             return True
         return any(map(_is_old, mapping.values()))
     return isinstance(value, list | tuple) and any(map(_is_old, cast("list[Any]", value)))
-
-
-CONSTRAINTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "string": ("format", "minLength", "maxLength", "pattern"),
-    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "array": ("minItems", "maxItems", "uniqueItems"),
-    "object": ("minProperties", "maxProperties"),
-    "boolean": (),
-    "null": (),
-}
-"""Keywords that narrow a value of a type, and that an API may take."""
-
-_NOTED: Final = (
-    "not",
-    "if",
-    "then",
-    "else",
-    "patternProperties",
-    "propertyNames",
-    "dependentRequired",
-    "dependentSchemas",
-    "prefixItems",
-    "contains",
-    "minContains",
-    "maxContains",
-    "contentEncoding",
-    "contentMediaType",
-)
-"""Keywords that APIs do not accept: they are described in text."""
-_HINTS: Final = (
-    ("properties", "object"),
-    ("required", "object"),
-    ("additionalProperties", "object"),
-    ("items", "array"),
-)
-_NO_WORD: Final = re.compile(r"\W+", re.ASCII)
-_LONGEST_KEY: Final = 64
-_NOTE: Final = 160
-"""Characters of one keyword in a note."""
-_MAX_NODES: Final = 3000
-"""Nodes of one cut schema: references that fan out are not written out without end."""
-_MAX_DEPTH: Final = 24
 
 
 class Subset(Struct, frozen=True, kw_only=True):

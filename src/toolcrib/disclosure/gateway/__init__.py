@@ -45,6 +45,55 @@ _CALLED: Final = re.compile(r"\s*tool_exec\s*\(\s*")
 _REST: Final = re.compile(r"[\s({<,\"'`].*", re.DOTALL)
 _BOOLEANS: Final = {"true": True, "false": False}
 
+MAX_OPS: Final = 50
+"""Entries of one batch."""
+
+_GROUPS_NAMED: Final = 8
+_ENTITIES_NAMED: Final = 12
+"""Of one group; instructions must not grow with the catalog."""
+
+_BATCH_SECONDS: Final = 600.0
+"""Each call inside has its own time; the whole has the longest that a call may take."""
+
+_PATH: Final = {
+    "type": "string",
+    "default": "root",
+    "description": '"root", a group, an entity or an exact op, as an earlier answer names it.',
+}
+_FORMAT: Final = {"type": "string", "enum": ["short", "full"], "default": "short"}
+_EXAMPLES: Final = {"type": "boolean", "default": True}
+_SCHEMAS: Final = {"type": "boolean", "default": False, "description": "Add the JSON schemas."}
+_OP: Final = {"type": "string", "description": "Exact op, from {help}."}
+_ARGS: Final = {"type": "object", "description": "The op's own arguments."}
+_KEY: Final = {
+    "type": "string",
+    "maxLength": MAX_KEY,
+    "description": "A write with the same key and arguments runs once.",
+}
+_DRY_RUN: Final = {"type": "boolean", "default": False, "description": "Tell what a write would do, change nothing."}
+
+_EXEC: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"op": _OP, "args": _ARGS, "idempotency_key": _KEY, "dry_run": _DRY_RUN},
+    "required": ["op", "args"],
+}
+
+_ENTRY: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string", "enum": ["help", "exec"]},
+        "path": {"type": "string"},
+        "format": {"type": "string", "enum": ["short", "full"]},
+        "include_examples": {"type": "boolean"},
+        "include_schemas": {"type": "boolean"},
+        "op": {"type": "string"},
+        "args": {"type": "object"},
+        "idempotency_key": {"type": "string", "maxLength": MAX_KEY},
+        "dry_run": {"type": "boolean"},
+    },
+    "required": ["type"],
+}
+
 
 def unwrap(arguments: Any, shown: str) -> Unwrapped:
     """Return the call behind the arguments of `tool_exec`.
@@ -296,10 +345,6 @@ def _wrong(shown: str, fields: list[dict[str, Any]]) -> ToolFailure:
     )
 
 
-MAX_OPS: Final = 50
-"""Entries of one batch."""
-
-
 async def run_batch(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:
     """Run `tool_batch`: one result an entry, in the order of the entries.
 
@@ -364,14 +409,6 @@ def _body(result: ToolResult) -> dict[str, Any]:
     return {"ok": result.error is None, "result": result.text}
 
 
-_GROUPS_NAMED: Final = 8
-_ENTITIES_NAMED: Final = 12
-"""Of one group; instructions must not grow with the catalog."""
-
-_BATCH_SECONDS: Final = 600.0
-"""Each call inside has its own time; the whole has the longest that a call may take."""
-
-
 def gateway(scene: VisibleCatalog) -> View:
     """Return the meta-tools, and no other tool for any catalog; `read` is an op like any other."""
     return View(tools=meta_tools.definitions(scene.profile, _VERBS), instructions=_instructions(scene))
@@ -399,45 +436,6 @@ def _group(tree: Tree, group: str) -> str:
     more = ", …" if len(entities) > len(named) + 1 else ""
     return f"{group} ({', '.join(named)}{more})" if named else group
 
-
-_PATH: Final = {
-    "type": "string",
-    "default": "root",
-    "description": '"root", a group, an entity or an exact op, as an earlier answer names it.',
-}
-_FORMAT: Final = {"type": "string", "enum": ["short", "full"], "default": "short"}
-_EXAMPLES: Final = {"type": "boolean", "default": True}
-_SCHEMAS: Final = {"type": "boolean", "default": False, "description": "Add the JSON schemas."}
-_OP: Final = {"type": "string", "description": "Exact op, from {help}."}
-_ARGS: Final = {"type": "object", "description": "The op's own arguments."}
-_KEY: Final = {
-    "type": "string",
-    "maxLength": MAX_KEY,
-    "description": "A write with the same key and arguments runs once.",
-}
-_DRY_RUN: Final = {"type": "boolean", "default": False, "description": "Tell what a write would do, change nothing."}
-
-_EXEC: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {"op": _OP, "args": _ARGS, "idempotency_key": _KEY, "dry_run": _DRY_RUN},
-    "required": ["op", "args"],
-}
-
-_ENTRY: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "type": {"type": "string", "enum": ["help", "exec"]},
-        "path": {"type": "string"},
-        "format": {"type": "string", "enum": ["short", "full"]},
-        "include_examples": {"type": "boolean"},
-        "include_schemas": {"type": "boolean"},
-        "op": {"type": "string"},
-        "args": {"type": "object"},
-        "idempotency_key": {"type": "string", "maxLength": MAX_KEY},
-        "dry_run": {"type": "boolean"},
-    },
-    "required": ["type"],
-}
 
 _VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {

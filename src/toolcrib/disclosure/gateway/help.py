@@ -51,6 +51,24 @@ _GROUP_WORDS: Final = {
 }
 _ROOT_WORDS: Final = frozenset({"", ROOT, "*", "help", "tool_help"})
 
+_MERGES: Final = ("update_strategy", "merge_instructions")
+"""Arguments of an update that control the update itself."""
+_CHANGES: Final = ("update", "set", "move")
+_FIXED: Final = ("const", "default", "enum", "examples", "format", "maxLength", "pattern")
+"""Keywords of a text of which not just anything is valid."""
+_RANGES: Final = (("timeMin", "timeMax"), ("time_min", "time_max"), ("start", "end"))
+_ADVICE: Final = ("do", "dont", "edge_cases")
+_PROPERTIES_NAMED: Final = 8
+
+MAX_ITEMS: Final = 66
+"""Maximum items of one directory; a larger one is divided. No smaller than the alphabet of names: that always fits."""
+_FLAT: Final = 24
+"""Number of ops below a path up to which they are listed one by one, even of several entities."""
+_NAMED: Final = 12
+"""Entities or actions that a summary names."""
+_SAMPLE: Final = "onto.task.update"
+_WORD_END: Final = re.compile(r"[._-]|(?<=[a-z0-9])(?=[A-Z])")
+
 
 class Tree(Struct, frozen=True, kw_only=True):
     """The ops in scope, in order, with their tools."""
@@ -137,16 +155,6 @@ def _directories(ops: Iterable[str]) -> list[str]:
 def _in_order(op: str) -> tuple[int, str]:
     group = group_of(op)
     return (GROUPS.index(group) if group in GROUPS else len(GROUPS), op)
-
-
-_MERGES: Final = ("update_strategy", "merge_instructions")
-"""Arguments of an update that control the update itself."""
-_CHANGES: Final = ("update", "set", "move")
-_FIXED: Final = ("const", "default", "enum", "examples", "format", "maxLength", "pattern")
-"""Keywords of a text of which not just anything is valid."""
-_RANGES: Final = (("timeMin", "timeMax"), ("time_min", "time_max"), ("start", "end"))
-_ADVICE: Final = ("do", "dont", "edge_cases")
-_PROPERTIES_NAMED: Final = 8
 
 
 def describe_op(scene: VisibleCatalog, tool: Tool, *, full: bool, schemas: bool, examples: bool) -> dict[str, Any]:
@@ -300,16 +308,6 @@ def _op_help_examples(
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-MAX_ITEMS: Final = 66
-"""Maximum items of one directory; a larger one is divided. No smaller than the alphabet of names: that always fits."""
-_FLAT: Final = 24
-"""Number of ops below a path up to which they are listed one by one, even of several entities."""
-_NAMED: Final = 12
-"""Entities or actions that a summary names."""
-_SAMPLE: Final = "onto.task.update"
-_WORD_END: Final = re.compile(r"[._-]|(?<=[a-z0-9])(?=[A-Z])")
 
 
 async def run_help(scene: VisibleCatalog, arguments: Mapping[str, Any], context: VerbContext) -> ToolResult:

@@ -29,6 +29,11 @@ _SUGGESTED: Final = 3
 _WORD: Final = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
 """The place between two words of a name."""
 
+_NAMES: Final = {
+    "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}],
+    "description": "Names of tools, from {list}.",
+}
+
 
 def introspection(scene: VisibleCatalog) -> View:
     """Return the core, then the activated tools of this session, with the instructions of the sources in use."""
@@ -216,11 +221,6 @@ def _parameter(node: Any, *, required: bool) -> dict[str, Any]:
         shown["items_type"] = cast("Mapping[str, Any]", items).get("type", "any")
     return shown
 
-
-_NAMES: Final = {
-    "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}],
-    "description": "Names of tools, from {list}.",
-}
 
 _VERBS: Final[Mapping[str, Verb]] = {
     "list": Verb(

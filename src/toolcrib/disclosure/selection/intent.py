@@ -53,6 +53,8 @@ _FOLLOWS: Final = re.compile(
 _FEW: Final = 8
 """Words of a request that can only be understood by the messages before it."""
 
+_LIST: Final = {"type": "array", "items": {"type": "string"}}
+
 
 def analyse(scene: VisibleCatalog, task: str, *, follows: bool = False) -> Mapping[str, Any]:
     """Return the intent of a task in words; `follows` says that a conversation goes before it."""
@@ -113,8 +115,6 @@ async def _select(scene: VisibleCatalog, arguments: Mapping[str, Any], context: 
     }
     return answer(shown)
 
-
-_LIST: Final = {"type": "array", "items": {"type": "string"}}
 
 SELECT: Final[Mapping[str, Verb]] = {
     "select": Verb(

@@ -31,6 +31,25 @@ __all__ = [
     "words",
 ]
 
+INTENT: Final = (
+    "allowed_tools",
+    "complexity",
+    "is_follow_up",
+    "needs_plan",
+    "relevant_skill_groups",
+    "required_capabilities",
+    "required_skills",
+    "required_tools",
+    "skill_groups",
+    "task_type",
+)
+"""Keys of an intent. `relevant_skill_groups` is the seed document's word for `skill_groups`."""
+
+_OPEN: Final = ("created", "active")
+"""States of a plan that is worked on."""
+_PLAN: Final = ("required_capabilities", "required_skills", "required_tools")
+"""Both words that the original had for it: it met only one of them, and a plan then silently chose nothing."""
+
 
 class SelectionState(Struct, kw_only=True):
     """State of `selection` in one session: see `SessionState.state_of`."""
@@ -64,26 +83,6 @@ class SelectionState(Struct, kw_only=True):
         is_open = view.get("status") in _OPEN
         needs = {key: [*words(view.get(key))] for key in _PLAN if key in view}
         self.own_plan = {"title": view.get("title"), **needs} if is_open else None
-
-
-INTENT: Final = (
-    "allowed_tools",
-    "complexity",
-    "is_follow_up",
-    "needs_plan",
-    "relevant_skill_groups",
-    "required_capabilities",
-    "required_skills",
-    "required_tools",
-    "skill_groups",
-    "task_type",
-)
-"""Keys of an intent. `relevant_skill_groups` is the seed document's word for `skill_groups`."""
-
-_OPEN: Final = ("created", "active")
-"""States of a plan that is worked on."""
-_PLAN: Final = ("required_capabilities", "required_skills", "required_tools")
-"""Both words that the original had for it: it met only one of them, and a plan then silently chose nothing."""
 
 
 class SelectableTools(Struct, frozen=True, kw_only=True):

@@ -47,6 +47,22 @@ SIMPLE_TASK_TOOLS: Final = ("nodes", "knowledge_search", "hitl", "memory_recall"
 FAILING: Final = "it failed repeatedly in this session"
 """Reason for leaving out a tool that stays callable: only a success brings it back."""
 
+EXPLICIT: Final = 10_000
+ALTERNATIVES: Final = 3
+
+_TYPES: Final[Mapping[str, int]] = MappingProxyType({"SKILL": 10, "TOOL": 8, "CODE": 4})
+_SUBTYPES: Final[Mapping[str, int]] = MappingProxyType(
+    {"CUSTOM": 15, "PREBUILT": 10, "NATIVE": 8, "EXTERNAL": 5, "DYNAMIC": 3}
+)
+_TIME: Final[Mapping[str, int]] = MappingProxyType({"fast": 0, "medium": 5, "slow": 15, "variable": 10})
+_MONEY: Final[Mapping[str, int]] = MappingProxyType({"free": 0, "low": 5, "medium": 15, "high": 30})
+_QUALITIES: Final = ("low", "medium", "high")
+"""Values of `metadata.quality`, and of the requested quality."""
+_SEARCHED: Final = 10
+"""Tools that a search in words brings in."""
+_QUOTED: Final = re.compile(r"[`'\"“”‘’]([^`'\"“”‘’]+)[`'\"“”‘’]")
+_BETWEEN: Final = re.compile(r"[-_\s]+")
+
 
 class Selection(Struct, frozen=True, kw_only=True):
     """The tools of one interaction."""
@@ -258,23 +274,6 @@ def _with_floor(pruned: Selection, selection: Selection, choice: _Choice) -> Sel
         warnings=selection.warnings,
         left_out={name: why for name, why in selection.left_out.items() if name not in {tool.name for tool in left}},
     )
-
-
-EXPLICIT: Final = 10_000
-ALTERNATIVES: Final = 3
-
-_TYPES: Final[Mapping[str, int]] = MappingProxyType({"SKILL": 10, "TOOL": 8, "CODE": 4})
-_SUBTYPES: Final[Mapping[str, int]] = MappingProxyType(
-    {"CUSTOM": 15, "PREBUILT": 10, "NATIVE": 8, "EXTERNAL": 5, "DYNAMIC": 3}
-)
-_TIME: Final[Mapping[str, int]] = MappingProxyType({"fast": 0, "medium": 5, "slow": 15, "variable": 10})
-_MONEY: Final[Mapping[str, int]] = MappingProxyType({"free": 0, "low": 5, "medium": 15, "high": 30})
-_QUALITIES: Final = ("low", "medium", "high")
-"""Values of `metadata.quality`, and of the requested quality."""
-_SEARCHED: Final = 10
-"""Tools that a search in words brings in."""
-_QUOTED: Final = re.compile(r"[`'\"“”‘’]([^`'\"“”‘’]+)[`'\"“”‘’]")
-_BETWEEN: Final = re.compile(r"[-_\s]+")
 
 
 class Candidate(Struct, frozen=True, kw_only=True):

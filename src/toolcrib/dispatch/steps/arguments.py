@@ -59,6 +59,14 @@ _DEPTH: Final = 16
 
 _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
 
+_PARSED: Final = 16 * MAX_ARGUMENT_BYTES
+"""Bytes of JSON out of which one value is taken."""
+
+_logger = logging.getLogger(__name__)
+
+_SCHEMA_SHOWN: Final = 4000
+"""Characters of a schema that an error repeats; a larger one is named by its fields."""
+
 
 class _Place(Struct, frozen=True):
     """Position of a value in the arguments: its schema, and its path."""
@@ -177,10 +185,6 @@ class _Expansion:
         return await self._artifacts.value(name[1], self._owner, most)
 
 
-_PARSED: Final = 16 * MAX_ARGUMENT_BYTES
-"""Bytes of JSON out of which one value is taken."""
-
-
 def _check(reference: Mapping[str, Any]) -> None:
     unknown = sorted(reference.keys() - _GIVEN - _TOLD)
     if unknown:
@@ -232,9 +236,6 @@ def _pointed(value: Any, pointer: str) -> Any:
         else:
             raise ToolFailure("invalid_arguments", f"no value at {pointer!r}: {key!r} was not found")
     return value
-
-
-_logger: Final = logging.getLogger(__name__)
 
 
 class Repair:
@@ -318,10 +319,6 @@ class Expand:
             # another session may have read it, so the tool's own declaration counts here
             self._taint.stain(tool, call.session)
         return call.evolve(arguments=arguments, references=references) if references else call
-
-
-_SCHEMA_SHOWN: Final = 4000
-"""Characters of a schema that an error repeats; a larger one is named by its fields."""
 
 
 class Validate:

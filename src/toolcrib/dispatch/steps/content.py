@@ -36,6 +36,15 @@ Enricher = Callable[[Call, ToolResult], Awaitable[ToolResult]]
 
 _logger = logging.getLogger("toolcrib.dispatch")
 
+_OURS: Final = frozenset({SOURCE, JOBS, RESOURCES})
+"""Sources that pass on foreign content: their results carry its origin themselves."""
+
+_OUR_WORDS: Final = frozenset({"budget_exceeded", "internal", "overloaded", "storage", "timeout"})
+"""Codes whose messages are always ours. `denied` is not among them: after a grant it comes from an API."""
+
+_SCANNED: Final = 64 * 1024
+"""Characters of shown text in which commands to the model are looked for; 0.3 ms."""
+
 
 class Enrich:
     """The first step after the execution. Subscribers may come at any time."""
@@ -137,13 +146,6 @@ def _keeping(redactor: Redactor, call: Call) -> Redactor:
     return redactor.keeping(keep)
 
 
-_OURS: Final = frozenset({SOURCE, JOBS, RESOURCES})
-"""Sources that pass on foreign content: their results carry its origin themselves."""
-
-_OUR_WORDS: Final = frozenset({"budget_exceeded", "internal", "overloaded", "storage", "timeout"})
-"""Codes whose messages are always ours. `denied` is not among them: after a grant it comes from an API."""
-
-
 class Provenance:
     """Mark a result with its origin, and apply its trust to the session."""
 
@@ -191,10 +193,6 @@ class Provenance:
             text = result.text if result.spooled is None else f"{result.spooled.head}\n{result.spooled.tail}"
             self._taint.note(tool, trust, call.session, text, is_strict=self._is_strict())
         return result.with_meta(source=tool.source, trust=trust)
-
-
-_SCANNED: Final = 64 * 1024
-"""Characters of shown text in which commands to the model are looked for; 0.3 ms."""
 
 
 class Examine:

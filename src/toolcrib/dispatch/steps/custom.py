@@ -36,7 +36,7 @@ BeforeStep = Callable[[Call], Call | ToolResult | Awaitable[Call | ToolResult]]
 AfterStep = Callable[[Call, ToolResult], ToolResult | Awaitable[ToolResult]]
 """Gets a call and its outcome; returns the outcome, or a copy with other content."""
 
-_logger: Final = logging.getLogger("toolcrib.dispatch")
+_logger = logging.getLogger("toolcrib.dispatch")
 
 
 class CustomSteps(Struct, frozen=True, kw_only=True):

@@ -53,6 +53,30 @@ __all__ = ["Execute", "InBackground", "RedactedPeers"]
 
 _AT_ONCE: Final = 0.0
 
+_PROTOCOL: Final = frozenset(
+    {
+        "_meta",
+        "elicitationId",
+        "level",
+        "logger",
+        "mode",
+        "progress",
+        "progressToken",
+        "requestedSchema",
+        "total",
+        "url",
+    }
+)
+"""Members of MCP messages that belong to the protocol, not to the words of a tool: they stay as they are."""
+
+_logger = logging.getLogger(__name__)
+_CHECK: Final = 10.0
+"""Seconds for a check before a question."""
+_RETRY: Final = 5.0
+"""Seconds after which a call that found no memory may be tried again."""
+_LAST_WORDS: Final = 1.0
+"""Seconds for a client to take the rest of the output of an ended call."""
+
 
 class InBackground:
     """Decides which calls may go on in the background, and answers their callers. One for a crib."""
@@ -127,23 +151,6 @@ def _job_notice(call: Call, id: str, threshold: float) -> ToolResult:
     return ToolResult.of_text(dumps(answer).decode(), structured=answer).with_meta(call_id=call.id, job=id, rule=rule)
 
 
-_PROTOCOL: Final = frozenset(
-    {
-        "_meta",
-        "elicitationId",
-        "level",
-        "logger",
-        "mode",
-        "progress",
-        "progressToken",
-        "requestedSchema",
-        "total",
-        "url",
-    }
-)
-"""Members of MCP messages that belong to the protocol, not to the words of a tool: they stay as they are."""
-
-
 class RedactedPeers:
     """Wraps each client in a redacting peer. One for a crib.
 
@@ -195,15 +202,6 @@ class _CleanPeer:
 
     def _clean(self, params: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value if key in _PROTOCOL else self._cleaner.value(value) for key, value in params.items()}
-
-
-_logger: Final = logging.getLogger(__name__)
-_CHECK: Final = 10.0
-"""Seconds for a check before a question."""
-_RETRY: Final = 5.0
-"""Seconds after which a call that found no memory may be tried again."""
-_LAST_WORDS: Final = 1.0
-"""Seconds for a client to take the rest of the output of an ended call."""
 
 
 def _nothing(values: Iterable[str]) -> None:

@@ -31,6 +31,9 @@ __all__ = ["Assess", "Record"]
 _OURS: Final = frozenset({SOURCE, JOBS})
 """Sources whose tools pass on results of other calls, which were counted themselves."""
 
+_DID_NOT_RUN: Final = ("overloaded", "unavailable")
+"""Codes by which a source reports that the call had no effect: the same key may be tried again."""
+
 
 class Assess:
     """Count outcomes for the session and for the success rates of tools, and add advice after an error."""
@@ -83,10 +86,6 @@ class Assess:
             session.history.failures[call.tool.name] += 1
             failures = session.history.failures[call.tool.name]
         return result.with_meta(recovery=classify(error, in_a_row=in_a_row, failures=failures))
-
-
-_DID_NOT_RUN: Final = ("overloaded", "unavailable")
-"""Codes by which a source reports that the call had no effect: the same key may be tried again."""
 
 
 class Record:

@@ -30,7 +30,7 @@ __all__ = ["Access"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _LEEWAY: Final = 30.0
 """Seconds before its end at which a token is renewed."""
@@ -150,10 +150,12 @@ class Access:
             try:
                 is_revoked = await revoke(self._client(), self._spec, known)
             except ToolFailure as failure:
-                _log.info("server %s: %s", self._server, failure.message)
+                _logger.info("server %s: %s", self._server, failure.message)
                 is_revoked = False
             if not is_revoked:
-                _log.warning("server %s: the tokens are forgotten, but may stay good until they run out", self._server)
+                _logger.warning(
+                    "server %s: the tokens are forgotten, but may stay good until they run out", self._server
+                )
         was_there = await _aside(partial(self._logins.remove, self._key))
         self._login, self._stamp = None, None
         return was_there
@@ -257,7 +259,7 @@ class Access:
         try:
             await self._keep(replace(known, tokens=await renewed(self._client(), self._spec, known)))
         except OAuthRefusal as refusal:
-            _log.warning("server %s: the login could not be renewed (%s)", self._server, refusal.error or "refused")
+            _logger.warning("server %s: the login could not be renewed (%s)", self._server, refusal.error or "refused")
             client = RegisteredClient(id="", redirect_uri="") if refusal.error in _FORGOTTEN else known.client
             await self._keep(replace(known, client=client, tokens=replace(NO_TOKENS, scopes=known.tokens.scopes)))
             raise

@@ -32,7 +32,7 @@ from ...system.private_files import replace_private
 
 __all__ = ["FileLogins", "Keyring", "Logins", "MemoryLogins", "NeedsLogin", "login_key", "system_keyring"]
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _SERVICE: Final = "toolcrib"
 _LOCK_SECONDS: Final = 45.0
@@ -123,7 +123,7 @@ class FileLogins:
         except FileNotFoundError:
             return None
         except Exception as error:  # noqa: BLE001 - keyring backends raise exceptions of their system
-            _log.warning("a login cannot be read (%s): log in again", type(error).__name__)
+            _logger.warning("a login cannot be read (%s): log in again", type(error).__name__)
             return None
 
     def write(self, key: str, login: Login) -> None:
@@ -183,7 +183,7 @@ class FileLogins:
         try:
             ring.set_password(_SERVICE, key, text)
         except Exception as error:  # noqa: BLE001 - keyring backends raise exceptions of their system; the file is there
-            _log.warning("the keyring takes no login (%s): it is kept in a file", type(error).__name__)
+            _logger.warning("the keyring takes no login (%s): it is kept in a file", type(error).__name__)
             return False
         return True
 
@@ -231,7 +231,7 @@ def system_keyring() -> Keyring | None:
         ring: Any = keyring.get_keyring()
         return ring if ring.priority > 0 else None
     except Exception as error:  # noqa: BLE001 - ImportError, or any exception of a system's backends
-        _log.debug("no keyring: %s", type(error).__name__)
+        _logger.debug("no keyring: %s", type(error).__name__)
         return None
 
 

@@ -34,6 +34,16 @@ __all__ = ["Breaker", "Connection", "Phase"]
 
 _LONGEST_BACKOFF: Final = 10.0
 
+_logger = logging.getLogger(__name__)
+
+_PROOF: Final = 1.0
+"""Seconds that a server must live, unless it answers a call before, for its start to count as a good one."""
+
+_LOGIN_SECONDS: Final = 300.0
+"""Interval of checks whether a server still wants a login, as long as no login was made."""
+
+Phase = Literal["connecting", "up", "down"]
+
 
 class Breaker:
     """The failures of one server. Lives as long as its source."""
@@ -70,17 +80,6 @@ class Breaker:
         self._failures.clear()
         self._in_a_row = 0
         self._period = self._until = 0.0
-
-
-_log = logging.getLogger(__name__)
-
-_PROOF: Final = 1.0
-"""Seconds that a server must live, unless it answers a call before, for its start to count as a good one."""
-
-_LOGIN_SECONDS: Final = 300.0
-"""Interval of checks whether a server still wants a login, as long as no login was made."""
-
-Phase = Literal["connecting", "up", "down"]
 
 
 class _Attempt:
@@ -231,7 +230,7 @@ class Connection:
     def _start_failed(self, error: Exception, link: Link) -> float:
         self.barred = error if isinstance(error, NeedsLogin) else None
         if self.barred is not None:
-            _log.warning("%s (%s)", self.barred.message, self.barred.hint)
+            _logger.warning("%s (%s)", self.barred.message, self.barred.hint)
             self._settle(None, "needs a login")
             self._enter("down", f"{self.barred.message}. {self.barred.hint}")
             return _LOGIN_SECONDS
@@ -243,13 +242,13 @@ class Connection:
         elif isinstance(error, RpcError | ToolFailure):
             reason = f"cannot be used: {error}"
         else:
-            _log.exception("server %s failed to start in a way that was not foreseen", self._name)
+            _logger.error("server %s failed to start in a way that was not foreseen", self._name, exc_info=error)
             reason = f"cannot be used: {type(error).__name__}"
         # What was learnt before may be what fails now.
         self.hint = "legacy" if link.reason and not self.hint else ""
         delay = self._breaker.failed()
         level = logging.DEBUG if reason == self.reason else logging.WARNING  # it is warned of once
-        _log.log(level, "server %s %s; next try in %.1f s", self._name, reason, delay)
+        _logger.log(level, "server %s %s; next try in %.1f s", self._name, reason, delay)
         self._settle(None, reason)
         self._enter("down", reason, link.last_words, own=own)
         return delay
@@ -257,7 +256,7 @@ class Connection:
     def _ended(self, session: Session, lived: float) -> float:
         """Return how soon to restart: at once, unless it died before it was of any use."""
         reason = session.link.reason
-        _log.info("server %s %s; restarting", self._name, reason)
+        _logger.info("server %s %s; restarting", self._name, reason)
         if session.served or lived >= _PROOF:
             self._breaker.succeeded()
             return 0.0

@@ -28,7 +28,7 @@ from .transport import LinkLost, Reply
 
 __all__ = ["RemoteFeatures"]
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 2
 """What a missing resource was answered with until 2025-11-25; since then it is INVALID_PARAMS."""
@@ -168,7 +168,7 @@ class RemoteFeatures:
                 if isinstance(reply, SpooledMessage):
                     reply.discard()
         except (RpcError, LinkLost, ToolFailure) as error:
-            _log.info("server %s does not take %s: %s", self._spec.name, method, error)
+            _logger.info("server %s does not take %s: %s", self._spec.name, method, error)
 
     async def _ask(self, method: str, params: Mapping[str, Any], context: Context, what: str) -> Reply:
         limit = min(context.remaining, self._spec.timeout or math.inf)
@@ -180,7 +180,7 @@ class RemoteFeatures:
                 except RpcError as error:
                     raise _failure(error, what) from error
                 except LinkLost as lost:
-                    _log.info("server %s %s during %s", self._spec.name, lost.reason, method)
+                    _logger.info("server %s %s during %s", self._spec.name, lost.reason, method)
             raise ToolFailure("unavailable", f"server {self._spec.name!r} ended {_ATTEMPTS} times before it answered")
         raise ToolFailure("timeout", f"server {self._spec.name!r} did not answer within {limit:.1f} s")
 

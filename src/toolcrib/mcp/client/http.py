@@ -58,6 +58,27 @@ _RETRY_LATER: Final = (429, 503)
 _LOGINS: Final = 2
 """Times that one request may lead to another token."""
 
+_SECONDS: Final = 20.0
+
+_logger = logging.getLogger(__name__)
+
+_ASIDE_TIMEOUT: Final = 10.0
+"""Seconds for a notification, an answer of ours, or the end of a session."""
+
+_FAREWELL: Final = 1.0
+_RETRY: Final = 1.0
+_LONGEST_RETRY: Final = 30.0
+_RESUMES: Final = 5
+"""Times in a row that a broken answer stream is taken up again without anything coming of it."""
+
+_EVENTS: Final = "text/event-stream"
+_MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,60}", re.ASCII)
+_BOTH: Final = f"application/json, {_EVENTS}"
+"""Method → the parameter that the `Mcp-Name` header repeats."""
+_SESSION: Final = "mcp-session-id"
+_SESSION_REFUSED: Final = -32000
+_NEVER_CANCELLED: Final = ("initialize", "server/discover")
+
 
 def make_client(spec: ServerSpec, user_agent: str) -> httpx2.AsyncClient:
     """Return the client of one server; the caller closes it."""
@@ -174,9 +195,6 @@ async def _rpc_error(response: httpx2.Response) -> RpcError | None:
     return RpcError.of(error) if isinstance(error.get("code"), int) else None
 
 
-_SECONDS: Final = 20.0
-
-
 async def probe_auth_challenge(spec: ServerSpec, version: str) -> Challenge | None:
     """Return how the server at `spec.url` refuses; None where it does not. Raises `ToolFailure` `unavailable`."""
     params = {"_meta": envelope(ClientInfo(version=version, capabilities={}), {})}
@@ -203,26 +221,6 @@ async def probe_auth_challenge(spec: ServerSpec, version: str) -> Challenge | No
             reason = failure.reason if isinstance(failure, LinkLost) else failure.message
             raise ToolFailure("unavailable", f"server {spec.name!r} {reason}") from error
     raise ToolFailure("unavailable", f"server {spec.name!r} did not answer within {_SECONDS:g} s")
-
-
-_log = logging.getLogger(__name__)
-
-_ASIDE_TIMEOUT: Final = 10.0
-"""Seconds for a notification, an answer of ours, or the end of a session."""
-
-_FAREWELL: Final = 1.0
-_RETRY: Final = 1.0
-_LONGEST_RETRY: Final = 30.0
-_RESUMES: Final = 5
-"""Times in a row that a broken answer stream is taken up again without anything coming of it."""
-
-_EVENTS: Final = "text/event-stream"
-_MEDIA_TYPE: Final = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,60}", re.ASCII)
-_BOTH: Final = f"application/json, {_EVENTS}"
-"""Method → the parameter that the `Mcp-Name` header repeats."""
-_SESSION: Final = "mcp-session-id"
-_SESSION_REFUSED: Final = -32000
-_NEVER_CANCELLED: Final = ("initialize", "server/discover")
 
 
 class HttpLink:
@@ -315,7 +313,7 @@ class HttpLink:
                 try:
                     await client.delete(self._spec.url, headers={**self._headers(), **token})
                 except httpx2.HTTPError as error:
-                    _log.debug("server %s did not hear that we leave: %s", self._spec.name, error)
+                    _logger.debug("server %s did not hear that we leave: %s", self._spec.name, error)
         with anyio.move_on_after(_FAREWELL):
             await client.aclose()
 
@@ -470,8 +468,8 @@ class HttpLink:
                 self._inbound.on_request(self, message, owner)
             else:
                 self._inbound.on_notification(self, message, owner)
-        except Exception:  # noqa: BLE001 - one message never ends the stream
-            _log.exception("a message of server %s could not be handled", self._spec.name)
+        except Exception:
+            _logger.exception("a message of server %s could not be handled", self._spec.name)
             self._count_bad()
 
     def _count_bad(self) -> None:
@@ -485,9 +483,9 @@ class HttpLink:
             with anyio.fail_after(_ASIDE_TIMEOUT):
                 async with self._stream("POST", content=dumps(message), headers=self._headers()) as response:
                     if response.status_code >= 400:
-                        _log.debug("server %s answered HTTP %d", self._spec.name, response.status_code)
+                        _logger.debug("server %s answered HTTP %d", self._spec.name, response.status_code)
         except (httpx2.HTTPError, LinkLost, TimeoutError, ToolFailure) as error:
-            _log.debug("server %s did not take a message: %s", self._spec.name, error)
+            _logger.debug("server %s did not take a message: %s", self._spec.name, error)
         finally:
             if self._introduced is not None and message.get("method") == "notifications/initialized":
                 self._introduced.set()
@@ -509,7 +507,7 @@ class HttpLink:
                     pause = _RETRY
                     await self._hear_all(response, events)
             except (httpx2.HTTPError, LinkLost, Flood, ToolFailure) as error:
-                _log.debug("the event stream of server %s ended: %s", self._spec.name, error)
+                _logger.debug("the event stream of server %s ended: %s", self._spec.name, error)
             with anyio.move_on_after(pause if events.retry is None else min(events.retry, _LONGEST_RETRY)):
                 await self.lost.wait()
             pause = min(pause * 2, _LONGEST_RETRY)

@@ -76,6 +76,30 @@ _Ask = Callable[[str, Mapping[str, Any]], Awaitable[Reply]]
 _Report = Callable[[str, str], None]
 """Takes the code and the message of a problem."""
 
+_LONGEST_TTL: Final = 3600.0
+"""Seconds that a server is asked to keep a task whose call has no deadline."""
+_CANCEL_SECONDS: Final = 1.0
+
+_logger = logging.getLogger(__name__)
+
+_TRACE: Final = ("traceparent", "tracestate", "baggage")
+_HANDED_ON: Final = (*_TRACE, LOG_LEVEL_KEY)
+"""What of a caller's `_meta` goes to a server; nothing else of the caller does."""
+
+_RESUMING: Final = ("inputResponses", "requestState")
+"""What of a call's resumption goes to a server."""
+
+_RELISTEN: Final = 30.0
+"""Seconds before a subscription that ended is opened again."""
+
+_MOST_LISTED: Final = 20
+"""A list is cut off at this many times the tools that are taken: it would only cost memory."""
+
+_MESSAGE: Final = 500
+"""Characters of a failure's own text that are repeated in the error's message."""
+
+_OURS: Final = "io.modelcontextprotocol/"
+
 
 class RawOffer(Struct, frozen=True, kw_only=True):
     """What the lists gave, unchecked, by the key of their entries; and why one of them could not be had."""
@@ -206,11 +230,6 @@ def _prompt_arguments(entry: Mapping[str, Any], limits: McpLimits) -> list[dict[
     return found
 
 
-_LONGEST_TTL: Final = 3600.0
-"""Seconds that a server is asked to keep a task whose call has no deadline."""
-_CANCEL_SECONDS: Final = 1.0
-
-
 def needing_tasks(tools: Iterable[Any]) -> frozenset[str]:
     """Return the names of the listed tools that refuse a plain call."""
     entries = (mapping(entry) for entry in tools)
@@ -250,22 +269,6 @@ async def _cancel(link: Link, task: str, version: str) -> None:
         await link.ask(Outgoing("tasks/cancel", {"taskId": task}, version=version))
     except (LinkLost, RpcError, ToolFailure):
         return
-
-
-_log = logging.getLogger(__name__)
-
-_TRACE: Final = ("traceparent", "tracestate", "baggage")
-_HANDED_ON: Final = (*_TRACE, LOG_LEVEL_KEY)
-"""What of a caller's `_meta` goes to a server; nothing else of the caller does."""
-
-_RESUMING: Final = ("inputResponses", "requestState")
-"""What of a call's resumption goes to a server."""
-
-_RELISTEN: Final = 30.0
-"""Seconds before a subscription that ended is opened again."""
-
-_MOST_LISTED: Final = 20
-"""A list is cut off at this many times the tools that are taken: it would only cost memory."""
 
 
 class RawListing(Struct, frozen=True, kw_only=True):
@@ -353,7 +356,7 @@ class Session:
         try:
             await self.link.ask(Outgoing("subscriptions/listen", params, version=LATEST))
         except (LinkLost, ToolFailure, RpcError) as error:
-            _log.debug("no notice of changes: %s", error)
+            _logger.debug("no notice of changes: %s", error)
 
     async def follow_changes(self) -> None:
         """Have the server say when its tools change, where the era wants that asked for. Runs until the link ends."""
@@ -367,7 +370,7 @@ class Session:
             except (LinkLost, ToolFailure):
                 pass
             except RpcError as error:
-                _log.debug("no notice of changed tools: %s", error)
+                _logger.debug("no notice of changed tools: %s", error)
                 return
             with anyio.move_on_after(_RELISTEN):
                 await self.link.lost.wait()
@@ -394,12 +397,6 @@ def _page(reply: Reply) -> list[Any]:
 def _cursor(reply: Reply) -> str | None:
     cursor = reply.get("nextCursor") if not isinstance(reply, SpooledMessage) else None
     return cursor if isinstance(cursor, str) and cursor else None
-
-
-_MESSAGE: Final = 500
-"""Characters of a failure's own text that are repeated in the error's message."""
-
-_OURS: Final = "io.modelcontextprotocol/"
 
 
 def of_reply(reply: Mapping[str, Any], spec: ServerSpec, output: Validator | None) -> ToolResult:

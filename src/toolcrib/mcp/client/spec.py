@@ -20,6 +20,9 @@ __all__ = ["McpLimits", "ServerSpec", "Transport"]
 _KIB = 1024
 _MIB = 1024 * _KIB
 
+Transport = Literal["stdio", "http", "sse"]
+"""`http` is streamable HTTP; `sse` the HTTP+SSE transport of revision 2024-11-05."""
+
 
 class McpLimits(Struct, frozen=True, kw_only=True):
     """The limits of one server. Every one can be set; the defaults are those of security.md."""
@@ -66,10 +69,6 @@ class McpLimits(Struct, frozen=True, kw_only=True):
     breaker_open: float = 10.0
     """How long calls fail at once after `breaker_failures` failed starts within `breaker_window`; doubles each time."""
     breaker_open_max: float = 300.0
-
-
-Transport = Literal["stdio", "http", "sse"]
-"""`http` is streamable HTTP; `sse` the HTTP+SSE transport of revision 2024-11-05."""
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from .transport import Inbound, LinkLost, Mux, Outgoing, Reply
 
 __all__ = ["SseLink"]
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _POST_TIMEOUT: Final = 10.0
 _FAREWELL: Final = 1.0
@@ -163,7 +163,7 @@ class SseLink:
         if outcome is not None and request is not None:
             request.settle(outcome)
         elif outcome is not None:
-            _log.debug("server %s did not take a message: %s", self._spec.name, outcome)
+            _logger.debug("server %s did not take a message: %s", self._spec.name, outcome)
 
     async def _post(self, body: bytes) -> Exception | None:
         client = self._client

@@ -48,6 +48,14 @@ _LENIENT_BYTES: Final = 1024 * 1024
 
 _ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){0,200}")')
 
+_logger = logging.getLogger(__name__)
+
+Reply = Mapping[str, Any] | SpooledMessage
+"""The `result` of an answer, or the whole answer on disk when it is too large to parse."""
+
+_NOTES: Final = 256
+"""Progress and log notices that one call may have waiting for its client; the oldest are dropped."""
+
 
 class LinkLost(Exception):
     """The connection ended before the answer came.
@@ -139,15 +147,6 @@ def _taken(message: SpooledMessage) -> bytes:
         return message.path.read_bytes()
     finally:
         message.discard()
-
-
-_log = logging.getLogger(__name__)
-
-Reply = Mapping[str, Any] | SpooledMessage
-"""The `result` of an answer, or the whole answer on disk when it is too large to parse."""
-
-_NOTES: Final = 256
-"""Progress and log notices that one call may have waiting for its client; the oldest are dropped."""
 
 
 class Outgoing:
@@ -378,8 +377,8 @@ class Mux:
         for one in messages_in(message):
             try:
                 self._dispatch(one)
-            except Exception:  # noqa: BLE001 - one message never ends the connection
-                _log.exception("a message of a server could not be handled")
+            except Exception:
+                _logger.exception("a message of a server could not be handled")
                 self.count_bad()
 
     def count_bad(self, number: int = 1) -> None:

@@ -34,6 +34,11 @@ _PREFIX: Final = "io.toolcrib/"
 _KEY_LENGTH: Final = 255
 _CLIENT_LENGTH: Final = 100
 
+CAPABILITY: Final[Mapping[str, Any]] = {"cancel": {}, "list": {}, "requests": {"tools": {"call": {}}}}
+"""Server capability of revision 2025-11-25."""
+DECLARED: Final[Mapping[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
+"""Client capability of the extension, in the stateless era."""
+
 
 class ToolCall(Struct, frozen=True, kw_only=True):
     """One `tools/call` request, checked for its shape and nothing more."""
@@ -195,12 +200,6 @@ def result_meta(result: ToolResult) -> dict[str, Any]:
         error = result.error.to_json()
         meta[f"{_PREFIX}error"] = {**error, "retryable": CODES[result.error.code].retryable}
     return meta
-
-
-CAPABILITY: Final[Mapping[str, Any]] = {"cancel": {}, "list": {}, "requests": {"tools": {"call": {}}}}
-"""Server capability of revision 2025-11-25."""
-DECLARED: Final[Mapping[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
-"""Client capability of the extension, in the stateless era."""
 
 
 def takes_tasks(declared: Mapping[str, Any]) -> bool:

@@ -33,6 +33,12 @@ from .service import Service
 
 __all__ = ["SHARED", "UPDATED", "Client", "Handler", "ListChanges", "ResourceWatches", "dispatch", "serve_subscription"]
 
+UPDATED: Final = "notifications/resources/updated"
+
+_WATCHED: Final = 1_000
+"""Resources that one client may watch at a time."""
+_KINDS: Final = ("tools", "prompts", "resources")
+
 
 class Client(ABC):
     """The client of one request."""
@@ -126,13 +132,6 @@ SHARED: Mapping[str, Handler[Client]] = {
     "tools/list": _list_tools,
 }
 """Methods of both eras."""
-
-
-UPDATED: Final = "notifications/resources/updated"
-
-_WATCHED: Final = 1_000
-"""Resources that one client may watch at a time."""
-_KINDS: Final = ("tools", "prompts", "resources")
 
 
 class ResourceWatches:

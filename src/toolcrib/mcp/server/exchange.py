@@ -23,6 +23,13 @@ __all__ = [
     "supports",
 ]
 
+NEEDS: Final[Mapping[str, str]] = {
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+}
+"""What a tool may ask of a client → the capability that the client must have declared for it."""
+
 
 class Exchange(ABC):
     """Where the messages of one request go. Lives from the request to its answer.
@@ -59,14 +66,6 @@ class Exchange(ABC):
     @abstractmethod
     async def answer(self, message: bytes) -> None:
         """Send the final answer and end the exchange before its work has ended."""
-
-
-NEEDS: Final[Mapping[str, str]] = {
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-    "sampling/createMessage": "sampling",
-}
-"""What a tool may ask of a client → the capability that the client must have declared for it."""
 
 
 def needed(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

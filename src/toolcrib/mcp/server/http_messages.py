@@ -33,6 +33,26 @@ __all__ = [
 Headers = Mapping[bytes, bytes]
 """By lower-case name."""
 
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Pair = tuple[bytes, bytes]
+"""A header: name and value."""
+
+_PING_SECONDS: Final = 15.0
+"""Silence after which a comment is sent, so that proxies keep the connection."""
+
+_LINGER_SECONDS: Final = 0.5
+_LINGER_BYTES: Final = 16 * 1024 * 1024
+
+_BACKLOG: Final = 1000
+"""Messages that wait for a client that reads slowly; notifications above that are dropped."""
+
+_STREAM_HEADERS: Final[tuple[Pair, ...]] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
 
 class Refusal(Exception):
     """A request that is turned away with an HTTP status. `code` is the JSON-RPC error code in the body."""
@@ -72,27 +92,6 @@ def accepts_json_and_stream(accept: bytes) -> bool:
     return accepts_stream(accept) and not _media_types(accept).isdisjoint(
         (b"application/json", b"application/*", b"*/*")
     )
-
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Pair = tuple[bytes, bytes]
-"""A header: name and value."""
-
-_PING_SECONDS: Final = 15.0
-"""Silence after which a comment is sent, so that proxies keep the connection."""
-
-_LINGER_SECONDS: Final = 0.5
-_LINGER_BYTES: Final = 16 * 1024 * 1024
-
-_BACKLOG: Final = 1000
-"""Messages that wait for a client that reads slowly; notifications above that are dropped."""
-
-_STREAM_HEADERS: Final[tuple[Pair, ...]] = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-)
 
 
 async def send_json(

@@ -34,6 +34,17 @@ from .suspended_calls import StateSigner, SuspendedCalls
 
 __all__ = ["Service", "ServiceLimits", "SessionCache", "capabilities", "overloaded", "server_info"]
 
+_logger = logging.getLogger(__name__)
+
+_TITLE: Final = "Toolcrib"
+_FRESH_MS: Final = 60_000
+_NOTED: Final = 1000
+"""Clients of the stateless era that are logged: a client may declare another name with each request."""
+_NOTIFIED_AT_ONCE: Final = 200
+"""Listeners: each compares the lists of its session, in some 15 µs."""
+_CHECK_SECONDS: Final = 1.0
+"""For which the answer of one check counts: anybody may ask `/readyz`."""
+
 
 class SessionCache:
     """A bounded table of sessions, least recently used first."""
@@ -81,18 +92,6 @@ class SessionCache:
             if now - used < self._idle:
                 return
             del self._known[place]
-
-
-_logger = logging.getLogger(__name__)
-
-_TITLE: Final = "Toolcrib"
-_FRESH_MS: Final = 60_000
-_NOTED: Final = 1000
-"""Clients of the stateless era that are logged: a client may declare another name with each request."""
-_NOTIFIED_AT_ONCE: Final = 200
-"""Listeners: each compares the lists of its session, in some 15 µs."""
-_CHECK_SECONDS: Final = 1.0
-"""For which the answer of one check counts: anybody may ask `/readyz`."""
 
 
 class ServiceLimits(Struct, frozen=True, kw_only=True):

@@ -43,6 +43,11 @@ _SECONDS: Final = 600.0
 _REMEMBERED: Final = 20_000
 """Tokens that were used and have not expired. Beyond it every token is refused until some expire."""
 
+_logger = logging.getLogger(__name__)
+
+
+"""How long a call waits for its client before it is cancelled."""
+
 
 class InvalidState(Exception):
     """The token is not ours, not for this request, too old or used. The reason is for the log, not for the client."""
@@ -96,12 +101,6 @@ class StateSigner:
             if len(self._used) >= _REMEMBERED:
                 raise InvalidState("too many tokens in use")
         self._used[nonce] = expires
-
-
-_logger = logging.getLogger(__name__)
-
-
-"""How long a call waits for its client before it is cancelled."""
 
 
 class RequestDeclaration(Protocol):

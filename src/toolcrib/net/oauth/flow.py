@@ -51,6 +51,29 @@ __all__ = [
 
 _OFFLINE: Final = "offline_access"
 
+PATH: Final = "/callback"
+_HOST: Final = "127.0.0.1"
+_LONGEST: Final = 16 * 1024
+"""Bytes of a request's head."""
+_PATIENCE: Final = 10.0
+"""Seconds that a browser has for its request."""
+_AT_ONCE: Final = 16
+_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib</title>
+<style>body{{font:1.1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;text-align:center}}</style>
+<h1>{title}</h1><p>{text}</p></html>"""
+_DONE: Final = ("Thank you", "Toolcrib has the answer. You can close this window and go back to the terminal.")
+_STRANGE: Final = ("Not this one", "This does not answer the login that Toolcrib waits for. Nothing was changed.")
+_HEADERS: Final = (
+    "content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n"
+    "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
+    "x-content-type-options: nosniff\r\nconnection: close\r\n"
+)
+
+_SOON: Final = 60.0
+
+_LIMITS: Final = NetLimits(body_bytes=256 * 1024, seconds=20.0, idle_seconds=10.0)
+"""Of a client for OAuth: no document of it is a tenth as long, and a person waits."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationRequest:
@@ -124,25 +147,6 @@ def ask(
         verifier=verifier,
         needs_issuer=server.names_itself,
     )
-
-
-PATH: Final = "/callback"
-_HOST: Final = "127.0.0.1"
-_LONGEST: Final = 16 * 1024
-"""Bytes of a request's head."""
-_PATIENCE: Final = 10.0
-"""Seconds that a browser has for its request."""
-_AT_ONCE: Final = 16
-_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib</title>
-<style>body{{font:1.1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;text-align:center}}</style>
-<h1>{title}</h1><p>{text}</p></html>"""
-_DONE: Final = ("Thank you", "Toolcrib has the answer. You can close this window and go back to the terminal.")
-_STRANGE: Final = ("Not this one", "This does not answer the login that Toolcrib waits for. Nothing was changed.")
-_HEADERS: Final = (
-    "content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n"
-    "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
-    "x-content-type-options: nosniff\r\nconnection: close\r\n"
-)
 
 
 class Receiver:
@@ -223,9 +227,6 @@ async def _reply(stream: anyio.abc.SocketStream, *, good: bool) -> None:
         return
 
 
-_SOON: Final = 60.0
-
-
 class Person(Struct, frozen=True, kw_only=True):
     """Interface to the person who can log in."""
 
@@ -233,10 +234,6 @@ class Person(Struct, frozen=True, kw_only=True):
     """Shows them an address, in a browser if possible; returns without their answer and never raises."""
     seconds: float = 300.0
     """How long they may take."""
-
-
-_LIMITS: Final = NetLimits(body_bytes=256 * 1024, seconds=20.0, idle_seconds=10.0)
-"""Of a client for OAuth: no document of it is a tenth as long, and a person waits."""
 
 
 def make_http(url: str, spec: OAuthSpec) -> WebClient:

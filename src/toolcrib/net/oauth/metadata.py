@@ -39,6 +39,22 @@ __all__ = [
 _LONGEST: Final = 2048
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
+_LONGEST_CHALLENGE: Final = 8192
+"""Characters of a header that are looked at."""
+
+_TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PARAMETER: Final = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_SCHEME: Final = re.compile(rf"({_TOKEN})(?=[\s,]|$)(?:[ \t]+[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$)))?")
+_GAP: Final = re.compile(r"[\s,]*")
+
+_MOST: Final = 20
+"""Authorization servers that are looked at, and methods that are read."""
+
+_OVERLOADED: Final = 429
+_RESOURCE: Final = "/.well-known/oauth-protected-resource"
+_SERVER: Final = "/.well-known/oauth-authorization-server"
+_OPENID: Final = "/.well-known/openid-configuration"
+
 
 def safe_url(url: str, what: str) -> str:
     """Return `url`. Raises `ToolFailure` `denied` unless it is `https`, or `http` on this machine, and plain."""
@@ -111,15 +127,6 @@ def _split(url: str) -> SplitResult | None:
     return parts
 
 
-_LONGEST_CHALLENGE: Final = 8192
-"""Characters of a header that are looked at."""
-
-_TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_PARAMETER: Final = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
-_SCHEME: Final = re.compile(rf"({_TOKEN})(?=[\s,]|$)(?:[ \t]+[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$)))?")
-_GAP: Final = re.compile(r"[\s,]*")
-
-
 class Challenge(Struct, frozen=True, kw_only=True):
     """The `Bearer` challenge of a refusal. Everything in it is what the server says."""
 
@@ -162,10 +169,6 @@ def bearer_challenge(header: str) -> Challenge | None:
 def _after_gap(text: str, place: int) -> int:
     gap = _GAP.match(text, place)
     return gap.end() if gap else place
-
-
-_MOST: Final = 20
-"""Authorization servers that are looked at, and methods that are read."""
 
 
 class Resource(Struct, frozen=True, kw_only=True):
@@ -259,12 +262,6 @@ def _is_same_root(declared: str, issuer: str) -> bool:
     """An origin with its lone slash and without it are one issuer: both make the same well-known address."""
     root = declared.rstrip("/")
     return {declared, issuer} == {root, root + "/"} and origin(declared) == root
-
-
-_OVERLOADED: Final = 429
-_RESOURCE: Final = "/.well-known/oauth-protected-resource"
-_SERVER: Final = "/.well-known/oauth-authorization-server"
-_OPENID: Final = "/.well-known/openid-configuration"
 
 
 async def find_resource(http: WebClient, url: str, challenge: Challenge | None) -> Resource:

@@ -34,6 +34,23 @@ __all__ = [
 _SECONDS: Final = 120
 """Lifetime of an assertion: it is used at once."""
 
+_BEARER: Final = re.compile(r"[\x21-\x7e]{1,16384}")
+"""What can be sent in a header."""
+_CODE: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
+"""An error code (RFC 6749, section 5.2), of a length that a code has."""
+_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_LONGEST_LIFE: Final = 10 * 365 * 86_400.0
+_THEIR_WORDS: Final[Mapping[str, ClientAuth]] = {
+    "none": "none",
+    "client_secret_basic": "basic",
+    "client_secret_post": "post",
+    "private_key_jwt": "private_key_jwt",
+}
+
+_NAME: Final = "Toolcrib"
+_WORDS: Final = {"none": "none", "basic": "client_secret_basic", "post": "client_secret_post"}
+_LONGEST: Final = 4096
+
 
 def client_assertion(pem: str, client_id: str, audience: str) -> str:
     """Return a JWT by which `client_id` proves to `audience`, an issuer, that it holds the key.
@@ -67,20 +84,6 @@ def client_assertion(pem: str, client_id: str, audience: str) -> str:
         "jti": secrets.token_urlsafe(24),
     }
     return jwt.encode(claims, key, algorithm)
-
-
-_BEARER: Final = re.compile(r"[\x21-\x7e]{1,16384}")
-"""What can be sent in a header."""
-_CODE: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,64}")
-"""An error code (RFC 6749, section 5.2), of a length that a code has."""
-_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_LONGEST_LIFE: Final = 10 * 365 * 86_400.0
-_THEIR_WORDS: Final[Mapping[str, ClientAuth]] = {
-    "none": "none",
-    "client_secret_basic": "basic",
-    "client_secret_post": "post",
-    "private_key_jwt": "private_key_jwt",
-}
 
 
 class OAuthRefusal(ToolFailure):
@@ -202,11 +205,6 @@ def _end(seconds: object) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < _LONGEST_LIFE:
         return 0.0
     return time.time() + seconds
-
-
-_NAME: Final = "Toolcrib"
-_WORDS: Final = {"none": "none", "basic": "client_secret_basic", "post": "client_secret_post"}
-_LONGEST: Final = 4096
 
 
 def configured(spec: OAuthSpec, server: AuthorizationServer) -> RegisteredClient | None:

@@ -30,6 +30,22 @@ _ASSIGNMENT: Final = re.compile(r"[^\s=:+?!]+[:+?!]*=")
 _MAX_CODE: Final = 20_000
 """Characters of code that are searched."""
 
+_ASKS: Final = frozenset("-h --help -l -v --version -version version".split())
+"""Words that make a program say only what it is."""
+_COMMAND_KEYS: Final = frozenset("proxycommand localcommand knownhostscommand remotecommand use_askpass".split())
+
+_PART: Final = r"(?:\\.|(?!(?P={0}))[^\\])*(?P={0})"
+"""Text up to the delimiter of this group, as GNU sed takes it: a bracket hides none."""
+_SED: Final = re.compile(
+    r"(?:e[ \t]*(?P<command>[^\n]*)"
+    r"|s(?P<s>[^\\\n])" + _PART.format("s") + _PART.format("s") + r"(?P<flags>[gpiIMme\d]*)(?:w[^\n]*)?"
+    r"|y(?P<y>[^\\\n])" + _PART.format("y") + _PART.format("y") + r"|[aic](?:[^\n\\]|\\.)*|[rRwWv][^\n]*|[btT:][^\n;}]*"
+    r"|[#][^\n]*|[{}=dDgGhHlnNpPqQxzF](?:[ \t]*\d+)?|[;\s]|/(?:\\.|[^\\/])*/[IM]*"
+    r"|\\(?P<a>[^\n\\])" + _PART.format("a") + r"[IM]*|[\d$,+~!]+)",
+    re.DOTALL,
+)
+"""One command of sed, or a part of its address."""
+
 
 class Launcher(Struct, frozen=True, kw_only=True):
     """Ways of one program; `launchers.toml` describes the fields."""
@@ -279,27 +295,9 @@ class _Words:
             self._found.texts.append(text.removeprefix("exec=").lstrip("|! "))
 
 
-_ASKS: Final = frozenset("-h --help -l -v --version -version version".split())
-"""Words that make a program say only what it is."""
-_COMMAND_KEYS: Final = frozenset("proxycommand localcommand knownhostscommand remotecommand use_askpass".split())
-
-
 def _filled(word: Word) -> str:
     """Return the word as part of a shell text: an unknown part is a variable there, too."""
     return word.text.replace(HOLE, "${_}")
-
-
-_PART: Final = r"(?:\\.|(?!(?P={0}))[^\\])*(?P={0})"
-"""Text up to the delimiter of this group, as GNU sed takes it: a bracket hides none."""
-_SED: Final = re.compile(
-    r"(?:e[ \t]*(?P<command>[^\n]*)"
-    r"|s(?P<s>[^\\\n])" + _PART.format("s") + _PART.format("s") + r"(?P<flags>[gpiIMme\d]*)(?:w[^\n]*)?"
-    r"|y(?P<y>[^\\\n])" + _PART.format("y") + _PART.format("y") + r"|[aic](?:[^\n\\]|\\.)*|[rRwWv][^\n]*|[btT:][^\n;}]*"
-    r"|[#][^\n]*|[{}=dDgGhHlnNpPqQxzF](?:[ \t]*\d+)?|[;\s]|/(?:\\.|[^\\/])*/[IM]*"
-    r"|\\(?P<a>[^\n\\])" + _PART.format("a") + r"[IM]*|[\d$,+~!]+)",
-    re.DOTALL,
-)
-"""One command of sed, or a part of its address."""
 
 
 def _sed(code: str, found: Started) -> None:

@@ -22,6 +22,40 @@ __all__ = ["Carried", "carried_by", "describes"]
 _MAX_RESTS: Final = 24
 """Rests of the words of one command that are looked at."""
 
+_LOOSE: Final = frozenset(
+    "ash-run at batch bwrap catchsegv choom chroot chpst coproc daemonize dbus-run-session debconf docker doit"
+    " dpkg-architecture entr eatmydata faketime fd ld.so logsave prove ssh-agent uclampset"
+    " fdfind firejail flock gdb hyperfine kubectl ltrace machinectl nerdctl npm npx nsenter numactl"
+    " perf pnpm podman prlimit proot rlwrap run-parts runuser runcon schroot script setarch setpriv sg softlimit ssh"
+    " sshpass start-stop-daemon strace su systemd-inhibit systemd-run torsocks torify tsocks unbuffer unshare uvx"
+    " valgrind watch wsl x11vnc xvfb-run yarn bunx expect linux32 linux64 i386 x86_64 nsjail capsh tmux screen"
+    " uv rdo ts notty lldb cgexec aa-exec s6-setuidgid gosu su-exec tini dumb-init xterm uxterm rxvt urxvt konsole"
+    " gnome-terminal x-terminal-emulator alacritty kitty foot heaptrack rr wine fakechroot dbus-launch ip just bpftrace"
+    " { case elif for function if select until while".split()
+)
+"""Programs that run some of their words, and words at which the grammar sees a command: `! {`."""
+
+_TEMPLATES: Final = frozenset("env_parallel parallel sem".split())
+_SHELLS: Final = frozenset("ash bash csh dash fish ksh ksh93 mksh pwsh rbash sh tcsh yash zsh".split())
+_FOREIGN_SHELLS: Final = frozenset("csh fish pwsh tcsh zsh".split())
+_OPAQUE: Final = frozenset("source . bind compgen complete enable fc hash mapfile readarray shopt".split())
+"""Shell words that run or rename commands outside the text."""
+_ARITHMETIC: Final = frozenset(
+    "declare export getopts let local printf read readonly test typeset unset wait [".split()
+)
+"""Words of the shell that take names of variables, with an index that is run as arithmetic."""
+_SPLITS: Final = re.compile(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
+_GIT_PROGRAMS: Final = re.compile(
+    r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
+    r"|core\.(?:fsmonitor|gitproxy|hookspath|attributesfile|worktree)|receive\.procreceiverefs|submodule\..*\.update"
+    r"|(?:url|sendemail|interactive|instaweb|web|browser|man|imap|svn-remote|hook|trailer|tar)\..*"
+    r"|remote\..*\.(?:uploadpack|receivepack|vcs|proxy)"
+    r"|.*(?:hook|cmd|command|program|editor|driver|helper|pager|textconv|askpass)",
+    re.IGNORECASE,
+)
+"""Settings of git that name programs."""
+_CONFIG_OPTION: Final = re.compile(r"^(?:-[a-zA-Z]*c|--c(?:o(?:n(?:f(?:i(?:g(?:-env)?)?)?)?)?)?=)")
+
 
 class Carried(Struct, frozen=True, kw_only=True):
     """Commands that one command runs in turn."""
@@ -84,40 +118,6 @@ _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
     ),
 }
 """Programs and words whose options are known."""
-
-_LOOSE: Final = frozenset(
-    "ash-run at batch bwrap catchsegv choom chroot chpst coproc daemonize dbus-run-session debconf docker doit"
-    " dpkg-architecture entr eatmydata faketime fd ld.so logsave prove ssh-agent uclampset"
-    " fdfind firejail flock gdb hyperfine kubectl ltrace machinectl nerdctl npm npx nsenter numactl"
-    " perf pnpm podman prlimit proot rlwrap run-parts runuser runcon schroot script setarch setpriv sg softlimit ssh"
-    " sshpass start-stop-daemon strace su systemd-inhibit systemd-run torsocks torify tsocks unbuffer unshare uvx"
-    " valgrind watch wsl x11vnc xvfb-run yarn bunx expect linux32 linux64 i386 x86_64 nsjail capsh tmux screen"
-    " uv rdo ts notty lldb cgexec aa-exec s6-setuidgid gosu su-exec tini dumb-init xterm uxterm rxvt urxvt konsole"
-    " gnome-terminal x-terminal-emulator alacritty kitty foot heaptrack rr wine fakechroot dbus-launch ip just bpftrace"
-    " { case elif for function if select until while".split()
-)
-"""Programs that run some of their words, and words at which the grammar sees a command: `! {`."""
-
-_TEMPLATES: Final = frozenset("env_parallel parallel sem".split())
-_SHELLS: Final = frozenset("ash bash csh dash fish ksh ksh93 mksh pwsh rbash sh tcsh yash zsh".split())
-_FOREIGN_SHELLS: Final = frozenset("csh fish pwsh tcsh zsh".split())
-_OPAQUE: Final = frozenset("source . bind compgen complete enable fc hash mapfile readarray shopt".split())
-"""Shell words that run or rename commands outside the text."""
-_ARITHMETIC: Final = frozenset(
-    "declare export getopts let local printf read readonly test typeset unset wait [".split()
-)
-"""Words of the shell that take names of variables, with an index that is run as arithmetic."""
-_SPLITS: Final = re.compile(r"-[a-zA-Z0]*S|--s(?:p(?:l(?:i(?:t[a-z-]*)?)?)?)?(?:=|$)")
-_GIT_PROGRAMS: Final = re.compile(
-    r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
-    r"|core\.(?:fsmonitor|gitproxy|hookspath|attributesfile|worktree)|receive\.procreceiverefs|submodule\..*\.update"
-    r"|(?:url|sendemail|interactive|instaweb|web|browser|man|imap|svn-remote|hook|trailer|tar)\..*"
-    r"|remote\..*\.(?:uploadpack|receivepack|vcs|proxy)"
-    r"|.*(?:hook|cmd|command|program|editor|driver|helper|pager|textconv|askpass)",
-    re.IGNORECASE,
-)
-"""Settings of git that name programs."""
-_CONFIG_OPTION: Final = re.compile(r"^(?:-[a-zA-Z]*c|--c(?:o(?:n(?:f(?:i(?:g(?:-env)?)?)?)?)?)?=)")
 
 
 def describes(name: str) -> bool:

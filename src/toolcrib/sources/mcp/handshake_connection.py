@@ -34,7 +34,7 @@ from .tool_list import build_listing, same
 
 __all__ = ["HandshakeConnection", "asks_during_calls"]
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 300.0
 """Time after which a server that refused the handshake is tried again: it may be another version by then."""
@@ -151,7 +151,7 @@ class HandshakeConnection:
             await link.lost.wait()
         except (LinkLost, RpcError, ToolFailure, TimeoutError, OSError) as error:
             self._refused_at = time.monotonic()
-            _log.info("server %s has no connection of the handshake era: %s", self._spec.name, error or "no answer")
+            _logger.info("server %s has no connection of the handshake era: %s", self._spec.name, error or "no answer")
         finally:
             if self._session is session:
                 self._session = None

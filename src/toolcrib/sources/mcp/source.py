@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # it brings the HTTP client, which is slow to load: only for 
 
 __all__ = ["McpSource"]
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _DEBOUNCE: Final = 0.2
 """Seconds that a server gets to finish changing its tools after it announced a change."""
@@ -256,7 +256,7 @@ class McpSource:
             try:
                 current = await self._listed_now(tool, session)
             except LinkLost as lost:  # nothing of the call was sent, whatever was written of the request for the list
-                _log.info("server %s %s before a call; attempt %d follows", self.name, lost.reason, attempt + 2)
+                _logger.info("server %s %s before a call; attempt %d follows", self.name, lost.reason, attempt + 2)
                 continue
             session = await self._in_era_of(context, current, session)
             headers = self._headers(current, session, arguments)
@@ -271,7 +271,7 @@ class McpSource:
                 if lost.written and (not repeatable or repeats):
                     raise _unknown(self.name, lost, repeatable) from lost
                 repeats += lost.written
-                _log.info("server %s %s during a call; attempt %d follows", self.name, lost.reason, attempt + 2)
+                _logger.info("server %s %s during a call; attempt %d follows", self.name, lost.reason, attempt + 2)
                 continue
             result = await self._result(current, reply)
             self._handshake.note(tool, result)
@@ -303,7 +303,7 @@ class McpSource:
             return
         if asks_during_calls(context, self._spec) and cannot_ask(text):
             self._begins_with_handshake = True
-            _log.info("server %s asks in the handshake era only: it begins with that from its next start", self.name)
+            _logger.info("server %s asks in the handshake era only: it begins with that from its next start", self.name)
             await self._keep(self._listing, session.era)
 
     async def _ask(
@@ -447,7 +447,7 @@ class McpSource:
             try:
                 await anyio.to_thread.run_sync(self._cache.write, Cached(listing=listing, era=hint))
             except OSError as error:
-                _log.warning("the tool list of server %s cannot be cached: %s", self.name, error)
+                _logger.warning("the tool list of server %s cannot be cached: %s", self.name, error)
 
     async def _keep_fresh(self) -> None:
         """List again when the server announces a change, and periodically in any case."""
@@ -463,7 +463,7 @@ class McpSource:
                 with anyio.fail_after(self._limits.start_timeout):
                     await self._take_list(session)
             except (LinkLost, RpcError, ToolFailure, TimeoutError) as error:
-                _log.warning("server %s cannot be listed again: %s", self.name, error or "no answer")
+                _logger.warning("server %s cannot be listed again: %s", self.name, error or "no answer")
 
     async def _follow_login(self, access: Access) -> None:
         """Notice a login or logout, in this process or another."""

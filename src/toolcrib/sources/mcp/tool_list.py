@@ -42,6 +42,8 @@ _INTRODUCED: Final = {"name": 200, "title": 200, "version": 100, "description": 
 """The fields of `serverInfo` that are passed on, and their bytes."""
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
+_FORMAT: Final = 1
+
 
 class _Report(Struct):
     """Collects the problems of one listing."""
@@ -240,9 +242,6 @@ def _shown(name: str) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-_FORMAT: Final = 1
 
 
 class Cached(Struct, frozen=True, kw_only=True):

@@ -42,6 +42,8 @@ _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+")
 _DESTROYS: Final = frozenset("clear delete deletes destroy drop erase purge remove removes revoke wipe".split())
 
+_FORMAT: Final = f"1 {version('toolcrib')}"
+
 
 class Picks(Struct, frozen=True, kw_only=True):
     """Selected operations: by tag, operation id or `METHOD /path`, with `*` and `?`."""
@@ -302,9 +304,6 @@ def _list(value: object) -> list[Any]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-_FORMAT: Final = f"1 {version('toolcrib')}"
 
 
 class ApiCache:

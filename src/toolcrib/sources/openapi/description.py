@@ -57,6 +57,44 @@ _CONSTANTS: Final[Mapping[str, Any]] = {
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
 
+_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
+_JSON: Final = "application/json"
+_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
+_OF_A_VALUE: Final = (
+    *("type", "format", "items", "default", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength"),
+    *("minLength", "pattern", "maxItems", "minItems", "uniqueItems", "enum", "multipleOf"),
+)
+"""Keywords of the value itself in a parameter of version 2; version 3 has them in `schema`."""
+_KEPT: Final = ("tags", "summary", "description", "operationId", "deprecated", "security")
+_STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "csv": {"explode": False},
+    "multi": {"explode": True},
+    "ssv": {"style": "spaceDelimited", "explode": False},
+    "pipes": {"style": "pipeDelimited", "explode": False},
+}
+_FLOWS: Final[Mapping[str, str]] = {
+    "accessCode": "authorizationCode",
+    "application": "clientCredentials",
+    "implicit": "implicit",
+    "password": "password",
+}
+_MOVED: Final = (
+    ("#/definitions/", "#/components/schemas/"),
+    ("#/responses/", "#/components/responses/"),
+    ("#/securityDefinitions/", "#/components/securitySchemes/"),
+)
+_MAX_DEPTH: Final = 200
+
+MAX_JSON_BYTES: Final = 64 << 20
+"""The largest public description has 14 MB."""
+_MAX_YAML_BYTES: Final = 16 << 20
+_VERSION: Final = re.compile(r"3\.(\d+)(?:\.\d+)?")
+
+_MAX_HOPS: Final = 32
+
+_LIMITS: Final = NetLimits(body_bytes=MAX_JSON_BYTES, seconds=60.0, idle_seconds=20.0, ratio=200)
+_ACCEPTED: Final = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
+
 
 def read_yaml(text: str) -> Any:
     """Return the one document in `text`. Raises `ValueError` with the line."""
@@ -189,35 +227,6 @@ def _resolved(text: str) -> Any:
 
 def _error(event: yaml.Event, message: str) -> ValueError:
     return ValueError(f"line {event.start_mark.line + 1}: {message}")
-
-
-_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
-_JSON: Final = "application/json"
-_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
-_OF_A_VALUE: Final = (
-    *("type", "format", "items", "default", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength"),
-    *("minLength", "pattern", "maxItems", "minItems", "uniqueItems", "enum", "multipleOf"),
-)
-"""Keywords of the value itself in a parameter of version 2; version 3 has them in `schema`."""
-_KEPT: Final = ("tags", "summary", "description", "operationId", "deprecated", "security")
-_STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "csv": {"explode": False},
-    "multi": {"explode": True},
-    "ssv": {"style": "spaceDelimited", "explode": False},
-    "pipes": {"style": "pipeDelimited", "explode": False},
-}
-_FLOWS: Final[Mapping[str, str]] = {
-    "accessCode": "authorizationCode",
-    "application": "clientCredentials",
-    "implicit": "implicit",
-    "password": "password",
-}
-_MOVED: Final = (
-    ("#/definitions/", "#/components/schemas/"),
-    ("#/responses/", "#/components/responses/"),
-    ("#/securityDefinitions/", "#/components/securitySchemes/"),
-)
-_MAX_DEPTH: Final = 200
 
 
 def upgraded(root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -398,12 +407,6 @@ def _list(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-MAX_JSON_BYTES: Final = 64 << 20
-"""The largest public description has 14 MB."""
-_MAX_YAML_BYTES: Final = 16 << 20
-_VERSION: Final = re.compile(r"3\.(\d+)(?:\.\d+)?")
-
-
 class Document(Struct, frozen=True, kw_only=True):
     """A description. `root` is as it was written and must not be changed."""
 
@@ -463,9 +466,6 @@ def _read(data: bytes) -> Any:
     return read_yaml(text)
 
 
-_MAX_HOPS: Final = 32
-
-
 class Refs:
     """The places that references of one description point to."""
 
@@ -502,10 +502,6 @@ class Refs:
             else:
                 raise ValueError(f"{reference[:200]} points to nothing")
         return found
-
-
-_LIMITS: Final = NetLimits(body_bytes=MAX_JSON_BYTES, seconds=60.0, idle_seconds=20.0, ratio=200)
-_ACCEPTED: Final = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
 
 
 async def fetch(where: str, guard: Guard) -> bytes:

@@ -34,6 +34,9 @@ _SHOWN: Final = 10
 _WHAT: Final = "get_endpoint_schema shows its parameters"
 _WHERE: Final = f"values for {{places}} are in the path itself or in query; {_WHAT}"
 
+_MAX_ANSWER: Final = 16 << 10
+"""Bytes of the schema of one answer; a larger one is reduced to its first level."""
+
 
 def find(api: Api, method: str, path: str) -> tuple[str, Mapping[str, str]]:
     """Return the name of the operation that a method and a path mean, and the values of the places in the path.
@@ -223,10 +226,6 @@ def _renamed(path: str, places: Mapping[str, str]) -> str:
         if path == argument or path.startswith((f"{argument}.", f"{argument}[")):
             return places[argument] + path[len(argument) :]
     return path
-
-
-_MAX_ANSWER: Final = 16 << 10
-"""Bytes of the schema of one answer; a larger one is reduced to its first level."""
 
 
 def operation_details(operation: Operation, tool: Tool, document: Document) -> dict[str, Any]:

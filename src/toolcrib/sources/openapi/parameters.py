@@ -23,6 +23,36 @@ _MAX_ARGUMENT: Final = 64
 _MAX_NAME: Final = 120
 _BY: Final = re.compile(r"\{([^{}]*)\}")
 
+_STYLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+"""Styles by location; the first is the default."""
+
+_OURS: Final = frozenset(
+    """accept authorization connection content-length content-type expect host keep-alive proxy-authorization
+    proxy-connection te trailer transfer-encoding upgrade x-http-method x-http-method-override
+    x-method-override""".split()
+)
+"""Headers that no argument sets: OpenAPI leaves the first few out, the others belong to the connection, and the last
+make another method of the one that was decided on."""
+
+_FILE: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "The content, if it is text."},
+        "base64": {"type": "string", "contentEncoding": "base64", "description": "The content, if it is not."},
+        "filename": {"type": "string"},
+        "media_type": {"type": "string"},
+    },
+    "additionalProperties": False,
+}
+_MAX_PARTS: Final = 10_000
+"""Parts and properties that one body is put together from; more, and it is one argument as it is written."""
+_BINARY_FORMATS: Final = ("binary", "byte")
+
 
 class Names:
     """The names of one API's tools. Operations with a unique id keep it, independent of the others."""
@@ -65,37 +95,6 @@ def argument_name(name: str) -> str:
 
 def _clean(text: str) -> str:
     return _UNSAFE.sub("_", text).strip("_")[:_MAX_NAME]
-
-
-_STYLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "path": ("simple", "label", "matrix"),
-    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
-    "header": ("simple",),
-    "cookie": ("form",),
-}
-"""Styles by location; the first is the default."""
-
-_OURS: Final = frozenset(
-    """accept authorization connection content-length content-type expect host keep-alive proxy-authorization
-    proxy-connection te trailer transfer-encoding upgrade x-http-method x-http-method-override
-    x-method-override""".split()
-)
-"""Headers that no argument sets: OpenAPI leaves the first few out, the others belong to the connection, and the last
-make another method of the one that was decided on."""
-
-_FILE: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "text": {"type": "string", "description": "The content, if it is text."},
-        "base64": {"type": "string", "contentEncoding": "base64", "description": "The content, if it is not."},
-        "filename": {"type": "string"},
-        "media_type": {"type": "string"},
-    },
-    "additionalProperties": False,
-}
-_MAX_PARTS: Final = 10_000
-"""Parts and properties that one body is put together from; more, and it is one argument as it is written."""
-_BINARY_FORMATS: Final = ("binary", "byte")
 
 
 class Sent(Struct, frozen=True, kw_only=True):

@@ -38,6 +38,17 @@ __all__ = [
 Place = Literal["path", "query", "header", "cookie"]
 BodyKind = Literal["json", "form", "multipart", "text", "binary"]
 
+_RESERVED: Final = ":/?@!$'()*,[]"
+"""Characters that `allowReserved` keeps; `&`, `=`, `#`, `+`, `;` and `%` would end or change the value."""
+_DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+_MAX_DEPTH: Final = 16
+
+_Pair = tuple[str, str]
+
+_BYTES: Final = "application/octet-stream"
+
+_PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
+
 
 class Parameter(Struct, frozen=True, kw_only=True):
     """One argument that travels outside of the body."""
@@ -116,14 +127,6 @@ def _body(kept: Mapping[str, Any] | None) -> Body | None:
     encodings = {name: Encoding(**one) for name, one in kept["encodings"].items()}
     rest = {key: value for key, value in kept.items() if key not in ("encodings", "files")}
     return Body(**rest, encodings=encodings, files=tuple(kept["files"]))
-
-
-_RESERVED: Final = ":/?@!$'()*,[]"
-"""Characters that `allowReserved` keeps; `&`, `=`, `#`, `+`, `;` and `%` would end or change the value."""
-_DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
-_MAX_DEPTH: Final = 16
-
-_Pair = tuple[str, str]
 
 
 def path_value(parameter: Parameter, value: Any) -> str:
@@ -256,7 +259,6 @@ def _refused(parameter: Parameter, why: str) -> ToolFailure:
 
 
 _DEFAULT: Final = Encoding()
-_BYTES: Final = "application/octet-stream"
 
 
 class Encoded(Struct, frozen=True, kw_only=True):
@@ -369,9 +371,6 @@ def _file(name: str, value: Any) -> tuple[bytes, str, str]:
 def _quoted(text: str) -> str:
     """A name in a header of a part, as browsers write it."""
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A").replace("\0", "%00")
-
-
-_PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 
 
 class Draft(Struct, frozen=True, kw_only=True):

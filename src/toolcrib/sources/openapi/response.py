@@ -28,6 +28,18 @@ _TOKENS: Final = ("next_page_token", "nextPageToken", "next_cursor", "nextCursor
 _TAKES: Final = ("page_token", "pageToken", "cursor", "after", "starting_after")
 """… and the parameters that take it."""
 
+_EXCERPT: Final = 500
+"""Characters of an error's body that the message quotes."""
+_LOOKED_AT: Final = 8_000
+"""Characters of an error page that are looked through for its words."""
+_DETAIL_BYTES: Final = 4096
+"""Up to this size an error's JSON body is handed on as it is."""
+_TEXTS: Final = ("xml", "yaml", "javascript", "graphql", "x-www-form-urlencoded", "csv", "ndjson", "x-ndjson")
+_CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
+_MARKUP: Final = re.compile(r"<(script|style)\b.{0,4000}?</\1\s{0,20}>|<[^<>]{0,500}>", re.IGNORECASE | re.DOTALL)
+"""With bounds everywhere: the loop waits while it looks through an answer that was made to take long."""
+_WORDS: Final = ("message", "detail", "error_description", "error", "title", "msg", "reason")
+
 
 def next_arguments(
     operation: Operation, arguments: Mapping[str, Any], url: str, link: str, body: object
@@ -65,19 +77,6 @@ def _changed(query: Mapping[str, str], arguments: Mapping[str, Any], target: str
             continue
         changed[argument] = int(value) if value.isdecimal() and len(value) < 16 else value
     return changed or None
-
-
-_EXCERPT: Final = 500
-"""Characters of an error's body that the message quotes."""
-_LOOKED_AT: Final = 8_000
-"""Characters of an error page that are looked through for its words."""
-_DETAIL_BYTES: Final = 4096
-"""Up to this size an error's JSON body is handed on as it is."""
-_TEXTS: Final = ("xml", "yaml", "javascript", "graphql", "x-www-form-urlencoded", "csv", "ndjson", "x-ndjson")
-_CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
-_MARKUP: Final = re.compile(r"<(script|style)\b.{0,4000}?</\1\s{0,20}>|<[^<>]{0,500}>", re.IGNORECASE | re.DOTALL)
-"""With bounds everywhere: the loop waits while it looks through an answer that was made to take long."""
-_WORDS: Final = ("message", "detail", "error_description", "error", "title", "msg", "reason")
 
 
 def result_of(answer: WebAnswer, operation: Operation, arguments: Mapping[str, Any]) -> ToolResult:

@@ -44,6 +44,8 @@ _LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,500}\)")
 _TAG: Final = re.compile(r"</?(?:p|br|b|i|em|strong|code|ul|ol|li|a|span|div)\b[^<>]{0,200}>", re.IGNORECASE)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
+_MAX_BYTES: Final = 2048
+
 
 class Schemas:
     """The schemas of one description. Every referred one is rewritten once."""
@@ -277,9 +279,6 @@ def _referred(schema: object) -> list[str]:
         elif isinstance(value, list):
             stack.extend(reversed(cast("list[Any]", value)))
     return list(found)
-
-
-_MAX_BYTES: Final = 2048
 
 
 def samples(

@@ -38,7 +38,7 @@ from .spec import ApiKey, ApiSettings, ClientCredentials, OpenApiSpec
 
 __all__ = ["OpenApiSource"]
 
-_log: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 _LONGEST_PAUSE: Final = 300.0
@@ -226,8 +226,8 @@ class OpenApiSource:
             self._digest = digest
         except (ToolcribError, OSError) as error:
             self._fail(str(error), own="" if isinstance(error, ToolFailure) else "its description cannot be used")
-        except Exception:  # noqa: BLE001 - it is logged, and no caller waits for a failed source
-            _log.exception("the description of %s cannot be taken", self._name)
+        except Exception:
+            _logger.exception("the description of %s cannot be taken", self._name)
             self._fail("the description cannot be taken; our log has the reason")
         finally:
             self._ready.set()
@@ -237,7 +237,7 @@ class OpenApiSource:
         try:
             await self._take(api, "cached")
         except UsageError as error:
-            _log.info("the cached conversion of %s is not usable: %s", self._name, error)
+            _logger.info("the cached conversion of %s is not usable: %s", self._name, error)
 
     async def _bytes(self) -> bytes | Mapping[str, Any]:
         if isinstance(self._given, Mapping):
@@ -254,7 +254,7 @@ class OpenApiSource:
         try:
             await anyio.to_thread.run_sync(self._cache.write, digest, api)
         except OSError as error:
-            _log.warning("what %s offers cannot be kept: %s", self._name, error)
+            _logger.warning("what %s offers cannot be kept: %s", self._name, error)
 
     async def _take(self, api: Api, state: Literal["cached", "ready"]) -> None:
         """Offer `api` from now on. Raises `UsageError` for settings that do not fit it."""

@@ -40,7 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PythonSource"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+_READ: Final[WeakKeyDictionary[FunctionType, dict[tuple[str, bool], _Reading]]] = WeakKeyDictionary()
+"""By function, source, and whether it is a method: every crib of a process has the same guests, and reading one takes 2
+to 6 ms of pydantic. Lives as long as the function; holds none, so that none is kept alive by it.
+"""
 
 
 class _Entry(Struct, frozen=True, kw_only=True):
@@ -64,12 +69,6 @@ class _Reading(Struct, frozen=True, kw_only=True):
 
     def is_of(self, found: FoundFunction, doc: str | None) -> bool:
         return self.declaration is found.declaration and self.doc == doc and self.tool.name == found.name
-
-
-_READ: Final[WeakKeyDictionary[FunctionType, dict[tuple[str, bool], _Reading]]] = WeakKeyDictionary()
-"""By function, source, and whether it is a method: every crib of a process has the same guests, and reading one takes 2
-to 6 ms of pydantic. Lives as long as the function; holds none, so that none is kept alive by it.
-"""
 
 
 def _no_setting(name: str) -> None:
@@ -252,7 +251,7 @@ class PythonSource:
         try:
             self._take(found)
         except UsageError as error:
-            _LOG.warning("%s", error)
+            _logger.warning("%s", error)
             self._problems[found.origin] = Problem(
                 source=self._name, code="bad_tool", message=str(error), tool=found.name
             )

@@ -47,6 +47,15 @@ _MAX_LOOKED_AT: Final = 5_000
 """Folders that one root is looked through for skills."""
 _MAX_SKILLS: Final = 1_000
 
+MAX_FILES: Final = 512
+MAX_BYTES: Final = 16 << 20
+"""Of one skill, all files together; with `MAX_FILES` the limits of the MCP skills extension."""
+
+_ADVICE: Final = ("license", "compatibility", "allowed-tools")
+
+Trusted = Callable[[Path, bytes], bool]
+"""Whether the user has agreed to a skill: its SKILL.md, and the bytes that identify all of its files."""
+
 
 class SkillRoot(Struct, frozen=True, kw_only=True):
     """A folder with skills in it, at any depth."""
@@ -124,11 +133,6 @@ def _folders(folder: Path) -> list[Path]:
         return []
 
 
-MAX_FILES: Final = 512
-MAX_BYTES: Final = 16 << 20
-"""Of one skill, all files together; with `MAX_FILES` the limits of the MCP skills extension."""
-
-
 class FileStamp(Struct, frozen=True, kw_only=True):
     """State of one file at the time of the scan."""
 
@@ -163,12 +167,6 @@ def manifest_of(folder: Path) -> Manifest:
             raise ValueError(f"has more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB")
         files[name] = FileStamp(size=len(content), sha256=hashlib.sha256(content).hexdigest())
     return Manifest(files=files)
-
-
-_ADVICE: Final = ("license", "compatibility", "allowed-tools")
-
-Trusted = Callable[[Path, bytes], bool]
-"""Whether the user has agreed to a skill: its SKILL.md, and the bytes that identify all of its files."""
 
 
 class FoundSkill(Struct, frozen=True, kw_only=True):

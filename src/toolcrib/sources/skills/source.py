@@ -49,6 +49,8 @@ _NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MARKDOWN: Final = "text/markdown"
 _TYPES: Final[Mapping[str, str]] = {".md": _MARKDOWN, ".py": "text/x-python", ".sh": "text/x-shellscript"}
 
+_logger = logging.getLogger(__name__)
+
 
 class SkillResource(Struct, frozen=True, kw_only=True):
     """One file of a skill, as `resources/list` shows it."""
@@ -182,9 +184,6 @@ def _body(content: bytes) -> dict[str, str]:
         return {"blob": base64.b64encode(content).decode()}
 
 
-_log: Final = logging.getLogger(__name__)
-
-
 class SkillsOptions(Struct, frozen=True, kw_only=True):
     """Reading options of skills. Frozen, and as old as their source."""
 
@@ -288,8 +287,8 @@ class SkillsSource:
         read = partial(read_skills, self._name, self._roots, options.groups, options.trusted)
         try:
             self._reading = await anyio.to_thread.run_sync(read)
-        except Exception as error:  # noqa: BLE001 - a disk that goes away, say; the next scan tries again
-            _log.warning("skills %s cannot be read", self._name, exc_info=error)
+        except Exception as error:
+            _logger.warning("skills %s cannot be read", self._name, exc_info=error)
         of_groups = [
             Problem(source=self._name, code="bad_config", message=sentence) for sentence in options.groups.problems
         ]
@@ -300,7 +299,7 @@ class SkillsSource:
         if listing != self._listing:
             self._listing = listing
             for problem in listing.problems:
-                _log.info("skills: %s", problem.message)
+                _logger.info("skills: %s", problem.message)
             if self._publish is not None:
                 self._publish(listing)
 

@@ -52,6 +52,12 @@ _KEY: Final = re.compile(r"(?:[A-Za-z_][\w.-]*|\"[^\"]+\"|'[^']+')\s*:(?:\s|$)")
 _DASH: Final = re.compile(r"( *)-(?:\s|$)")
 _NAMED: Final = re.compile(r"( *)-\s+name\s*:")
 
+CallTool = Callable[[str, str, Mapping[str, Any], Context], Awaitable[ToolResult]]
+"""Calls a tool of a server for the caller, through the pipeline: server, tool, arguments, context."""
+
+_SECTIONS: Final = ("tool_classification", "capability_categories", "skill_groups")
+"""Keys at the root beside the entries that mean something to us."""
+
 
 class Document(Struct, frozen=True, kw_only=True):
     """Content of a catalog: its entries in order, the other keys at its root, and the unreadable parts."""
@@ -185,10 +191,6 @@ def _content_lines(lines: Sequence[str]) -> Iterator[str]:
     return (line for line in lines if line.strip() and not line.lstrip().startswith("#") and line.rstrip() != "---")
 
 
-CallTool = Callable[[str, str, Mapping[str, Any], Context], Awaitable[ToolResult]]
-"""Calls a tool of a server for the caller, through the pipeline: server, tool, arguments, context."""
-
-
 def _literal(text: str) -> str:
     if "${" in text:
         raise ConfigError("variables (${NAME}) have no values here")
@@ -213,10 +215,6 @@ class YamlOptions:
     """None: entries that name an MCP tool are unavailable."""
     poll_seconds: float = POLL_SECONDS
     """Between two looks at the file."""
-
-
-_SECTIONS: Final = ("tool_classification", "capability_categories", "skill_groups")
-"""Keys at the root beside the entries that mean something to us."""
 
 
 class CallableEntry(Struct, frozen=True, kw_only=True):

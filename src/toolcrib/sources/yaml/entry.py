@@ -57,6 +57,36 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 _Output = Literal["text", "json"]
 
+KINDS: Final = ("module", "command", "endpoint", "mcp", "path")
+"""Keys of implementations; an entry has exactly one."""
+
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "module": ("module", "class", "function"),
+    "command": ("command", "cwd", "env", "stdin", "output", "max_output"),
+    "endpoint": ("endpoint",),
+    "mcp": ("mcp",),
+    "path": ("path", "args", "cwd", "env", "stdin", "output", "max_output"),
+}
+_ENDPOINT_KEYS: Final = ("method", "url", "query", "headers", "body", "output", "allow_private")
+_WITH: Final = {"endpoint": "`url` and `method`", "mcp": "`server` and `tool`"}
+"""Required keys of the mappings, for an entry with a text there."""
+
+KEYS: Final = tuple(
+    "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"
+    " skill_path cache_stable enabled implementation state_category invocation_hint"
+    " description title category op aliases examples policy kind annotations approval timeout background_after contexts"
+    " serial locks output_schema version traits deprecated replaced_by migrations explicit".split()
+)
+"""Every key of an entry; the first two lines are seed 004's."""
+
+_TYPES: Final = ("TOOL", "SKILL", "CODE")
+_KINDS: Final = ("read", "write", "destructive")
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_ADVICE: Final = ("do", "dont", "edge_cases")
+_NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
+_NO_TURNS: Final = ("",)
+"""Names no argument: the tool behind a delegate takes the turns, and the same ones twice would wait for itself."""
+
 
 class Code(Struct, frozen=True, kw_only=True):
     """A class with `execute(params, context)`, or a function, of a Python module."""
@@ -124,20 +154,6 @@ class SkillText(Struct, frozen=True, kw_only=True):
 
 
 Implementation = Code | Command | Endpoint | Delegate | SkillText
-
-KINDS: Final = ("module", "command", "endpoint", "mcp", "path")
-"""Keys of implementations; an entry has exactly one."""
-
-_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "module": ("module", "class", "function"),
-    "command": ("command", "cwd", "env", "stdin", "output", "max_output"),
-    "endpoint": ("endpoint",),
-    "mcp": ("mcp",),
-    "path": ("path", "args", "cwd", "env", "stdin", "output", "max_output"),
-}
-_ENDPOINT_KEYS: Final = ("method", "url", "query", "headers", "body", "output", "allow_private")
-_WITH: Final = {"endpoint": "`url` and `method`", "mcp": "`server` and `tool`"}
-"""Required keys of the mappings, for an entry with a text there."""
 
 
 def read_implementation(fields: Fields) -> tuple[Implementation, list[str]]:
@@ -273,23 +289,6 @@ def _template(fields: Fields, key: str, node: Node) -> Template:
 
 def _templates(fields: Fields, key: str) -> dict[str, Template]:
     return {name: fields.template(text, key, name) for name, text in fields.strings(key).items()}
-
-
-KEYS: Final = tuple(
-    "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"
-    " skill_path cache_stable enabled implementation state_category invocation_hint"
-    " description title category op aliases examples policy kind annotations approval timeout background_after contexts"
-    " serial locks output_schema version traits deprecated replaced_by migrations explicit".split()
-)
-"""Every key of an entry; the first two lines are seed 004's."""
-
-_TYPES: Final = ("TOOL", "SKILL", "CODE")
-_KINDS: Final = ("read", "write", "destructive")
-_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_ADVICE: Final = ("do", "dont", "edge_cases")
-_NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
-_NO_TURNS: Final = ("",)
-"""Names no argument: the tool behind a delegate takes the turns, and the same ones twice would wait for itself."""
 
 
 class EntryContext(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,20 @@ __all__ = ["Expand", "Fields", "Template", "as_text"]
 
 _PIECE: Final = re.compile(r"(\$\{[^{}]*\})|\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[{}]")
 
+Expand = Callable[[str, bool], str]
+"""Replaces `${VAR}` in a text; True marks the result as possibly secret. Raises `ConfigError` when it is unset."""
+
+_OPEN: Final = ("cwd", "url")
+"""Keys whose variables are places, not secrets."""
+
+_MAX_TOLD: Final = 20
+"""Unknown keys of one mapping that are reported one by one."""
+
+_SHOWN: Final = 80
+"""Characters of a wrong value that an error quotes."""
+
+_NOTHING: Final = Node(kind="scalar", start=0, end=0, line=0)
+
 
 class Template(Struct, frozen=True, kw_only=True):
     """Literal pieces and names of arguments, in turn: a name at every odd place."""
@@ -66,25 +80,6 @@ class Template(Struct, frozen=True, kw_only=True):
 def as_text(value: Any) -> str:
     """Write a value as a person would: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else dumps(value).decode()
-
-
-Expand = Callable[[str, bool], str]
-"""Replaces `${VAR}` in a text; True marks the result as possibly secret. Raises `ConfigError` when it is unset."""
-
-
-_OPEN: Final = ("cwd", "url")
-"""Keys whose variables are places, not secrets."""
-
-
-_MAX_TOLD: Final = 20
-"""Unknown keys of one mapping that are reported one by one."""
-
-
-_SHOWN: Final = 80
-"""Characters of a wrong value that an error quotes."""
-
-
-_NOTHING: Final = Node(kind="scalar", start=0, end=0, line=0)
 
 
 class Fields:

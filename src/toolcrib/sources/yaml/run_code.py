@@ -29,6 +29,20 @@ from .entry import Code
 
 __all__ = ["CodeRunner", "Located", "ToolContext", "load", "locate"]
 
+_MAX_SOURCE: Final = 1 << 20
+"""Bytes of source that are analysed; hand-written tools are smaller, generated code may be larger."""
+
+_LOADING: Final = threading.Lock()
+"""Lock around changes of `sys.path`, which is global."""
+
+_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+_logger = logging.getLogger(__name__)
+_INJECTED: Final = ("context", "ctx")
+"""Names of a function's parameter that gets the context, unless the tool has an argument of that name."""
+
+_Prepared = Callable[[Mapping[str, Any], Context], Callable[[], Any]]
+
 
 class ToolContext(Struct, frozen=True, kw_only=True):
     """Caller and origin of a call. Lives as long as the call."""
@@ -53,15 +67,6 @@ class ToolContext(Struct, frozen=True, kw_only=True):
             instance_id=context.instance,
             call=context,
         )
-
-
-_MAX_SOURCE: Final = 1 << 20
-"""Bytes of source that are analysed; hand-written tools are smaller, generated code may be larger."""
-
-_LOADING: Final = threading.Lock()
-"""Lock around changes of `sys.path`, which is global."""
-
-_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Located(Struct, frozen=True, kw_only=True):
@@ -206,13 +211,6 @@ def _yields(definition: _Definition) -> bool:
     return False
 
 
-_log: Final = logging.getLogger(__name__)
-_INJECTED: Final = ("context", "ctx")
-"""Names of a function's parameter that gets the context, unless the tool has an argument of that name."""
-
-_Prepared = Callable[[Mapping[str, Any], Context], Callable[[], Any]]
-
-
 class CodeRunner:
     """One class or function. Its instance, if it is a class, lives as long as this."""
 
@@ -236,7 +234,7 @@ class CodeRunner:
         try:
             return await self._threads.run(partial(_prepared, code, self._located, frozenset(_arguments(tool))))
         except (Exception, SystemExit) as error:
-            _log.warning("tool %s: %s.%s cannot be loaded", tool.name, code.module, code.attribute, exc_info=error)
+            _logger.warning("tool %s: %s.%s cannot be loaded", tool.name, code.module, code.attribute, exc_info=error)
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise ToolFailure(
                 "unavailable",

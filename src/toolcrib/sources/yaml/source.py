@@ -41,7 +41,7 @@ from .run_endpoint import EndpointRunner
 
 __all__ = ["YamlSource"]
 
-_log: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _SHORTEST_SECRET: Final = 8
 """Minimum length of a variable's value that is masked; shorter values occur in ordinary text."""
 
@@ -176,8 +176,8 @@ class YamlSource:
         """Read the file; publish if its content or its problem changed."""
         try:
             await self._read_once()
-        except Exception as error:  # noqa: BLE001 - any failure of a file: its next version is read
-            _log.warning("catalog %s cannot be read", self._name, exc_info=error)
+        except Exception as error:
+            _logger.warning("catalog %s cannot be read", self._name, exc_info=error)
             self._fail(Problem(source=self._name, code="unreadable", message=f"{self._path}: {error}"))
         self._ready.set()
 
@@ -235,7 +235,7 @@ class YamlSource:
         """Keep the earlier listing, and report why it is outdated."""
         if self._trouble != problem:
             self._trouble = problem
-            _log.warning("catalog %s: %s", self._name, problem.message)
+            _logger.warning("catalog %s: %s", self._name, problem.message)
             before = self._listing or Listing(tools=())
             self._tell(replace(before, problems=(*before.problems, problem)), remember=False)
 
