@@ -1,14 +1,14 @@
 """Tables of guests, shared by the members of a project, and the log of their events.
 
-Every read goes through `SharedTransaction.select`, whose filter is `_VISIBLE`: rows of projects of `_MINE`. Only the
-check of unique columns looks at all rows of a table, before a write.
+Every read goes through `SharedTransaction.select`, whose filter `Statements` adds. Only the check of unique columns
+looks at all rows of a table.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -22,25 +22,13 @@ from .chain import EVENT_COLUMNS, Transaction
 from .database import Connection, Cursor
 from .records import RecordContent, SearchText, put_record, put_vectors, remove_record
 from .row_marks import RowMarks
+from .statements import MINE, TABLE_NAME, Statement, Statements
 from .threads import Reader, Writer
 
 __all__ = ["IndexedText", "SharedRows", "SharedTransaction", "text_key"]
 
 T = TypeVar("T")
 
-_VISIBLE: Final = (
-    "(SELECT * FROM {table} WHERE deleted_at IS NULL AND project_id IN (SELECT project_id FROM my_projects))"
-)
-_MINE: Final = "SELECT project_id FROM members WHERE principal = ?"
-_VISIBLE_IDS: Final = f"SELECT id FROM {{table}} WHERE deleted_at IS NULL AND project_id IN ({_MINE})"
-_NAME: Final = re.compile(r"\{(\w+)\}")
-_WITH: Final = re.compile(r"\s*WITH\s+(RECURSIVE\s+)?", re.IGNORECASE)
-_SELECT: Final = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
-_CHANGE: Final = re.compile(r"\b(?:(?:INSERT|REPLACE)\s+INTO|UPDATE|DELETE\s+FROM)\b", re.IGNORECASE)
-_SUBQUERY: Final = re.compile(r"\b(\w+)\s*(?:\([^()]*\)\s*)?AS\s*\(", re.IGNORECASE)
-"""Names that a statement gives to its own subqueries after WITH."""
-_SOURCE: Final = re.compile(r"(?:(?<!DISTINCT )\bFROM|\bJOIN|\}(?:\s+AS)?\s+\w+\s*,)\s+(\w+)", re.IGNORECASE)
-"""Names that a statement reads from; not those in braces."""
 _JSON: Final = re.compile(r"\bJSON\b")
 _COLUMN: Final = re.compile(r"[a-z][a-z0-9_]*")
 _OTHER_KINDS: Final = re.compile(r"\b(?:REAL|BLOB)\b")
@@ -69,7 +57,8 @@ def text_key(schema: Schema, project_id: str) -> tuple[str, str]:
 class SharedTransaction(Struct, kw_only=True):
     """The rows that one principal may see, in one transaction; see `core.shared_storage.Rows`."""
 
-    schema: Schema
+    statements: Statements
+    """Of the guest whose tables these are."""
     principal: str
     now: float
     mask: Callable[[Any], Any]
@@ -82,6 +71,11 @@ class SharedTransaction(Struct, kw_only=True):
     published: int = 0
     _roles: dict[str, Role | None] = field(default_factory=dict[str, "Role | None"])
     """The principal's roles that this transaction has read: every write checks one."""
+
+    @property
+    def schema(self) -> Schema:
+        """The tables of the guest."""
+        return self.statements.schema
 
     def role(self, project_id: str) -> Role | None:
         """Return the principal's role in a project."""
@@ -122,42 +116,28 @@ class SharedTransaction(Struct, kw_only=True):
 
     def select_columns(self, columns: Sequence[str], source: str, parameters: Sequence[Any] = ()) -> list[list[Any]]:
         """Run a SELECT and return the values of each column: the database hands over one text for all of its rows."""
-        kinds = [ROW_COLUMNS, *(self.schema.table(name).columns for name in _NAME.findall(source))]
+        kinds = [ROW_COLUMNS, *(self.schema.table(name).columns for name in TABLE_NAME.findall(source))]
         for name in columns:
             if not _COLUMN.fullmatch(name) or any(_OTHER_KINDS.search(kind.get(name, "")) for kind in kinds):
                 raise UsageError(f"storage: {name!r} is not a column of texts or whole numbers")
         gathered = ", ".join(map(self.connection.array_of.format, columns))
-        cursor, _, tables = self._run(f"SELECT {gathered} {source}", parameters)
+        cursor, statement = self._run(f"SELECT {gathered} {source}", parameters)
         found: list[list[Any]] = [loads(text) for text in cursor.fetchone()]
         if self.marks.has_any:
-            self.marks.note(tables, columns, list(zip(*found, strict=True)))
+            self.marks.note(statement.tables, columns, list(zip(*found, strict=True)))
         return found
 
-    def _select(self, sql: str, parameters: Sequence[Any]) -> tuple[list[str], dict[str, None], list[tuple[Any, ...]]]:
+    def _select(self, sql: str, parameters: Sequence[Any]) -> tuple[list[str], Mapping[str, None], list[Any]]:
         """Return the names of the columns, the JSON columns of the tables, and the rows."""
-        cursor, json, tables = self._run(sql, parameters)
+        cursor, statement = self._run(sql, parameters)
         names = [column[0] for column in cursor.description]
         found = cursor.fetchall()
-        self.marks.note(tables, names, found)
-        return names, json, found
+        self.marks.note(statement.tables, names, found)
+        return names, statement.json, found
 
-    def _run(self, sql: str, parameters: Sequence[Any]) -> tuple[Cursor, dict[str, None], dict[str, str]]:
-        """Run a statement; also return the JSON columns of its tables, and each table with its visible rows."""
-        _check_statement(sql)
-        json = dict[str, None]()
-        tables = dict[str, str]()
-
-        def visible(match: re.Match[str]) -> str:
-            table = self.schema.table(match[1])
-            tables[table.name] = _VISIBLE_IDS.format(table=_full(self.schema, table))
-            json.update(dict.fromkeys(_json_columns(table)))
-            return _VISIBLE.format(table=_full(self.schema, table))
-
-        body = _NAME.sub(visible, sql)
-        own = _WITH.match(body)
-        mine = f"my_projects AS ({_MINE})"
-        body = f"WITH RECURSIVE {mine}, {body[own.end() :]}" if own else f"WITH {mine} {body}"
-        return self.connection.execute(body, (self.principal, *parameters)), json, tables
+    def _run(self, sql: str, parameters: Sequence[Any]) -> tuple[Cursor, Statement]:
+        statement = self.statements.select(sql)
+        return self.connection.execute(statement.sql, (self.principal, *parameters)), statement
 
     def create_project(self, project_id: str) -> None:
         """Make the principal the owner of a new project."""
@@ -200,12 +180,13 @@ class SharedTransaction(Struct, kw_only=True):
             "deleted_at": None,
         }
         self.require(row["project_id"])
-        self._check_unique(of, row)
-        names = [*ROW_COLUMNS, *of.columns]
-        _check_names(of, row)
-        marks = ", ".join("?" * len(names))
-        sql = f"INSERT INTO {_full(self.schema, of)} ({', '.join(names)}) VALUES ({marks})"
-        self._writing().execute(sql, [_encoded(of, name, row[name]) for name in names])
+        names = self.statements.names(table)
+        if len(row) != len(names):
+            _check_names(of, row)
+        values_of = self._encoded(of, row, names)
+        if self._writing().execute(self.statements.insert(table), values_of).rowcount != 1:
+            self._check_unique(of, row)
+            raise ToolFailure("conflict", f"there is a {of.noun} {row['id']} already")
         self.marks.put(self._writing(), of.name, row["id"], values)
         self._index(of, row, is_new=True)
         return row
@@ -236,11 +217,12 @@ class SharedTransaction(Struct, kw_only=True):
             raise UsageError(f"storage: an update does not change {', '.join(protected)}")
         row = {**before, **changed, "revision": before["revision"] + 1, "updated_at": self.now}
         _check_names(of, row)
-        self._check_unique(of, row)
+        if any(name in changed for columns in of.unique for name in columns):
+            self._check_unique(of, row)
         names = [*changed, "revision", "updated_at"]
         assigned = ", ".join(f"{name} = ?" for name in names)
         sql = f"UPDATE {_full(self.schema, of)} SET {assigned} WHERE id = ?"
-        self._writing().execute(sql, [*(_encoded(of, name, row[name]) for name in names), id])
+        self._writing().execute(sql, [*self._encoded(of, row, names), id])
         self.marks.put(self._writing(), of.name, id, changes)
         if any(name in changed for name in (of.title, *of.text)):
             self._index(of, row)
@@ -293,9 +275,21 @@ class SharedTransaction(Struct, kw_only=True):
         for names in of.unique:
             same = " AND ".join(f"{name} = ?" for name in names)
             sql = f"SELECT 1 FROM {_full(self.schema, of)} WHERE deleted_at IS NULL AND id <> ? AND {same}"
-            values = [_encoded(of, name, row[name]) for name in names]
+            values = self._encoded(of, row, names)
             if self.connection.execute(sql, (row["id"], *values)).fetchone():
                 raise ToolFailure("conflict", f"there is a {of.noun} with the same {', '.join(names)} already")
+
+    def _encoded(self, of: Table, row: Row, names: Iterable[str]) -> list[Any]:
+        """Return values of a row as they are stored."""
+        json, values = self.statements.json(of.name), list[Any]()
+        for name in names:
+            value = row[name]
+            if name in json and value is not None:
+                value = dumps(value).decode()
+            if isinstance(value, str) and len(value) > _CELL_BYTES // 4 and len(value.encode()) > _CELL_BYTES:
+                raise _invalid(name, f"it has more than {_CELL_BYTES:,} bytes")
+            values.append(value)
+        return values
 
     def _put_member(self, project_id: str, principal: str, role: Role) -> None:
         sql = "INSERT INTO members (project_id, principal, role) VALUES (?, ?, ?)"
@@ -330,6 +324,7 @@ class SharedRows:
         self._reader = reader
         self._clock = clock
         self._prepared: dict[str, Schema] = {}
+        self._statements: dict[str, Statements] = {}
 
     async def prepare(self, schema: Schema) -> None:
         """Bring the tables of a guest to their newest version. Raises `UsageError` when a newer guest wrote them."""
@@ -351,11 +346,12 @@ class SharedRows:
         taint: StoredTaint | None = None,
     ) -> T:
         """Return `work` of the rows that a principal may see. What is marked as untrusted is noted in `taint`."""
+        statements = self._statements_of(schema)
 
         def query(connection: Connection) -> T:
             return work(
                 SharedTransaction(
-                    schema=schema,
+                    statements=statements,
                     principal=principal,
                     now=self._clock(),
                     mask=mask,
@@ -380,10 +376,11 @@ class SharedRows:
 
         What a session tainted by `taint` stores is marked.
         """
+        statements = self._statements_of(schema)
 
         def change(transaction: Transaction) -> tuple[T, SharedTransaction]:
             rows = SharedTransaction(
-                schema=schema,
+                statements=statements,
                 principal=principal,
                 now=self._clock(),
                 mask=mask,
@@ -407,13 +404,13 @@ class SharedRows:
         """Return the projects of a principal."""
 
         def query(connection: Connection) -> list[str]:
-            return [row[0] for row in connection.execute(f"{_MINE} ORDER BY project_id", (principal,)).fetchall()]
+            return [row[0] for row in connection.execute(f"{MINE} ORDER BY project_id", (principal,)).fetchall()]
 
         return await self._reader.read(query)
 
     async def events(self, principal: str, *, project_id: str, types: Sequence[str], limit: int) -> list[Event]:
         """Return the newest events that a principal may see, newest first."""
-        mine = f"project_id IN ({_MINE}) OR (project_id = '' AND actor = ?)"
+        mine = f"project_id IN ({MINE}) OR (project_id = '' AND actor = ?)"
         sql, parameters = f"SELECT {_EVENT_COLUMNS} FROM events WHERE ({mine})", [principal, principal]
         if project_id:
             sql, parameters = f"{sql} AND project_id = ?", [*parameters, project_id]
@@ -444,20 +441,17 @@ class SharedRows:
         sql = "UPDATE event_positions SET position = ? WHERE name = ? AND position < ?"
         await self._writer.run(_execute, sql, (position, name, position))
 
+    def _statements_of(self, schema: Schema) -> Statements:
+        found = self._statements.get(schema.name)
+        if found is None or found.schema is not schema:
+            found = self._statements[schema.name] = Statements(schema)
+        return found
+
     async def _events(self, sql: str, parameters: Sequence[Any]) -> list[Event]:
         def query(connection: Connection) -> list[Event]:
             return [_event(row) for row in connection.execute(sql, parameters).fetchall()]
 
         return await self._reader.read(query)
-
-
-def _check_statement(sql: str) -> None:
-    """Raise `UsageError` for a statement that changes rows, or reads a table without the membership filter."""
-    if not _SELECT.match(sql) or _CHANGE.search(sql):
-        raise UsageError("storage: a statement begins with SELECT or WITH; rows are changed by insert and update")
-    own = set(_SUBQUERY.findall(sql))
-    if other := [name for name in _SOURCE.findall(sql) if name not in own]:
-        raise UsageError(f"storage: a statement does not read {other[0]!r}; it names a table of its schema in braces")
 
 
 def _put_event(
@@ -523,7 +517,7 @@ def _migrate(transaction: Transaction, schema: Schema) -> None:
 
 
 def _migration(schema: Schema, statement: str) -> str:
-    named = _NAME.sub(lambda match: f"{schema.name}_{match[1]}", statement)
+    named = TABLE_NAME.sub(lambda match: f"{schema.name}_{match[1]}", statement)
     return _JSON.sub("TEXT", named)
 
 
@@ -551,23 +545,11 @@ def _full(schema: Schema, table: Table) -> str:
     return f"{schema.name}_{table.name}"
 
 
-def _json_columns(table: Table) -> list[str]:
-    return [name for name, kind in table.columns.items() if _JSON.search(kind)]
-
-
 def _decoded(row: Row, json: Mapping[str, None]) -> Row:
     for name in json:
         if isinstance(row.get(name), str):
             row[name] = loads(row[name])
     return row
-
-
-def _encoded(table: Table, name: str, value: Any) -> Any:
-    if value is not None and name in table.columns and _JSON.search(table.columns[name]):
-        value = dumps(value).decode()
-    if isinstance(value, str) and len(value) > _CELL_BYTES // 4 and len(value.encode()) > _CELL_BYTES:
-        raise _invalid(name, f"it has more than {_CELL_BYTES:,} bytes")
-    return value
 
 
 def _check_names(table: Table, row: Row) -> None:
