@@ -1,9 +1,8 @@
 """Tool: the frozen record of something that a model may call.
 
 A `Tool` is a definition. Permissions (policy), visibility (disclosure) and execution (its source) are separate. Two
-tools with the same digest are the same tool.
-
-The weights of a selection beyond a tool's definition are seed 004's `Capability` record.
+tools with the same digest are the same tool. What a selection weighs beyond the definition is in its `Capability`, the
+record of seed 004.
 """
 
 from __future__ import annotations

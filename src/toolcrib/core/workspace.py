@@ -4,7 +4,8 @@ The implementation is the disk; the disk with pending changes over it (modes `re
 for one task (a shadow). Tools see no difference. Relative paths are relative to `root`. A path outside the declared
 roots, or one that only seems to be inside (a link, `..`, a device), is refused.
 
-Pending changes are values and a storage protocol, shared by their authors, their store and their reviewers.
+Pending changes are values (`PendingChange`, `PendingSet`) and a storage protocol, so that their authors, their store
+and their reviewers share no code.
 """
 
 from __future__ import annotations

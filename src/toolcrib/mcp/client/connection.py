@@ -1,12 +1,11 @@
-"""Circuit breaker: restarts of a server that does not start (security.md T23).
-
-The first restart is immediate; failures wait longer and longer, with jitter; too many of them in a short time open the
-breaker: nothing is tried, and calls fail at once, until a time that doubles with every further failure.
-
-Connection to one server: started in the background, healed when it ends, left alone when it cannot start.
+"""Connection to one server: started in the background, healed when it ends, left alone when it cannot start.
 
 One task a source makes links one after another; calls only ever wait for the current attempt. A call is never sent
 twice here: that is for `source` to decide, which knows what the tool does.
+
+`Breaker` spaces the attempts (security.md T23): the first restart is immediate; failures wait longer and longer, with
+jitter; too many of them in a short time open the breaker: nothing is tried, and calls fail at once, until a time that
+doubles with every further failure.
 """
 
 from __future__ import annotations

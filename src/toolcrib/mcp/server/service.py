@@ -1,8 +1,8 @@
-"""Sessions of the stateless era, by principal and the key that the client names.
+"""The MCP service of one process: what all its connections share.
 
-A session lives for `idle` seconds after its last use; above `limit`, the least recently used one goes first.
-
-State that all connections of one process share: backend, limits, change listeners, sessions and suspended calls.
+That is the backend, the limits, the listeners of changes, the suspended calls, and the sessions of the stateless era,
+which are known by principal and the key that the client names. A session lives for `idle` seconds after its last use;
+above `limit`, the least recently used one goes first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The arguments of one operation: parameters and body as one flat object, no two under one name.
 
-Names of tools: the operation's own id, else its method and path; the same for the same description, always.
+`Names` gives the operations of an API the names of their tools: the operation's own id, else its method and path; the
+same for the same description, always.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`@tool`: declarations of a function beyond its signature and docstring.
 
-Discovery of functions in the objects that a user adds: functions, modules, objects, lists of them.
+`find` discovers the functions in the objects that a user adds: functions, modules, objects, lists of them.
 """
 
 from __future__ import annotations
