@@ -31,7 +31,8 @@ from .calls import CallRunner, SavedCalls
 from .catalog_ingest import Intake, Inventory, Locking, Ranking
 from .conversations import Conversations
 from .explainer import Explainer
-from .host import Hosting, InsightParts
+from .host import CribHost
+from .insight import InsightParts
 from .jobs import jobs_of
 from .loader import Loader
 from .plugins import Plugins
@@ -67,7 +68,7 @@ class Parts(SessionParts, frozen=True, kw_only=True):
     approvals: ApprovalService
     approval_channels: ApprovalChannels
     explainer: Explainer
-    hosting: Hosting
+    hosting: CribHost
     loader: Loader
     plugins: Plugins
     custom: CustomSteps
@@ -128,7 +129,7 @@ def assemble(
     late = settings.approvals.when_gone == "run"
 
     artifacts = Artifacts(storage.folders.artifacts, settings.results)
-    hosting = Hosting(
+    hosting = CribHost(
         settings,
         storage,
         profiles,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from peers.api import api, open_api
-from toolcrib.sources.openapi.description import parse, upgraded
+from toolcrib.sources.openapi.description import parse
+from toolcrib.sources.openapi.swagger import upgraded
 
 OLD: dict[str, Any] = {
     "swagger": "2.0",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.sources.openapi.description import read_yaml
+from toolcrib.sources.openapi.yaml_reader import read_yaml
 
 
 @pytest.mark.parametrize(
