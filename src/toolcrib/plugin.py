@@ -21,6 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from .core.call_guards import Signal
 from .core.context import Context
 from .core.contributions import (
     CommandHost,
@@ -57,7 +58,6 @@ from .core.sandbox import KEEPS_SHELL, Command, Finished, Reach, Running, Sandbo
 from .core.schema import FieldError, Validator, compile_schema
 from .core.session import LOCAL
 from .core.shared_storage import Event, EventLog, Member, Role, Row, Rows, Schema, SharedStorage, Table, TextHit
-from .core.signal import Signal
 from .core.workspace import FileEntry, OpenFile, Workspace, Written
 from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError

@@ -84,7 +84,7 @@ def _is_tainted(context: Context, parent: Session) -> bool:
 
 
 def _has_network(parts: Parts, parent: Session) -> bool:
-    sandbox = parts.hosting.sandbox(parent.state.principal, parent.state.key)
+    sandbox = parts.host_services.sandbox(parent.state.principal, parent.state.key)
     return sandbox is None or bool(sandbox.network)
 
 

@@ -16,7 +16,7 @@ from durable.places import Place, shared
 from rig import eventually
 from toolcrib.core.shared_storage import Event, Member, Rows, Schema, Table, TextHit
 from toolcrib.core.taint import StoredTaint, Taint
-from toolcrib.crib.records import Meaning
+from toolcrib.crib.records import MeaningSearch
 from toolcrib.crib.shared_storage import GuestStorage, StoredEvents
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.store import chain
@@ -58,7 +58,7 @@ def storage_in(store: Store, group: TaskGroup | None = None) -> Open:
         group.start_soon(run, work)
 
     events = StoredEvents(store.shared, spawn)
-    meaning = Meaning(None, Path)
+    meaning = MeaningSearch(None, Path)
 
     def opened(principal: str, schema: Schema = SCHEMA) -> GuestStorage:
         return GuestStorage(schema, principal, store.shared, store.records, mask, meaning, events)
@@ -357,7 +357,13 @@ async def test_an_older_store_runs_the_migrations_that_it_lacks_and_a_newer_one_
         id = (await added(storage_in(store)("ada"), title="Salt"))["id"]
     async with place.open() as store:
         ada = GuestStorage(
-            newer, "ada", store.shared, store.records, mask, Meaning(None, Path), StoredEvents(store.shared, no_spawn)
+            newer,
+            "ada",
+            store.shared,
+            store.records,
+            mask,
+            MeaningSearch(None, Path),
+            StoredEvents(store.shared, no_spawn),
         )
         assert (await ada.read(lambda rows: rows.get("samples", id)))["color"] == "white"
         shelf = await ada.write(lambda rows: rows.insert("shelves", {"project_id": "p1", "place": "A1"}))
@@ -490,7 +496,9 @@ async def test_words_of_a_tainted_session_are_noted_by_who_reads_them_until_they
 
     def opened(principal: str, taint: StoredTaint) -> GuestStorage:
         events = StoredEvents(store.shared, no_spawn)
-        return GuestStorage(SCHEMA, principal, store.shared, store.records, mask, Meaning(None, Path), events, taint)
+        return GuestStorage(
+            SCHEMA, principal, store.shared, store.records, mask, MeaningSearch(None, Path), events, taint
+        )
 
     clean = await added(ada, title="Salt")
     seen = await added(opened("ada", taint=approved), title="A text that a person saw")

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-__all__ = ["BOUND", "DOUBT", "EVERYBODY", "EXPECTED", "HALF_LIFE", "MEMORY", "Learning", "Scope"]
+__all__ = ["BOUND", "DOUBT", "EVERYBODY", "EXPECTED", "HALF_LIFE", "MEMORY", "Scope", "SuccessRates"]
 
 Scope = Literal["identity", "global", "off"]
 
@@ -59,7 +59,7 @@ class _Weights(Struct):
         return round(BOUND * (rate - EXPECTED) / room)
 
 
-class Learning:
+class SuccessRates:
     """The rates of one crib. Used from its event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

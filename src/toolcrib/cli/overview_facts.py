@@ -68,7 +68,7 @@ class _Server(Struct, frozen=True, kw_only=True):
         return sum(definition_tokens(tool, counter) for tool in named) + counter.count(self.cached.listing.instructions)
 
 
-class _Gathering:
+class _FileWalk:
     """One walk through the files; `files` are all that were looked for."""
 
     def __init__(self, places: Places) -> None:
@@ -100,7 +100,7 @@ class _Gathering:
 
 def gather(places: Places) -> tuple[dict[str, Any], Sequence[Path]]:
     """Return the facts, and every file that they come from, those that are missing included."""
-    gathering = _Gathering(places)
+    gathering = _FileWalk(places)
     counter = tokenizer()
     own, own_file = _own_servers(gathering)
     rows = _found_servers(gathering)
@@ -119,7 +119,7 @@ def gather(places: Places) -> tuple[dict[str, Any], Sequence[Path]]:
     return facts, gathering.files
 
 
-def _own_servers(gathering: _Gathering) -> tuple[list[_Server], str]:
+def _own_servers(gathering: _FileWalk) -> tuple[list[_Server], str]:
     """Return the servers behind Toolcrib, and its first configuration file."""
     places = gathering.places
     files = config_files(places.directories, places.project)
@@ -133,7 +133,7 @@ def _own_servers(gathering: _Gathering) -> tuple[list[_Server], str]:
     return [gathering.server(spec, is_own=True) for spec in settings.sources.servers], str(files[0])
 
 
-def _found_servers(gathering: _Gathering) -> list[tuple[Candidate, _Server]]:
+def _found_servers(gathering: _FileWalk) -> list[tuple[Candidate, _Server]]:
     """Return the servers in the clients' files, each different one once."""
     places = gathering.places
     for client in CLIENTS.values():
@@ -153,7 +153,7 @@ def _found_servers(gathering: _Gathering) -> list[tuple[Candidate, _Server]]:
 
 
 def _client(
-    gathering: _Gathering, client: Client, rows: Sequence[tuple[Candidate, _Server]], counter: Tokenizer
+    gathering: _FileWalk, client: Client, rows: Sequence[tuple[Candidate, _Server]], counter: Tokenizer
 ) -> dict[str, Any] | None:
     """Return the row of one client; None for one without a configuration here."""
     places = gathering.places
@@ -183,7 +183,7 @@ def _client(
     }
 
 
-def _is_connected(gathering: _Gathering, client: Client, file: Path) -> bool:
+def _is_connected(gathering: _FileWalk, client: Client, file: Path) -> bool:
     try:
         there = entries(client, read(file, limit=FOREIGN_MAX_BYTES), str(file))
     except ConfigError:
@@ -210,7 +210,7 @@ def _sums(servers: Sequence[_Server], counter: Tokenizer, client: Client | None 
     }
 
 
-def _find_duplicates(gathering: _Gathering, rows: Sequence[tuple[Candidate, _Server]]) -> None:
+def _find_duplicates(gathering: _FileWalk, rows: Sequence[tuple[Candidate, _Server]]) -> None:
     """Name servers that more than one client starts, or one client under two names."""
     alike: dict[bytes, list[FoundServer]] = {}
     for row, _ in rows:
@@ -222,7 +222,7 @@ def _find_duplicates(gathering: _Gathering, rows: Sequence[tuple[Candidate, _Ser
             gathering.find("duplicate", names, f"configured {len(places)} times: {where}")
 
 
-def _find_in(gathering: _Gathering, server: _Server) -> None:
+def _find_in(gathering: _FileWalk, server: _Server) -> None:
     """Add what there is to do about one server."""
     for risk in _risks(server):
         gathering.find("risky", server.name, risk)

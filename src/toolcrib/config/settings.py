@@ -52,7 +52,7 @@ from ..errors import UsageError
 from ..jobs.job import JobLimits
 from ..net.guard import host_pattern, host_rule, private_host
 from ..policy.settings import ApprovalSettings, PolicySettings
-from ..results.artifacts import Keeping
+from ..results.artifacts import RetentionSettings
 from ..sources.settings import SourceSettings
 from ..store.store import Retention
 from ..telemetry.sdk import TelemetryOptions
@@ -380,8 +380,9 @@ class Settings:
         metadata=_key(why="it decides which model is asked, and what is allowed there"),
     )
     telemetry: TelemetryOptions = field(default_factory=TelemetryOptions.model_construct, metadata=_key(why=RECORDING))
-    results: Keeping = field(
-        default_factory=Keeping.model_construct, metadata=_key(why="it holds several values: name one of them")
+    results: RetentionSettings = field(
+        default_factory=RetentionSettings.model_construct,
+        metadata=_key(why="it holds several values: name one of them"),
     )
     """How much of long results is kept, and for how long."""
     daemon: DaemonSettings = field(default_factory=DaemonSettings.model_construct, metadata=_key(why=LIMITING))

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..errors import ToolFailure
+from .call_guards import Signal
 from .elicitation import DISMISSED, Blank, Clarification, Elicitor, Form
 from .host import Host, Records, Schedules, ServedTools
 from .intent import Intent
@@ -24,7 +25,6 @@ from .permission import Effect
 from .result import ToolResult
 from .sandbox import Sandbox
 from .shared_storage import Event, Schema, SharedStorage
-from .signal import Signal
 from .taint import StoredTaint, Taint
 from .workspace import Workspace
 

@@ -10,14 +10,14 @@ import time
 from contextlib import AsyncExitStack
 from typing import TypeVar, cast
 
-from ..catalog.success_rates import Learning
+from ..catalog.success_rates import SuccessRates
 from ..config import Settings
 from ..config.directories import Directories
 from ..core.memory import MemoryBudget
 from ..core.session import SessionState, SessionTable
 from ..disclosure.base import Profile
 from ..dispatch import default
-from ..dispatch.budgets import Spending
+from ..dispatch.budgets import BudgetUsage
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps
 from ..jobs.job import Jobs
@@ -28,7 +28,7 @@ from ..workspace.tainted_files import FileMarks
 from .approval_channels import ApprovalChannels
 from .approvals import ApprovalService, DeferredCalls
 from .calls import CallRunner, SavedCalls
-from .catalog_ingest import Intake, Inventory, Locking, Ranking
+from .catalog_ingest import EnforcedLock, Intake, Inventory, Ranking
 from .conversations import Conversations
 from .explainer import Explainer
 from .host import CribHost
@@ -60,15 +60,15 @@ class Parts(SessionParts, frozen=True, kw_only=True):
     workspaces: Workspaces
     plans: Plans
     session_table: SessionTable
-    learning: Learning
-    spending: Spending
+    success_rates: SuccessRates
+    budget_usage: BudgetUsage
     saved_calls: SavedCalls
     jobs: Jobs
     schedules: Schedules
     approvals: ApprovalService
     approval_channels: ApprovalChannels
     explainer: Explainer
-    hosting: CribHost
+    host_services: CribHost
     loader: Loader
     plugins: Plugins
     custom: CustomSteps
@@ -95,9 +95,11 @@ def assemble(
     storage = Storage.of(settings, home)
     store, redactor = storage.store, storage.redactor
     inventory = Inventory(ranking=Ranking(settings, home))
-    intake = Intake(inventory.registry, store, Locking(settings.sources.lock, settings.environment), guarded=guarded)
+    intake = Intake(
+        inventory.registry, store, EnforcedLock(settings.sources.lock, settings.environment), guarded=guarded
+    )
     table = SessionTable()
-    learning, spending = Learning(), Spending(settings.budgets)
+    success_rates, budget_usage = SuccessRates(), BudgetUsage(settings.budgets)
 
     # What is allowed, and what each session sees.
     profiles = ProfileRegistry(settings.disclosure.profiles, table, guarded=guarded)
@@ -107,7 +109,7 @@ def assemble(
     plans = Plans(table)
     file_marks = FileMarks(store.tainted_files)
     workspaces = Workspaces(settings, policy, store.pending, plans, file_marks)
-    sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, learning)
+    sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, inventory, success_rates)
 
     # The tools, and the calls of them.
     conversations = None
@@ -129,7 +131,7 @@ def assemble(
     late = settings.approvals.when_gone == "run"
 
     artifacts = Artifacts(storage.folders.artifacts, settings.results)
-    hosting = CribHost(
+    host_services = CribHost(
         settings,
         storage,
         profiles,
@@ -156,8 +158,8 @@ def assemble(
         plans=plans,
         session_table=table,
         sessions=sessions,
-        learning=learning,
-        spending=spending,
+        success_rates=success_rates,
+        budget_usage=budget_usage,
         calls=calls,
         tools=tools,
         resources=resources,
@@ -178,9 +180,9 @@ def assemble(
             memory_by_default=memory_by_default,
         ),
         deferred_calls=DeferredCalls(approvals, store.approvals, saved_calls, table, views, late=late),
-        explainer=Explainer(views, policy, inventory.sources, tools, spending, custom),
-        hosting=hosting,
-        records=hosting.records,
+        explainer=Explainer(views, policy, inventory.sources, tools, budget_usage, custom),
+        host_services=host_services,
+        records=host_services.records,
         loader=Loader(settings, tools, calls),
         plugins=Plugins(settings.sources.plugins, tools, calls, storage.folders),
         custom=custom,
@@ -210,10 +212,10 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             jobs=parts.jobs,
             finished=parts.calls.finished,
             enrich=parts.calls.enrichment,
-            spending=parts.spending,
+            budget_usage=parts.budget_usage,
             telemetry=open_telemetry(stack, parts.settings.telemetry, parts.storage.redactor),
-            learning=parts.learning,
-            host=parts.hosting,
+            success_rates=parts.success_rates,
+            host=parts.host_services,
             memory=MemoryBudget(parts.settings.memory.budget),
             file_marks=parts.file_marks,
             custom=parts.custom,

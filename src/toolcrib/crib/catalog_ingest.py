@@ -39,7 +39,7 @@ from ..store.definitions import Pin
 from ..store.store import Store
 from ..system.tasks import Background
 
-__all__ = ["Intake", "Inventory", "Locking", "Ranking", "WithFiles"]
+__all__ = ["EnforcedLock", "Intake", "Inventory", "Ranking", "WithFiles"]
 
 _PROGRAM: Final = "program:"
 
@@ -63,7 +63,7 @@ class WithFiles(Protocol):
         ...
 
 
-class Locking:
+class EnforcedLock:
     """What the lock says. Read once, when the crib opens."""
 
     def __init__(self, file: Path | None, environ: Mapping[str, str], *, enforced: bool = True) -> None:
@@ -75,9 +75,9 @@ class Locking:
         self._environ = environ
         self._lock = _read(file) if file is not None and enforced else None
 
-    def to_be_written(self, file: Path) -> Locking:
+    def to_be_written(self, file: Path) -> EnforcedLock:
         """Return what makes a lock for `file`, and enforces none."""
-        return Locking(file, self._environ, enforced=False)
+        return EnforcedLock(file, self._environ, enforced=False)
 
     @property
     def is_on(self) -> bool:
@@ -160,7 +160,7 @@ def _hashed(paths: Iterable[str], find: Callable[[str], Path | None]) -> Iterabl
 class Intake:
     """Takes listings. One for a crib, used from its event loop."""
 
-    def __init__(self, registry: Registry, store: Store, locking: Locking, *, guarded: bool = True) -> None:
+    def __init__(self, registry: Registry, store: Store, locking: EnforcedLock, *, guarded: bool = True) -> None:
         """`store` keeps the pins over a restart; where there is a lock, only what it says counts as reviewed.
 
         Without `guarded`, definitions that need a review are reported, logged and used; a lock withholds all the same.

@@ -108,7 +108,7 @@ class _Supervised:
     @property
     def host(self) -> Host:
         """Services of the crib."""
-        return self._parts.hosting
+        return self._parts.host_services
 
     def caller(self, principal: str) -> ToolCaller:
         """Return calls as a principal."""

@@ -19,7 +19,7 @@ from ..core.permission import Decision
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.profiles import VERBS
-from ..dispatch.budgets import Spending
+from ..dispatch.budgets import BudgetUsage
 from ..dispatch.steps.arguments import Migrate, Repair
 from ..dispatch.steps.custom import NO_STEPS, CustomSteps, step_name
 from ..dispatch.steps.resolve import Resolve, Surroundings
@@ -137,7 +137,7 @@ class Explainer:
         policy: Policy,
         sources: Mapping[str, Source],
         tools: ToolRegistry,
-        spending: Spending,
+        budget_usage: BudgetUsage,
         custom: CustomSteps = NO_STEPS,
     ) -> None:
         """Take the parts that the pipeline of the crib decides with, and the program's own steps, to name them."""
@@ -148,7 +148,7 @@ class Explainer:
         self._policy = policy
         self._sources = sources
         self._tools = tools
-        self._spending = spending
+        self._budget_usage = budget_usage
 
     def why(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Why:
         """Return whether `session` could call `name` now and, if not, what stops it; see `Why`.
@@ -183,7 +183,7 @@ class Explainer:
             return self._refused(name, meant, failure, around)
         tool = call.target
         try:
-            self._spending.check(state, tool.name)
+            self._budget_usage.check(state, tool.name)
         except ToolFailure as failure:
             return _stopped(name, tool, failure, "budget")
         return self._decided(name, call)

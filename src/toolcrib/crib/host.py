@@ -32,7 +32,7 @@ from .calls import CallRunner
 from .insight import InsightParts, SessionInsight
 from .own_settings import OwnSettings
 from .profiles import ProfileRegistry
-from .records import Meaning, RecordCollection
+from .records import MeaningSearch, RecordCollection
 from .schedules import Schedules, SessionSchedules
 from .shared_storage import GuestStorage, StoredEvents
 from .storage import AccountLogins, Storage
@@ -94,7 +94,7 @@ class CribHost:
         self._work: Background | None = None
         self._starting = anyio.Lock()
         self._is_filling = False
-        self._meaning = Meaning(embedder, lambda: self.folder("meaning") / "texts.db")
+        self._meaning = MeaningSearch(embedder, lambda: self.folder("meaning") / "texts.db")
         self._shells = shells
         self._insight = insight
         self._schedules = schedules

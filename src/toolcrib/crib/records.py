@@ -24,7 +24,7 @@ from ..core.taint import StoredTaint
 from ..errors import ToolFailure
 from ..store.records import MOST_RECORDS, RecordRows, SearchText
 
-__all__ = ["Meaning", "RecordCollection", "mixed", "near"]
+__all__ = ["MeaningSearch", "RecordCollection", "mixed", "near"]
 
 T = TypeVar("T")
 _Records = list[Record]
@@ -60,7 +60,7 @@ _TEXT: Final = 1 << 20
 """Characters that a search goes by."""
 
 
-class Meaning:
+class MeaningSearch:
     """One a crib. Belongs to its event loop."""
 
     def __init__(self, embedder: SharedEmbedder | None, path: Callable[[], Path]) -> None:
@@ -153,7 +153,7 @@ class RecordCollection:
         rows: RecordRows,
         key: tuple[str, str],
         mask: Callable[[Any], Any],
-        meaning: Meaning,
+        meaning: MeaningSearch,
         taint: StoredTaint | None = None,
         intent: Intent | None = None,
     ) -> None:

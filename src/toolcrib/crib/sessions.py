@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..catalog.names import nearest
-from ..catalog.success_rates import Learning
+from ..catalog.success_rates import SuccessRates
 from ..config import Settings
 from ..core.json import canonical
 from ..core.sandbox import KEEPS_SHELL
@@ -62,7 +62,7 @@ def begin(
     *,
     profile: Profile,
     exact: tuple[str, ...] | None,
-    learning: Learning,
+    success_rates: SuccessRates,
 ) -> None:
     """Begin an interaction: what the last one was given holds no longer, what past calls taught does from now on.
 
@@ -87,7 +87,7 @@ def begin(
     state.state_of(SelectionState).intent = intent
     state.state_of(SelectionState).plan = options.get("plan")
     state.state_of(SelectionState).selected = ()
-    state.history.learned = learning.points(state.principal, profile.session.learning)
+    state.history.learned = success_rates.points(state.principal, profile.session.learning)
 
 
 def _versions(before: Mapping[str, str], given: Any) -> Mapping[str, str]:
@@ -128,9 +128,9 @@ class SessionFactory:
         views: Views,
         workspaces: Workspaces,
         inventory: Inventory,
-        learning: Learning,
+        success_rates: SuccessRates,
     ) -> None:
-        """`learning` is what earlier calls taught."""
+        """`success_rates` is what earlier calls taught."""
         self._settings = settings
         self._table = table
         self._profiles = profiles
@@ -140,7 +140,7 @@ class SessionFactory:
         self._shells = workspaces.shells
         self._sources = inventory.sources
         self._disabled = inventory.disabled
-        self._learning = learning
+        self._success_rates = success_rates
         self.conditions_of_clients: frozenset[str] = frozenset()
         """Requirements of tools (`Availability.needs`) that the sessions of clients meet, by what is mounted."""
 
@@ -189,7 +189,7 @@ class SessionFactory:
             raise UsageError(f"tools is a list of names, not the text {exact!r}")
         named = None if exact is None else self._views.named(state, exact)
         profile = self._profiles.get_or_load(state.profile)
-        begin(state, options, profile=profile, exact=named, learning=self._learning)
+        begin(state, options, profile=profile, exact=named, success_rates=self._success_rates)
 
     def enter(self, state: SessionState, mode: str) -> None:
         """Let a session work in a mode from now on; see `Session.mode`."""

@@ -15,7 +15,7 @@ from ..core.taint import StoredTaint
 from ..errors import ToolcribError
 from ..store.records import RecordRows
 from ..store.shared_rows import IndexedText, SharedRows, text_key
-from .records import Meaning, RecordCollection
+from .records import MeaningSearch, RecordCollection
 
 __all__ = ["GuestStorage", "StoredEvents"]
 
@@ -95,7 +95,7 @@ class GuestStorage:
         rows: SharedRows,
         texts: RecordRows,
         mask: Callable[[Any], Any],
-        meaning: Meaning,
+        meaning: MeaningSearch,
         events: StoredEvents,
         taint: StoredTaint | None = None,
         intent: Intent | None = None,

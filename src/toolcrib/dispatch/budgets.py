@@ -26,7 +26,7 @@ from ..core.session import SessionState
 from ..errors import ToolFailure
 from ..store.budgets import BudgetRows
 
-__all__ = ["Spending"]
+__all__ = ["BudgetUsage"]
 
 _DAY: Final = 86400
 _REFRESH: Final = 2.0
@@ -60,7 +60,7 @@ class _Share(Struct, frozen=True):
     hint: str
 
 
-class Spending:
+class BudgetUsage:
     """Reservations on budgets.
 
     Used from the crib's event loop; check and reservation happen without a pause between.

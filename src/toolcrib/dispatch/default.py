@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from ..catalog.catalog import Catalog
 from ..catalog.registry import Registry
-from ..catalog.success_rates import Learning
+from ..catalog.success_rates import SuccessRates
 from ..core.call import Call
 from ..core.events import CallFinished, Listeners
 from ..core.host import Host
@@ -21,12 +21,12 @@ from ..policy.approval import Approvals
 from ..policy.decision import Policy
 from ..results.limit import Limiter
 from ..results.redact import Redactor
-from ..results.redacted_output import Cleaning
+from ..results.redacted_output import OutputCleaner
 from ..sources.source import Source
 from ..store.store import Store
 from ..telemetry.otel import Telemetry
 from ..workspace.tainted_files import FileMarks
-from .budgets import Spending
+from .budgets import BudgetUsage
 from .pipeline import Pipeline
 from .steps import arguments, content, permission, record
 from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
@@ -56,9 +56,9 @@ class Parts(Struct, frozen=True, kw_only=True):
     jobs: Jobs
     finished: Listeners[CallFinished]
     """Listeners to calls that ended."""
-    learning: Learning = field(default_factory=Learning)
+    success_rates: SuccessRates = field(default_factory=SuccessRates)
     enrich: content.Enrich = field(default_factory=content.Enrich)
-    spending: Spending = field(default_factory=Spending)
+    budget_usage: BudgetUsage = field(default_factory=BudgetUsage)
     telemetry: Telemetry = field(default_factory=Telemetry)
     host: Host | None = None
     memory: MemoryBudget | None = None
@@ -94,7 +94,7 @@ def build(parts: Parts) -> Pipeline:
         parts.sources,
         parts.store.calls,
         parts.policy.permissions,
-        RedactedPeers(Cleaning(parts.redactor)),
+        RedactedPeers(OutputCleaner(parts.redactor)),
         parts.policy.taint.stain_by,
         parts.host,
         parts.memory,
@@ -109,7 +109,7 @@ def build(parts: Parts) -> Pipeline:
             expand,
             validate,
             *before,
-            permission.CheckBudget(parts.spending, parts.profile_of),
+            permission.CheckBudget(parts.budget_usage, parts.profile_of),
             decide,
             permission.ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
             permission.Approve(parts.approvals, revise, execute.check),
@@ -123,8 +123,8 @@ def build(parts: Parts) -> Pipeline:
             content.Provenance(parts.policy.taint, parts.policy.is_strict),
             content.Limit(parts.limiter, parts.profile_of),
             content.Examine(parts.policy.taint),
-            record.Assess(parts.learning, parts.profile_of),
-            record.Record(parts.store, parts.finished, parts.telemetry, parts.spending),
+            record.Assess(parts.success_rates, parts.profile_of),
+            record.Record(parts.store, parts.finished, parts.telemetry, parts.budget_usage),
             wrap,
         ],
         background=InBackground(parts.jobs, wrap),

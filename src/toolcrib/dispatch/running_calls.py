@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 import anyio
 
 from ..core.call import Call
+from ..core.call_guards import Signal
 from ..core.json import canonical
-from ..core.signal import Signal
 from ..core.tool import Tool
 
 __all__ = ["Locks", "allowed_time", "lock_keys"]

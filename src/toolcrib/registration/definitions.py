@@ -32,7 +32,7 @@ __all__ = [
     "PRIORITY",
     "ApiRunner",
     "BadDefinition",
-    "Closing",
+    "Closable",
     "Definition",
     "Registered",
     "RestSource",
@@ -341,7 +341,7 @@ def _below(path: str) -> str:
     return f"{folders}{question}{query}"
 
 
-class Closing(Protocol):
+class Closable(Protocol):
     """An object that holds connections."""
 
     async def aclose(self) -> None:
@@ -356,7 +356,7 @@ class Registered(Struct, frozen=True, kw_only=True):
     run: Run
     secrets: tuple[str, ...] = ()
     """Secret values that it sends; masked in every answer."""
-    closing: Closing | None = None
+    closing: Closable | None = None
     """Object to close with the source: a removed tool may still have running calls."""
 
 
@@ -377,7 +377,7 @@ class RestSource:
         self._name = name
         self._publish: Publish | None = None
         self._entries: dict[str, _Entry] = {}
-        self._closing: list[Closing] = []
+        self._closing: list[Closable] = []
 
     @property
     def name(self) -> str:

@@ -37,7 +37,7 @@ from ..store.definitions import RegistrationRow
 from .definitions import (
     ApiRunner,
     BadDefinition,
-    Closing,
+    Closable,
     Definition,
     Registered,
     RestSource,
@@ -354,7 +354,7 @@ class Registrations(Slice):
         source.put(Registered(tool=tool, run=run, secrets=definition.secrets, closing=closing))
         self._intake.announce(())
 
-    def _runner(self, definition: Definition) -> tuple[Run, Closing | None]:
+    def _runner(self, definition: Definition) -> tuple[Run, Closable | None]:
         how = definition.how
         if isinstance(how, Command):
             return CommandRunner(how, Path(), self._settings.environment), None

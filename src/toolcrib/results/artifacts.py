@@ -30,7 +30,17 @@ from ..core.result import Trust
 from ..core.settings import Duration, Section, Size, at_most, setting
 from ..errors import ToolFailure
 
-__all__ = ["URI_PREFIX", "Artifact", "Artifacts", "Hit", "Keeping", "Page", "SearchResult", "found_in", "page_of"]
+__all__ = [
+    "URI_PREFIX",
+    "Artifact",
+    "Artifacts",
+    "Hit",
+    "Page",
+    "RetentionSettings",
+    "SearchResult",
+    "found_in",
+    "page_of",
+]
 
 URI_PREFIX: Final = "toolcrib://artifact/"
 """An artifact's URI is this and its id."""
@@ -185,7 +195,7 @@ def _character_border(raw: bytes, end: int) -> int:
     return end
 
 
-class Keeping(Section):
+class RetentionSettings(Section):
     """Size limits of whole results, and size and age limits of stored ones."""
 
     pass_whole: Annotated[Size, at_most(_MOST_WHOLE, "16MiB")] = setting(1024 * 1024, changed_by="tool")
@@ -204,7 +214,7 @@ class Artifacts:
     def __init__(
         self,
         folder: Path | None,
-        keeping: Keeping | None = None,
+        keeping: RetentionSettings | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -214,7 +224,7 @@ class Artifacts:
         """
         self._folder = folder
         self._temporary = folder is None
-        self._keeping = keeping or Keeping()
+        self._keeping = keeping or RetentionSettings()
         self._clock = clock
         self._key = b""
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from typing import Any, Final
 from .redact import Find, Redactor, compiled
 from .secret_formats import NAMED
 
-__all__ = ["Cleaning", "Pieces", "guard_logs"]
+__all__ = ["OutputCleaner", "Pieces", "guard_logs"]
 
 _BEFORE: Final = 256
 """Bytes of already sent text that are scanned again: longer than a name and its separator."""
@@ -59,7 +59,7 @@ _KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
 _OURS: Final = "toolcrib"
 
 
-class Cleaning:
+class OutputCleaner:
     """Redactor for the output of running calls; see `core.context.Cleaner`. One for a crib."""
 
     def __init__(self, redactor: Redactor) -> None:

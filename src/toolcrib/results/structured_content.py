@@ -49,12 +49,12 @@ def shorten(value: Any, schema: Node, room: int) -> Any:
     """
     try:
         validator = compile_schema(schema, strict_extra=False)
-        return _Shortening(schema, validator).run(value, room)
+        return _Shortener(schema, validator).run(value, room)
     except (ValueError, RecursionError):
         return None
 
 
-class _Shortening:
+class _Shortener:
     """One value on its way; `_kept` holds the places that validation showed to be needed."""
 
     def __init__(self, schema: Node, validator: Validator) -> None:

@@ -16,7 +16,7 @@ from . import bubblewrap
 from .bubblewrap import Bounds, Line, Maker, Wires, line, opened_users
 from .comparison import Comparison, check
 from .container import find_container
-from .egress import Handing
+from .egress import SocketTransfer
 from .landlock import find_landlock
 from .process import Group, Held, Watched, start
 from .protected_paths import Guarded
@@ -48,7 +48,7 @@ class Bubblewrap:
         compared = await self.comparison.begin(command)
         handing = None
         if isinstance(command.network, Reach) and command.network and self.outlet is not None:
-            handing = Handing(self.outlet, command.network)
+            handing = SocketTransfer(self.outlet, command.network)
         status_end, status = os.pipe()
         group = Group(self.maker.bounds.processes)
         watched = Watched(status_end, self.maker.bounds, (command.cwd,), group)

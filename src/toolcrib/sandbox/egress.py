@@ -16,7 +16,7 @@ from anyio.abc import SocketListener
 
 from ..core.sandbox import Outlet, Reach
 
-__all__ = ["INSIDE", "Handing", "environment", "python", "starter"]
+__all__ = ["INSIDE", "SocketTransfer", "environment", "python", "starter"]
 
 _PORT: Final = 3128
 """Of the sandbox's own 127.0.0.1, unused before the command."""
@@ -55,7 +55,7 @@ def python() -> tuple[str, ...]:
     return getattr(sys, "_base_executable", sys.executable), "-I", "-S"
 
 
-class Handing:
+class SocketTransfer:
     """Waits for the socket of one command and has it served. Lives as long as the command."""
 
     def __init__(self, outlet: Outlet, reach: Reach) -> None:

@@ -32,7 +32,7 @@ from msgspec import Struct
 from ..core.sandbox import Finished
 from ..errors import ToolFailure
 from .bubblewrap import Bounds, Line
-from .egress import Handing
+from .egress import SocketTransfer
 
 __all__ = ["Group", "Held", "Output", "Process", "Watched", "start"]
 
@@ -220,7 +220,7 @@ class Held(Struct, frozen=True, kw_only=True):
     """Descriptors that it inherits, and that are closed here once it has them."""
     watched: Watched | None = None
     """Monitor of the processes that the command started."""
-    handing: Handing | None = None
+    handing: SocketTransfer | None = None
     """Its way out."""
     tidy: _Work | None = None
     """Renames files that the command may not create."""

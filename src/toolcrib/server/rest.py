@@ -261,7 +261,7 @@ class GuestResources:
         body = await read_body(headers, receive, self._patience, limit=_BODY_BYTES)
         named = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
         try:
-            call = check(self._crib.parts.hosting, SignedRequest(place=place, headers=named, body=body))
+            call = check(self._crib.parts.host_services, SignedRequest(place=place, headers=named, body=body))
         except ToolFailure as failure:
             problem = _problem_of(failure)
             raise Problem(401, "denied", problem.detail) if failure.code == "denied" else problem from None

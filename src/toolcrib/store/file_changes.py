@@ -20,7 +20,7 @@ from .database import Connection
 from .threads import Reader, Writer
 from .vault import Vault
 
-__all__ = ["Pending"]
+__all__ = ["PendingChanges"]
 
 _COLUMNS: Final = PendingChange.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
@@ -50,7 +50,7 @@ class _Sealed(Struct, frozen=True):
     text: str
 
 
-class Pending:
+class PendingChanges:
     """The pending changes of one store; a `core.workspace.PendingStore`."""
 
     def __init__(self, writer: Writer, reader: Reader, vault: Vault, clock: Callable[[], float] = time.time) -> None:

@@ -26,7 +26,7 @@ from .chain import Head, Transaction, broken, dropped_row, put_head, read_head, 
 from .conversations import ConversationRows
 from .database import Database, OwnConnection
 from .definitions import Pins, RegistrationRows
-from .file_changes import Pending
+from .file_changes import PendingChanges
 from .idempotency import Receipts, WorkflowRuns, forget_receipts, settle_receipts
 from .jobs import JobRows
 from .records import RecordRows
@@ -135,7 +135,7 @@ class Store:
     approvals: ApprovalRows
     jobs: JobRows
     budgets: BudgetRows
-    pending: Pending
+    pending: PendingChanges
     calls: Calls
     conversations: ConversationRows
     pins: Pins
@@ -180,7 +180,7 @@ class Store:
         self.budgets = BudgetRows(self._writer, self._reader)
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)
         self.jobs = JobRows(self._writer, self._reader, self._lease)
-        self.pending = Pending(self._writer, self._reader, vault, clock)
+        self.pending = PendingChanges(self._writer, self._reader, vault, clock)
         self.services = ServiceRows(self._writer, self._lease)
         self.tainted_files = TaintedFileRows(self._writer, self._reader, is_private=place is None)
         self.schedules = ScheduleRows(self._writer, self._reader, self._lease, is_private=place is None)

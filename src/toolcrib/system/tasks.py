@@ -22,7 +22,7 @@ import anyio.abc
 from anyio import from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from ..core.signal import Signal
+from ..core.call_guards import Signal
 
 __all__ = ["Background", "Threads"]
 

@@ -24,7 +24,7 @@ from ..errors import ConfigError
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
-__all__ = ["Exporting", "TelemetryOptions", "exporting"]
+__all__ = ["TelemetryExport", "TelemetryOptions", "exporting"]
 
 _SERVICE: Final = "toolcrib"
 _UNNAMED: Final = "unknown_service"
@@ -53,7 +53,7 @@ class TelemetryOptions(Section):
     meters: MeterProvider | None = setting(None, in_code=True)
 
 
-class Exporting:
+class TelemetryExport:
     """The providers of one crib, and the threads behind them that send."""
 
     def __init__(self, tracers: Any, meters: Any) -> None:
@@ -69,7 +69,7 @@ class Exporting:
         await to_thread.run_sync(_join, threads)
 
 
-def exporting(options: TelemetryOptions) -> Exporting | None:
+def exporting(options: TelemetryOptions) -> TelemetryExport | None:
     """Return the providers that send to the collector; None without one.
 
     Raises `ConfigError` when the extra `otel` is not installed.
@@ -95,7 +95,7 @@ def exporting(options: TelemetryOptions) -> Exporting | None:
     figures = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
     reader = PeriodicExportingMetricReader(figures)
     meters = MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
-    return Exporting(tracers, meters)
+    return TelemetryExport(tracers, meters)
 
 
 def _join(threads: Iterable[threading.Thread]) -> None:

@@ -20,7 +20,7 @@ from ..core.result import ToolError, ToolResult, Trust
 from ..core.tool import Annotations, Execution, Tool
 from ..errors import ConfigError, ToolFailure
 from ..sources.source import Listing, Publish
-from .spec import RESUME, Missing, Step, Workflow, check, read_workflow
+from .spec import RESUME, MissingValue, Step, Workflow, check, read_workflow
 
 __all__ = [
     "SOURCE",
@@ -437,7 +437,7 @@ def _tool(workflow: Workflow, tools: list[Tool | None]) -> Tool:
 def _answer(run: WorkflowRun) -> ToolResult:
     try:
         value = run.workflow.output.fill(run.document())
-    except Missing as missing:
+    except MissingValue as missing:
         return ToolResult.failed("tool_error", f"every step ended well, and for the output {missing.message}")
     calls = {name: state.call_id for name, state in run.steps.items()}
     if isinstance(value, str):

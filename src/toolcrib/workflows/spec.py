@@ -23,7 +23,7 @@ from ..errors import ConfigError, ToolFailure, UsageError
 __all__ = [
     "RESUME",
     "CodeTemplate",
-    "Missing",
+    "MissingValue",
     "Reference",
     "Step",
     "Template",
@@ -47,7 +47,7 @@ _MAX_STEPS: Final = 100
 _ANY: Final = frozenset[str]()
 
 
-class Missing(ToolFailure):
+class MissingValue(ToolFailure):
     """A path that leads to no value in the present document."""
 
     def __init__(self, path: str) -> None:
@@ -68,7 +68,7 @@ class Reference:
     has_default: bool = False
 
     def value(self, document: Mapping[str, Any]) -> Any:
-        """Return the value at the path. Raises `Missing`."""
+        """Return the value at the path. Raises `MissingValue`."""
         found = self.query.find(cast("Any", document)).values()
         if self.names is None:
             return found
@@ -76,7 +76,7 @@ class Reference:
             return found[0]
         if self.has_default:
             return self.default
-        raise Missing(self.path)
+        raise MissingValue(self.path)
 
 
 class _Text(Struct, frozen=True):
@@ -102,7 +102,7 @@ class Template:
         return self._tree
 
     def fill(self, document: Mapping[str, Any]) -> Any:
-        """Return the value, taken from `document` (`input` and `steps`). Raises `Missing`."""
+        """Return the value, taken from `document` (`input` and `steps`). Raises `MissingValue`."""
         return _fill(self._tree, document)
 
 
@@ -120,7 +120,7 @@ class CodeTemplate(Template):
         return {"code": self._code}
 
     def fill(self, document: Mapping[str, Any]) -> Any:
-        """Return the code, below a line that sets `params`. Raises `Missing`."""
+        """Return the code, below a line that sets `params`. Raises `MissingValue`."""
         params = dumps(super().fill(document)).decode()
         return {"code": f"params = __import__('json').loads({params!r})\n{self._code}"}
 

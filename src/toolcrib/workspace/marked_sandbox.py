@@ -73,7 +73,7 @@ class MarkedSandbox:
             async with self._sandbox.open(command) as running:
                 if reads is not None:
                     reads.begin()
-                yield _MarkedRunning(running, reads, self._note) if reads is not None else running
+                yield _MarkedCommand(running, reads, self._note) if reads is not None else running
         finally:
             with CancelScope(shield=True):
                 read = reads.find() if reads is not None else None
@@ -144,7 +144,7 @@ class _MarkedReads:
         self._opened.close()
 
 
-class _MarkedRunning:
+class _MarkedCommand:
     """The protocol `Running`, whose output is untrusted as soon as its command has opened a marked file."""
 
     def __init__(self, running: Running, reads: _MarkedReads, note: Callable[[TaintedFile], None]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from toolcrib import Toolcrib
-from toolcrib.core.signal import Signal
+from toolcrib.core.call_guards import Signal
 from toolcrib.crib.session import Session
 from toolcrib.plugin import Context
 from toolcrib_tools import code, files

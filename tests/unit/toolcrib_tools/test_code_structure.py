@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Toolcrib
-from toolcrib.core.signal import Signal
+from toolcrib.core.call_guards import Signal
 from toolcrib.crib.session import Session
 from toolcrib.plugin import Context, ToolFailure
 from toolcrib_tools import code, files

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from toolcrib.core.signal import Signal
+from toolcrib.core.call_guards import Signal
 from toolcrib.plugin import Context, ToolFailure
 from toolcrib_tools._workspace.patterns import IgnoreRules, parse_glob
 from toolcrib_tools.files import find_and_replace, glob_files, list_directory

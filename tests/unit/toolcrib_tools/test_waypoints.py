@@ -173,7 +173,7 @@ async def test_a_file_that_is_too_large_or_guarded_is_in_no_waypoint(
 
     assert {one["path"] for one in saved["left_out"]} >= {"large.txt", ".gitignore"}
     assert saved["waypoint"]["files"] == 2
-    kept = crib.parts.hosting.folder("waypoints", kept=True)
+    kept = crib.parts.host_services.folder("waypoints", kept=True)
     assert not any(b"TOKEN" in path.read_bytes() for path in kept.rglob("*") if path.is_file())
     monkeypatch.setattr(storage, "MOST_FILES", 2)
     assert "at most 2 files" in await refused(session, "save_waypoint", description="second")
@@ -224,7 +224,7 @@ async def test_waypoints_belong_to_one_workspace_and_one_principal(
 async def test_contents_are_kept_once_and_go_with_the_last_waypoint_that_holds_them(
     crib: Toolcrib, session: Session, folder: Path
 ) -> None:
-    kept = crib.parts.hosting.folder("waypoints", kept=True)
+    kept = crib.parts.host_services.folder("waypoints", kept=True)
 
     def contents() -> int:
         return len([path for path in kept.rglob("*") if path.is_file() and path.parent.name != "lists"])
@@ -252,7 +252,7 @@ async def test_contents_are_kept_once_and_go_with_the_last_waypoint_that_holds_t
 
 async def test_a_damaged_waypoint_changes_nothing(crib: Toolcrib, session: Session, folder: Path) -> None:
     await save(session, "first")
-    kept = crib.parts.hosting.folder("waypoints", kept=True)
+    kept = crib.parts.host_services.folder("waypoints", kept=True)
     for path in kept.rglob("*"):
         if path.is_file() and path.parent.name != "lists":
             path.write_bytes(b"damaged")
@@ -268,7 +268,7 @@ async def test_a_waypoint_can_be_deleted_beside_a_damaged_one_and_no_content_goe
 ) -> None:
     await save(session, "first")
     await save(session, "second")
-    kept = crib.parts.hosting.folder("waypoints", kept=True)
+    kept = crib.parts.host_services.folder("waypoints", kept=True)
     damaged = min(kept.rglob("lists/*"))
     damaged.write_bytes(b"damaged")
     contents = sorted(path for path in kept.rglob("*") if path.is_file() and path.parent.name != "lists")

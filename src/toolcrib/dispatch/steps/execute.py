@@ -24,18 +24,17 @@ from weakref import WeakValueDictionary
 import anyio
 
 from ...core.call import UNREAD, USUAL, Call, Client
+from ...core.call_guards import Deadlines, Lag, Signal
 from ...core.context import Cleaner, Context, Peer
 from ...core.elicitation import Elicitor
 from ...core.host import Host
 from ...core.intent import Intent
 from ...core.json import dumps
 from ...core.kept_secrets import KeptSecrets, fill, placeholders_in
-from ...core.loop_guards import Deadlines, Lag
 from ...core.memory import MemoryBudget
 from ...core.permission import Effect
 from ...core.result import ToolResult
 from ...core.session import SessionState
-from ...core.signal import Signal
 from ...core.taint import StoredTaint
 from ...core.tool import Tool
 from ...errors import ToolFailure

@@ -27,7 +27,7 @@ from ...policy.decision import Policy
 from ...policy.grant import mint
 from ...sources.source import Source
 from ...store.idempotency import Conflict, Receipts, Replay, hash_request
-from ..budgets import Spending
+from ..budgets import BudgetUsage
 from ..pipeline import Refused, definition_changed
 from ..plan import Before, Subject
 
@@ -51,9 +51,9 @@ class TurnHistory(Struct, kw_only=True):
 class CheckBudget:
     """The step that counts."""
 
-    def __init__(self, spending: Spending, profile_of: Callable[[SessionState], Profile]) -> None:
-        """`spending` tracks usage; the profile has the limits on repeated turns of a model."""
-        self._spending = spending
+    def __init__(self, budget_usage: BudgetUsage, profile_of: Callable[[SessionState], Profile]) -> None:
+        """`budget_usage` tracks usage; the profile has the limits on repeated turns of a model."""
+        self._budget_usage = budget_usage
         self._profile_of = profile_of
 
     def __call__(self, call: Call) -> Call | Awaitable[Call]:
@@ -62,12 +62,12 @@ class CheckBudget:
             return call
         if call.turn.place:
             self._check_loops(call)
-        return self._spending.take(call)
+        return self._budget_usage.take(call)
 
     def bind(self, subject: Subject) -> Before:
         """Return the step for one tool: where nothing is limited, a call is counted and goes on."""
         limits = subject.limits
-        is_limited = self._spending.has_any or limits.calls is not None or limits.calls_per_tool
+        is_limited = self._budget_usage.has_any or limits.calls is not None or limits.calls_per_tool
         if subject.tool is None or is_limited:
             return self
         name = subject.tool.name

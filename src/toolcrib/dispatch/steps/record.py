@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from ...catalog.success_rates import Learning
+from ...catalog.success_rates import SuccessRates
 from ...core.call import Call
 from ...core.events import CallFinished, Listeners
 from ...core.result import ToolError, ToolResult
@@ -23,7 +23,7 @@ from ...policy.grant import spend
 from ...results.error_advice import classify, error_type, is_failure
 from ...store.store import Store
 from ...telemetry.otel import Telemetry
-from ..budgets import Spending
+from ..budgets import BudgetUsage
 from ..plan import After, Subject
 
 __all__ = ["Assess", "Record"]
@@ -38,9 +38,9 @@ _DID_NOT_RUN: Final = ("overloaded", "unavailable")
 class Assess:
     """Count outcomes for the session and for the success rates of tools, and add advice after an error."""
 
-    def __init__(self, learning: Learning, profile_of: Callable[[SessionState], Profile]) -> None:
-        """`learning` counts over sessions, `profile_of` returns the profile of a session."""
-        self._learning = learning
+    def __init__(self, success_rates: SuccessRates, profile_of: Callable[[SessionState], Profile]) -> None:
+        """`success_rates` counts over sessions, `profile_of` returns the profile of a session."""
+        self._success_rates = success_rates
         self._profile_of = profile_of
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
@@ -59,7 +59,7 @@ class Assess:
     ) -> ToolResult | Awaitable[ToolResult]:
         tool, session = call.tool, call.session
         if tool is not None and tool.source not in _OURS and call.grant is not None and result.input_required is None:
-            self._learning.note(session.principal, tool.name, result.error.code if result.error else "ok")
+            self._success_rates.note(session.principal, tool.name, result.error.code if result.error else "ok")
             if deliver is not None:
                 return self._delivered(call, deliver(call, result))
         return self._counted(call, result)
@@ -96,17 +96,17 @@ class Record:
         store: Store,
         finished: Listeners[CallFinished],
         telemetry: Telemetry,
-        spending: Spending,
+        budget_usage: BudgetUsage,
     ) -> None:
         """`store` keeps the rows and the receipts; `finished` has the listeners to calls that ended.
 
-        `telemetry` puts the outcome into the span that is open around the call, and counts it; `spending` takes back
-        the unused part of the call's budgets.
+        `telemetry` puts the outcome into the span that is open around the call, and counts it;
+        `budget_usage` takes back the unused part of the call's budgets.
         """
         self._store = store
         self._finished = finished
         self._telemetry = telemetry
-        self._spending = spending
+        self._budget_usage = budget_usage
 
     def __call__(self, call: Call, result: ToolResult) -> ToolResult | Awaitable[ToolResult]:
         """Return the result with the call's id, its duration in milliseconds, and the deciding rule."""
@@ -117,8 +117,8 @@ class Record:
             self._finished.tell(self._event(call, result, took))
         if self._telemetry.kit is not None:
             self._telemetry.ended(call, result)
-        if call.grant is None or self._spending.has_any:
-            self._spending.settle(call, result)
+        if call.grant is None or self._budget_usage.has_any:
+            self._budget_usage.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:
             call.session.history.succeeded.setdefault(call.tool.name)
         if call.grant is not None and not call.target.annotations.read_only:

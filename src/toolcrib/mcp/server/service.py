@@ -20,8 +20,8 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from ...core.call_guards import Deadlines
 from ...core.context import Peer
-from ...core.loop_guards import Deadlines
 from ...core.result import ToolResult
 from ...core.session import LOCAL
 from ..headers import ParameterHeaders

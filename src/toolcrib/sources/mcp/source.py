@@ -17,9 +17,9 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
+from ...core.call_guards import Deadlines
 from ...core.context import Context
 from ...core.events import Problem, SourceState
-from ...core.loop_guards import Deadlines
 from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool

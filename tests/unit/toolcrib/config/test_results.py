@@ -10,7 +10,7 @@ from toolcrib.config import Settings, load
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ConfigError
 from toolcrib.policy.taint import Taint
-from toolcrib.results.artifacts import Keeping
+from toolcrib.results.artifacts import RetentionSettings
 
 
 def read(folder: Path, *texts: str) -> Settings:
@@ -21,12 +21,12 @@ def read(folder: Path, *texts: str) -> Settings:
 
 
 def test_times_and_sizes_are_written_with_their_units_or_as_seconds_and_bytes(tmp_path: Path) -> None:
-    assert read(tmp_path, "results: {keep: 12h, quota: 1GiB, each: 512KiB}\n").results == Keeping(
+    assert read(tmp_path, "results: {keep: 12h, quota: 1GiB, each: 512KiB}\n").results == RetentionSettings(
         keep=43_200.0, quota=1 << 30, each=512 << 10
     )
-    assert read(tmp_path, "results: {pass_whole: 2MiB}\n").results == Keeping(pass_whole=2 << 20)
-    assert read(tmp_path, "results: {keep: 90.5, quota: 5000}\n").results == Keeping(keep=90.5, quota=5000)
-    assert read(tmp_path, "mode: manual\n").results == Keeping()
+    assert read(tmp_path, "results: {pass_whole: 2MiB}\n").results == RetentionSettings(pass_whole=2 << 20)
+    assert read(tmp_path, "results: {keep: 90.5, quota: 5000}\n").results == RetentionSettings(keep=90.5, quota=5000)
+    assert read(tmp_path, "mode: manual\n").results == RetentionSettings()
 
 
 def test_a_later_file_changes_single_entries(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_later_file_changes_single_entries(tmp_path: Path) -> None:
         "results: {keep: 1d, quota: 1GiB}\nuntrusted: {trusted: [a], private: [p]}\n",
         "results: {quota: 2GiB}\nuntrusted: {trusted: [b], ask: false}\n",
     )
-    assert found.results == Keeping(keep=86_400.0, quota=2 << 30)
+    assert found.results == RetentionSettings(keep=86_400.0, quota=2 << 30)
     assert found.policy.untrusted == Taint(ask=False, trusted=("b",), private=("p",))
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
+from toolcrib.core.call_guards import Signal
 from toolcrib.core.context import Context, Output, Progress
 from toolcrib.core.elicitation import DISMISSED, Clarification
 from toolcrib.core.session import Runtime
-from toolcrib.core.signal import Signal
 from toolcrib.errors import ToolFailure
 from toolcrib.testing import RecordingPeer
 

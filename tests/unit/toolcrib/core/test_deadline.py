@@ -10,8 +10,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from toolcrib.core.loop_guards import Deadlines
-from toolcrib.core.signal import Signal
+from toolcrib.core.call_guards import Deadlines, Signal
 
 SOON = 0.02
 LATER = 1.0

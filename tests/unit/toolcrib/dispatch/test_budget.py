@@ -19,7 +19,7 @@ from toolcrib.core.session import Limits, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.profiles import load as profile
-from toolcrib.dispatch.budgets import Spending
+from toolcrib.dispatch.budgets import BudgetUsage
 from toolcrib.errors import ConfigError, ToolFailure
 from toolcrib.plugin import tool
 from toolcrib.store.store import Store
@@ -169,11 +169,11 @@ class Clocks:
         self.wall, self.mono = 86400.0 * 20_000, 0.0
 
 
-def spending_of(budget: Budget, clocks: Clocks) -> Spending:
-    return Spending(Budgets(identity=budget), clock=lambda: clocks.wall, monotonic=lambda: clocks.mono)
+def spending_of(budget: Budget, clocks: Clocks) -> BudgetUsage:
+    return BudgetUsage(Budgets(identity=budget), clock=lambda: clocks.wall, monotonic=lambda: clocks.mono)
 
 
-async def taken(spending: Spending, tokens: int = 0) -> str:
+async def taken(budget_usage: BudgetUsage, tokens: int = 0) -> str:
     """Take, run and settle one call."""
     call = Call(
         id="c",
@@ -183,29 +183,29 @@ async def taken(spending: Spending, tokens: int = 0) -> str:
         tool=Tool(name="look", source="x", local_name="look"),
     )
     try:
-        outcome = spending.take(call)
+        outcome = budget_usage.take(call)
         call = outcome if isinstance(outcome, Call) else await outcome
     except ToolFailure as failure:
         return failure.code
     grant: Any = object()
-    spending.settle(call.evolve(grant=grant), ToolResult.of_text("x" * tokens * 4))
+    budget_usage.settle(call.evolve(grant=grant), ToolResult.of_text("x" * tokens * 4))
     return "ok"
 
 
 async def test_a_new_day_is_a_new_budget() -> None:
     clocks = Clocks()
-    spending = spending_of(Budget(calls=1, tokens=100), clocks)
-    assert [await taken(spending), await taken(spending)] == ["ok", "budget_exceeded"]
+    budget_usage = spending_of(Budget(calls=1, tokens=100), clocks)
+    assert [await taken(budget_usage), await taken(budget_usage)] == ["ok", "budget_exceeded"]
     clocks.wall += 86400
-    assert [await taken(spending, tokens=100), await taken(spending)] == ["ok", "budget_exceeded"]
+    assert [await taken(budget_usage, tokens=100), await taken(budget_usage)] == ["ok", "budget_exceeded"]
 
 
 async def test_what_other_processes_use_counts_a_little_later() -> None:
     clocks = Clocks()
     async with Store.open(None) as store:
         first, second = (spending_of(Budget(calls=3), clocks) for _ in range(2))
-        for spending in (first, second):
-            spending.open(store.budgets)
+        for budget_usage in (first, second):
+            budget_usage.open(store.budgets)
         assert [await taken(first), await taken(second), await taken(second)] == ["ok", "ok", "ok"]
         clocks.mono += 3.0
         assert [await taken(first), await taken(second)] == ["budget_exceeded", "budget_exceeded"]

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE
-from toolcrib.core.signal import Signal
+from toolcrib.core.call_guards import Signal
 from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.dispatch.running_calls import Locks, lock_keys
 

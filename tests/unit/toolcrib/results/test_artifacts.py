@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import ToolFailure
-from toolcrib.results.artifacts import Artifact, Artifacts, Keeping, Page
+from toolcrib.results.artifacts import Artifact, Artifacts, Page, RetentionSettings
 
 TEXT = "text/plain"
 
@@ -95,7 +95,7 @@ async def test_files_are_private_and_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_more_than_one_artifact_may_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path, Keeping(each=100))
+    artifacts = Artifacts(tmp_path, RetentionSettings(each=100))
 
     with pytest.raises(ToolFailure) as refused:
         artifacts.put(b"x" * 101, "ada", TEXT)
@@ -105,7 +105,7 @@ def test_more_than_one_artifact_may_hold_is_refused_and_leaves_nothing(tmp_path:
 
 def test_a_full_folder_refuses_until_old_artifacts_are_swept(tmp_path: Path) -> None:
     now = 1_000_000.0
-    artifacts = Artifacts(tmp_path, Keeping(quota=1000, keep=60.0), clock=lambda: now)
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=1000, keep=60.0), clock=lambda: now)
     old = artifacts.put(b"x" * 600, "ada", TEXT)
     _age(tmp_path, now)
 
@@ -130,7 +130,7 @@ def test_a_full_folder_is_not_looked_through_for_each_output_that_it_refuses(
         looks.append(path)
         return scandir(path)
 
-    artifacts = Artifacts(tmp_path, Keeping(quota=1000))
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=1000))
     artifacts.put(b"x" * 600, "ada", TEXT)
     monkeypatch.setattr(os, "scandir", looked)
     begun = time.monotonic()
@@ -187,7 +187,7 @@ async def test_the_same_output_of_the_same_principal_is_kept_once_under_an_id_th
 
 def test_what_is_put_again_counts_once_and_is_kept_for_longer(tmp_path: Path) -> None:
     now = [time.time() - 50]
-    artifacts = Artifacts(tmp_path, Keeping(quota=3000, keep=60.0), clock=lambda: now[0])
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=3000, keep=60.0), clock=lambda: now[0])
     first = artifacts.put(b"x" * 1000, "ada", TEXT)
     for _ in range(5):
         artifacts.put(b"x" * 1000, "ada", TEXT)
@@ -234,7 +234,7 @@ async def test_of_a_long_line_the_pieces_around_what_was_found_are_shown(tmp_pat
 
 
 async def test_what_is_removed_is_gone_and_makes_room(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path, Keeping(quota=1500))
+    artifacts = Artifacts(tmp_path, RetentionSettings(quota=1500))
     kept = artifacts.put(b"x" * 900, "ada", TEXT)
     await artifacts.remove(kept.id, "ada")
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.core.result import SpooledResult, ToolError, ToolResult
-from toolcrib.results.artifacts import Artifacts, Keeping
+from toolcrib.results.artifacts import Artifacts, RetentionSettings
 from toolcrib.results.limit import Limiter, estimate_tokens
 from toolcrib.results.redact import Redactor
 
@@ -182,7 +182,7 @@ async def test_errors_are_limited_too(limiter: Limiter) -> None:
 
 
 async def test_what_cannot_be_kept_is_said_to_be_lost(tmp_path: Path) -> None:
-    limiter = Limiter(Artifacts(tmp_path, Keeping(each=100)), REDACTOR)
+    limiter = Limiter(Artifacts(tmp_path, RetentionSettings(each=100)), REDACTOR)
 
     limited = await limiter.apply(ToolResult.of_text("x" * 9000), BUDGET, "ada")
 
@@ -214,7 +214,7 @@ async def test_a_spill_that_cannot_be_kept_shows_its_clean_excerpts(tmp_path: Pa
     raw = tmp_path / "raw"
     raw.write_text("x" * 5000)
     spooled = SpooledResult(path=raw, size=5000, mime_type="text/plain", head="password: hunter22\n", tail="the end")
-    limiter = Limiter(Artifacts(tmp_path / "a", Keeping(each=100)), REDACTOR)
+    limiter = Limiter(Artifacts(tmp_path / "a", RetentionSettings(each=100)), REDACTOR)
 
     limited = await limiter.apply(ToolResult(spooled=spooled), BUDGET, "ada")
 

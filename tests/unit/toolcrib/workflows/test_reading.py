@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib import ConfigError, Toolcrib, tool
 from toolcrib.results.redact import Redactor
-from toolcrib.workflows.spec import RESUME, Missing, Template, read_workflow
+from toolcrib.workflows.spec import RESUME, MissingValue, Template, read_workflow
 
 _STEP = {"tool": "t"}
 _WRONG: list[tuple[Any, str]] = [
@@ -87,7 +87,7 @@ def test_holes_are_filled_wherever_they_stand() -> None:
 
 
 def test_a_path_that_leads_nowhere_is_named() -> None:
-    with pytest.raises(Missing, match=r"nothing is at \$\.input\.b"):
+    with pytest.raises(MissingValue, match=r"nothing is at \$\.input\.b"):
         Template({"$from": "$.input.b"}).fill({"input": {}, "steps": {}})
 
 
