@@ -79,10 +79,6 @@ _THEIRS: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|met
 _PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
 _PAGE_ROWS: Final = 1000
 _LOWEST: Final = -(2**63)
-_KEPT_EVENTS: Final = 100_000
-"""Newest events that are kept."""
-_SWEEP: Final = 1000
-"""Events between two removals of old ones."""
 _PUT_HEAD: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 _RETENTION: Final = "retention"
 _ORIGIN: Final = COLUMNS.index("origin")
@@ -179,23 +175,15 @@ class Transaction:
             self._write_events()
 
     def _write_events(self) -> None:
-        newest = before = self.connection.execute("SELECT max(id) FROM events").fetchone()[0] or 0
         for rows in chunks(self._events):
-            parameters: list[Any] = []
-            for values in rows:
-                newest += 1
-                parameters += (newest, *values)
-            self.connection.execute(_insert_events(len(rows)), parameters)
+            self.connection.execute(_insert_events(len(rows)), [value for row in rows for value in row])
         self._events = []
-        if newest // _SWEEP != before // _SWEEP:
-            self.connection.execute("DELETE FROM events WHERE id <= ?", (newest - _KEPT_EVENTS,))
 
     def _write_intents(self, rows: Sequence[Sequence[Any]]) -> None:
-        ids = [row[0] for row in rows]
-        begun = self.connection.execute(_find_begun(len(ids)), [*ids, *ids, rows[0][1]]).fetchone()
-        if begun is not None:
-            raise BegunBefore(begun[0])
-        self.connection.execute(_put_intents(len(rows)), [value for row in rows for value in row])
+        values = [value for row in rows for value in (*row, row[0])]
+        if self.connection.execute(_put_intents(len(rows)), values).rowcount != len(rows):
+            ids = [row[0] for row in rows]
+            raise BegunBefore(self.connection.execute(_find_begun(len(ids)), [*ids, *ids, rows[0][1]]).fetchone()[0])
 
     def _write_rows(self) -> None:
         before = head = read_head(self.connection)
@@ -365,8 +353,14 @@ def _insert(count: int) -> str:
 
 @cache
 def _insert_events(count: int) -> str:
-    row = f"({_marks(len(EVENT_COLUMNS))})"
-    return f"INSERT INTO events ({', '.join(EVENT_COLUMNS)}) VALUES {', '.join([row] * count)}"
+    names = EVENT_COLUMNS[1:]
+    first = f"SELECT 1 AS number, {', '.join(f'? AS {name}' for name in names)}"
+    others = [f"SELECT {number}, {_marks(len(names))}" for number in range(2, count + 1)]
+    added, listed = " UNION ALL ".join([first, *others]), ", ".join(names)
+    return (
+        f"INSERT INTO events (id, {listed}) SELECT newest.id + number, {listed}"
+        f" FROM (SELECT COALESCE(max(id), 0) AS id FROM events) AS newest, ({added}) AS added"
+    )
 
 
 @cache
@@ -377,9 +371,10 @@ def _find_begun(count: int) -> str:
 
 @cache
 def _put_intents(count: int) -> str:
-    rows = ", ".join(["(?, ?, ?)"] * count)
-    update = "DO UPDATE SET writer = excluded.writer, call = excluded.call"
-    return f"INSERT INTO intents VALUES {rows} ON CONFLICT (id) {update}"
+    """All but those of recorded calls, and of those that another writer has begun."""
+    rows = " UNION ALL ".join(["SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM calls WHERE id = ?)"] * count)
+    update = "DO UPDATE SET call = excluded.call WHERE intents.writer = excluded.writer"
+    return f"INSERT INTO intents (id, writer, call) {rows} ON CONFLICT (id) {update}"
 
 
 def _digest(prev: str, seq: int, values: Sequence[Any]) -> str:
