@@ -180,7 +180,7 @@ class Transaction:
         self._events = []
 
     def _write_intents(self, rows: Sequence[Sequence[Any]]) -> None:
-        values = [value for row in rows for value in (*row, row[0])]
+        values = [value for row in rows for value in row]
         if self.connection.execute(_put_intents(len(rows)), values).rowcount != len(rows):
             ids = [row[0] for row in rows]
             raise BegunBefore(self.connection.execute(_find_begun(len(ids)), [*ids, *ids, rows[0][1]]).fetchone()[0])
@@ -353,13 +353,12 @@ def _insert(count: int) -> str:
 
 @cache
 def _insert_events(count: int) -> str:
-    names = EVENT_COLUMNS[1:]
-    first = f"SELECT 1 AS number, {', '.join(f'? AS {name}' for name in names)}"
-    others = [f"SELECT {number}, {_marks(len(names))}" for number in range(2, count + 1)]
-    added, listed = " UNION ALL ".join([first, *others]), ", ".join(names)
+    names = ", ".join(EVENT_COLUMNS[1:])
+    given = ", ".join(f"column{number}" for number in range(2, len(EVENT_COLUMNS) + 1))
+    rows = ", ".join(f"({number}, {_marks(len(EVENT_COLUMNS) - 1)})" for number in range(1, count + 1))
     return (
-        f"INSERT INTO events (id, {listed}) SELECT newest.id + number, {listed}"
-        f" FROM (SELECT COALESCE(max(id), 0) AS id FROM events) AS newest, ({added}) AS added"
+        f"INSERT INTO events (id, {names}) SELECT newest.id + column1, {given}"
+        f" FROM (SELECT COALESCE(max(id), 0) AS id FROM events) AS newest, (VALUES {rows}) AS added"
     )
 
 
@@ -372,9 +371,12 @@ def _find_begun(count: int) -> str:
 @cache
 def _put_intents(count: int) -> str:
     """All but those of recorded calls, and of those that another writer has begun."""
-    rows = " UNION ALL ".join(["SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM calls WHERE id = ?)"] * count)
-    update = "DO UPDATE SET call = excluded.call WHERE intents.writer = excluded.writer"
-    return f"INSERT INTO intents (id, writer, call) {rows} ON CONFLICT (id) {update}"
+    rows = ", ".join(["(?, ?, ?)"] * count)
+    return (
+        f"INSERT INTO intents (id, writer, call) SELECT column1, column2, column3 FROM (VALUES {rows}) AS given"
+        " WHERE NOT EXISTS (SELECT 1 FROM calls WHERE id = column1)"
+        " ON CONFLICT (id) DO UPDATE SET call = excluded.call WHERE intents.writer = excluded.writer"
+    )
 
 
 def _digest(prev: str, seq: int, values: Sequence[Any]) -> str:
