@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
@@ -75,7 +75,8 @@ _TOGETHER: Final = (32, 16, 8, 4, 2, 1)
 """Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
 back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row.
 Halves, so that the rest of a backlog takes at most one statement of each size."""
-_THEIRS: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
+_CHAINED: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
+_GATHERED: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)
 _PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
 _PAGE_ROWS: Final = 1000
 _LOWEST: Final = -(2**63)
@@ -117,8 +118,8 @@ class BegunBefore(ToolFailure):
 class Transaction:
     """One write transaction that may extend the chain. Lives between begin and commit, in the writer's thread.
 
-    Calls, intents and events are gathered and written many at once: before the next statement that names their tables,
-    which so sees them, and by `write`, which comes last before the commit.
+    Calls, intents, events and what `gather` gets are written many at once: before the next statement that names their
+    tables, which so sees them, and by `write`, which comes last before the commit.
     """
 
     def __init__(self, connection: OwnConnection, uncounted: dict[tuple[str, str], int] | None = None) -> None:
@@ -130,11 +131,14 @@ class Transaction:
         self._intents: dict[str, Sequence[Any]] = {}
         self._done: dict[str, None] = {}
         self._events: list[Sequence[Any]] = []
+        self._gathered: dict[Callable[[Connection, Sequence[Any]], None], list[Any]] = {}
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement of the common dialect."""
-        if _looks_at_calls(sql):
+        if _names(_CHAINED, sql):
             self.write()
+        elif self._gathered and _names(_GATHERED, sql):
+            self.write_gathered()
         return self.connection.execute(sql, parameters)
 
     def append(self, values: Sequence[Any]) -> None:
@@ -159,8 +163,19 @@ class Transaction:
         """Add the event with these `EVENT_COLUMNS`, the number of the event left out; the oldest ones go."""
         self._events.append(values)
 
+    def gather(self, put: Callable[[Connection, Sequence[T]], None], row: T) -> None:
+        """Have `put(connection, rows)` write a row of receipts or jobs together with the others that it is given."""
+        self._gathered.setdefault(put, []).append(row)
+
+    def write_gathered(self) -> None:
+        """Write what `gather` was given."""
+        gathered, self._gathered = self._gathered, {}
+        for put, rows in gathered.items():
+            put(self.connection, rows)
+
     def write(self) -> None:
-        """Write the gathered rows and, once for all of them, the head; without this call nothing is added."""
+        """Write all that was gathered and, once for all calls, the head; without this call nothing is added."""
+        self.write_gathered()
         if self._intents:
             for rows in chunks(list(self._intents.values())):
                 self._write_intents(rows)
@@ -337,8 +352,8 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 @lru_cache(maxsize=1024)
-def _looks_at_calls(sql: str) -> bool:
-    return _THEIRS.search(sql) is not None
+def _names(tables: re.Pattern[str], sql: str) -> bool:
+    return tables.search(sql) is not None
 
 
 @cache
