@@ -38,6 +38,21 @@ _PUT: Final = (
     " DO UPDATE SET state = excluded.state, changed = excluded.changed"
 )
 
+_WAITS: Final = "SELECT 1 FROM jobs WHERE ended IS NULL AND (call = ? OR call || '.' || attempt = ?)"
+"""A job that was accepted holds its key until it ends, in any process."""
+
+_HOLD: Final = (
+    "INSERT INTO receipts (principal, key, request_hash, call, writer, created) VALUES {} ON CONFLICT (principal, key)"
+    " DO UPDATE SET request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer,"
+    f" created = excluded.created, result = NULL WHERE receipts.created < excluded.created - {_LIFETIME}"
+    " OR (receipts.result IS NULL AND receipts.call = excluded.call"
+    " AND receipts.request_hash = excluded.request_hash)"
+)
+"""Takes keys that are free, or expired, or held by the same call, which is made again, maybe by another process."""
+
+_Result = tuple[str, str, str]
+"""Principal, key and result of a call that has ended."""
+
 
 class WorkflowRuns:
     """The runs of one store, each known to its principal alone. `clock` gives seconds since 1970."""
@@ -94,9 +109,6 @@ class Conflict(Struct, frozen=True):
 
     reason: str
 
-
-_WAITS: Final = "SELECT 1 FROM jobs WHERE ended IS NULL AND (call = ? OR call || '.' || attempt = ?)"
-"""A job that was accepted holds its key until it ends, in any process."""
 
 Reservation = Fresh | Replay | Conflict
 
@@ -156,16 +168,6 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
             _release(transaction, principal, key)
 
 
-_HOLD: Final = (
-    "INSERT INTO receipts (principal, key, request_hash, call, writer, created) VALUES {} ON CONFLICT (principal, key)"
-    " DO UPDATE SET request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer,"
-    f" created = excluded.created, result = NULL WHERE receipts.created < excluded.created - {_LIFETIME}"
-    " OR (receipts.result IS NULL AND receipts.call = excluded.call"
-    " AND receipts.request_hash = excluded.request_hash)"
-)
-"""Takes keys that are free, or expired, or held by the same call, which is made again, maybe by another process."""
-
-
 class _Wanted(Struct):
     """A key that a call wants to hold."""
 
@@ -173,10 +175,6 @@ class _Wanted(Struct):
     """Principal, key, request, call, writer and time."""
     outcome: Reservation = Fresh()
     """Known once it is written."""
-
-
-_Result = tuple[str, str, str]
-"""Principal, key and result of a call that has ended."""
 
 
 def _reserve(transaction: Transaction, values: tuple[str, str, str, str, str, float]) -> _Wanted:

@@ -29,6 +29,30 @@ from .threads import Reader, Writer
 
 __all__ = ["Claimed", "JobEnd", "JobMark", "JobRow", "JobRows", "Taken", "pack_result", "unpack_result"]
 
+_SHARE: Final = 16
+"""Of so many jobs that are kept, one more may be kept for a while."""
+_PRINCIPALS: Final = 1000
+"""Principals whose jobs that ended are counted."""
+_OURS: Final = "WHERE id = ? AND worker = ? AND claim = ? AND ended IS NULL"
+
+_WAITING: Final = (
+    "WITH RECURSIVE one (principal) AS (SELECT min(principal) FROM jobs WHERE worker = '' AND ended IS NULL UNION ALL"
+    " SELECT (SELECT min(principal) FROM jobs WHERE principal > one.principal AND worker = '' AND ended IS NULL)"
+    " FROM one WHERE one.principal IS NOT NULL) SELECT principal FROM one WHERE principal IS NOT NULL"
+)
+"""Principals of waiting jobs: one step of the index for each, however many jobs they have."""
+_HELD: Final = "SELECT principal, count(*) FROM jobs WHERE worker <> '' AND ended IS NULL GROUP BY principal"
+_NEXT: Final = (
+    "SELECT id, attempt FROM jobs WHERE principal = ? AND worker = '' AND ended IS NULL ORDER BY accepted, id LIMIT ?"
+)
+_CLAIM: Final = "UPDATE jobs SET worker = ?, attempt = CASE attempt WHEN 0 THEN 1 ELSE attempt END WHERE id IN ({})"
+
+_END: Final = (
+    "UPDATE jobs SET status = column4, ended = column5, progress = column6, output = column7, result = column8,"
+    " worker = '', saved = '' FROM (VALUES {}) AS given"
+    " WHERE id = column1 AND worker = column2 AND claim = column3 AND ended IS NULL"
+)
+
 
 class JobRow(Struct, frozen=True, kw_only=True):
     """One job. Times are seconds since 1970; `progress` is JSON, empty for none."""
@@ -114,11 +138,6 @@ _COLUMNS: Final = JobRow.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 _INSERT: Final = f"INSERT INTO jobs ({_NAMES}, offered) VALUES ({', '.join('?' * len(_COLUMNS))}, '')"
 """The column `offered` has had no use since the rows are the queue: SQLite before 3.35 cannot drop one."""
-_SHARE: Final = 16
-"""Of so many jobs that are kept, one more may be kept for a while."""
-_PRINCIPALS: Final = 1000
-"""Principals whose jobs that ended are counted."""
-_OURS: Final = "WHERE id = ? AND worker = ? AND claim = ? AND ended IS NULL"
 
 
 class JobRows:
@@ -300,17 +319,6 @@ def _accept(transaction: Transaction, row: JobRow, most: int, approval: str, hol
     return is_held
 
 
-_WAITING: Final = (
-    "WITH RECURSIVE one (principal) AS (SELECT min(principal) FROM jobs WHERE worker = '' AND ended IS NULL UNION ALL"
-    " SELECT (SELECT min(principal) FROM jobs WHERE principal > one.principal AND worker = '' AND ended IS NULL)"
-    " FROM one WHERE one.principal IS NOT NULL) SELECT principal FROM one WHERE principal IS NOT NULL"
-)
-"""Principals of waiting jobs: one step of the index for each, however many jobs they have."""
-_HELD: Final = "SELECT principal, count(*) FROM jobs WHERE worker <> '' AND ended IS NULL GROUP BY principal"
-_NEXT: Final = (
-    "SELECT id, attempt FROM jobs WHERE principal = ? AND worker = '' AND ended IS NULL ORDER BY accepted, id LIMIT ?"
-)
-_CLAIM: Final = "UPDATE jobs SET worker = ?, attempt = CASE attempt WHEN 0 THEN 1 ELSE attempt END WHERE id IN ({})"
 _CLAIMED: Final = f"SELECT {_NAMES} FROM jobs WHERE id IN ({{}})"
 """A statement of its own: SQLite before 3.35 has no `RETURNING`."""
 
@@ -380,13 +388,6 @@ class _Ended(Struct):
     """Status, time, progress, output and result."""
     is_written: bool = True
     """Known once it is written: False when the claim was lost."""
-
-
-_END: Final = (
-    "UPDATE jobs SET status = column4, ended = column5, progress = column6, output = column7, result = column8,"
-    " worker = '', saved = '' FROM (VALUES {}) AS given"
-    " WHERE id = column1 AND worker = column2 AND claim = column3 AND ended IS NULL"
-)
 
 
 def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, sweep: tuple[int, float] | None) -> _Ended:

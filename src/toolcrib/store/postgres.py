@@ -83,6 +83,14 @@ _TYPE: Final = re.compile(
 )
 _TYPES: Final = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA", "TEXT": 'TEXT COLLATE "C"'}
 
+_LEASE: Final = "lease:"
+_PUT_OWNER: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_END_HOLDER: Final = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND CAST(classid AS bigint) = ? AND CAST(objid AS bigint) = ? AND pid <> pg_backend_pid()"
+)
+
 
 class PostgresDatabase:
     """One schema of one database: the first of the search path that exists."""
@@ -267,15 +275,6 @@ class _SessionLease:
             if self.is_free(connection, key.removeprefix(_LEASE)):
                 connection.execute("DELETE FROM meta WHERE key = ?", (key,))
                 self._free_since.pop(key.removeprefix(_LEASE), None)
-
-
-_LEASE: Final = "lease:"
-_PUT_OWNER: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-_END_HOLDER: Final = (
-    "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    " AND CAST(classid AS bigint) = ? AND CAST(objid AS bigint) = ? AND pid <> pg_backend_pid()"
-)
 
 
 class _Number(NumericLoader):

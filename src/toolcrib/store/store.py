@@ -43,7 +43,15 @@ __all__ = ["BATCH", "CHECK_SECONDS", "Retention", "Store", "database_at", "drop_
 BATCH: Final = 1000
 """Rows that one commit drops: some 20 ms, checked first."""
 
-_logger: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+_SCHEMES: Final = ("postgresql://", "postgres://")
+
+CHECK_SECONDS: Final = 2.0
+"""The most that `Store.check` takes."""
+
+_DROP_SECONDS: Final = 3600.0
+"""Interval of retention sweeps."""
 
 
 class Retention(Section):
@@ -95,9 +103,6 @@ def _last_to_go(transaction: Transaction, retention: Retention, head: Head, now:
     return min(last, head.seq)
 
 
-_SCHEMES: Final = ("postgresql://", "postgres://")
-
-
 def is_url(place: str) -> bool:
     """Whether `place` names a PostgreSQL database."""
     return place.startswith(_SCHEMES)
@@ -122,13 +127,6 @@ def database_at(place: Path | str | None) -> Database:
     except ImportError as error:  # psycopg is there and its C library is not
         raise UsageError(f"PostgreSQL cannot be used: {error}; install the extra `postgres`") from error
     return database
-
-
-CHECK_SECONDS: Final = 2.0
-"""The most that `Store.check` takes."""
-
-_DROP_SECONDS: Final = 3600.0
-"""Interval of retention sweeps."""
 
 
 class Store:

@@ -46,6 +46,9 @@ _AFTER: Final = (
 )
 """Whether the first entity waits for the last, over any number of others."""
 
+_PART: Final = 500
+"""Ids of one statement."""
+
 
 class End(Struct, frozen=True):
     """One end of an edge."""
@@ -233,10 +236,6 @@ def edges_of(rows: Rows, id: str, direction: str = "both") -> list[Row]:
     ends = {"outgoing": ("src_id",), "incoming": ("dst_id",)}.get(direction, ("src_id", "dst_id"))
     sql = " UNION ".join(f"SELECT * FROM {{edges}} AS {end} WHERE {end} = ?" for end in ends)
     return rows.select(f"SELECT * FROM ({sql}) AS found ORDER BY created_at, id", (id,) * len(ends))
-
-
-_PART: Final = 500
-"""Ids of one statement."""
 
 
 def edges_of_many(rows: Rows, ids: Iterable[str], direction: Literal["outgoing", "incoming"]) -> list[Row]:
