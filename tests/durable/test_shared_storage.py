@@ -19,7 +19,7 @@ from toolcrib.core.taint import StoredTaint, Taint
 from toolcrib.crib.records import MeaningSearch
 from toolcrib.crib.shared_storage import GuestStorage, StoredEvents
 from toolcrib.errors import ToolFailure, UsageError
-from toolcrib.store import chain
+from toolcrib.store import shared_rows
 from toolcrib.store.store import Store
 
 SCHEMA = Schema(
@@ -408,8 +408,7 @@ async def test_events_are_read_by_members_of_their_project_newest_first(store: S
 async def test_many_events_of_one_commit_keep_their_order_and_the_oldest_go(
     store: Store, open_as: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain, "_SWEEP", 50)
-    monkeypatch.setattr(chain, "_KEPT_EVENTS", 70)
+    monkeypatch.setattr(shared_rows, "_KEPT_EVENTS", 70)
     ada = open_as("ada")
     await new_project(ada)
 
@@ -420,7 +419,7 @@ async def test_many_events_of_one_commit_keep_their_order_and_the_oldest_go(
     await ada.write(publish)
     for number in range(60, 100):
         ada.note(f"e{number}", "p1", {})
-    await store.flush()
+    await store.settle()
 
     kept = await store.shared.events_after(0, 1000)
     assert [one.type for one in kept] == [f"e{number}" for number in range(30, 100)]

@@ -1,12 +1,13 @@
 """A store whose PostgreSQL goes away, or takes no writes: refuse, keep, recover (a full disk: `tests/unit`)."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import psycopg
 import pytest
 
-from durable.places import DONE, Place, everywhere, make_call, run_call
+from durable.places import DONE, Place, make_call, run_call
 from rig import PATIENCE
 from rig.postgres import outage
 from toolcrib.errors import ToolFailure, UsageError
@@ -69,20 +70,33 @@ async def test_what_cannot_be_written_before_the_end_is_counted(postgres_url: st
     assert store.lost == 2
 
 
-@everywhere
-async def test_only_what_must_survive_waits_for_the_disk(place: Place) -> None:
+async def test_only_what_must_survive_waits_for_the_disk(tmp_path: Path) -> None:
     """What a commit asks of the disk, from inside it: an intent does not start a call on a promise."""
-    sql = "SHOW synchronous_commit" if isinstance(place.where, str) else "PRAGMA synchronous"
-    expected = ("on", "off") if isinstance(place.where, str) else (2, 1)
 
     def work(transaction: Transaction) -> Any:
-        return transaction.execute(sql).fetchone()[0]
+        return transaction.execute("PRAGMA synchronous").fetchone()[0]
 
-    async with place.open() as store:
+    async with Store.open(tmp_path / "store.db") as store:
         writer = store._writer  # pyright: ignore[reportPrivateUsage] - what every sub-store has
         found = [await writer.run(work, durable=durable) for durable in (True, False, True, False)]
 
-    assert found == [*expected, *expected]
+    assert found == [2, 1, 2, 1]
+
+
+async def test_a_durable_commit_is_on_the_servers_disk_when_it_returns(postgres_url: str) -> None:
+    def work(transaction: Transaction) -> Any:
+        transaction.execute(
+            "INSERT INTO meta VALUES ('a', '1') ON CONFLICT (key) DO UPDATE SET value = meta.value || '1'"
+        )
+        return transaction.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0]
+
+    async with Store.open(postgres_url) as store:
+        writer = store._writer  # pyright: ignore[reportPrivateUsage] - what every sub-store has
+        with psycopg.connect(postgres_url, autocommit=True) as beside:
+            for _ in range(50):
+                written = await writer.run(work, durable=True)
+                row = beside.execute("SELECT pg_current_wal_flush_lsn() > %s::pg_lsn", (written,)).fetchone()
+                assert row == (True,)
 
 
 async def test_an_idle_connection_that_died_is_noticed_by_nobody(postgres_url: str) -> None:

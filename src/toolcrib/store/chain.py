@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
@@ -75,14 +75,11 @@ _TOGETHER: Final = (32, 16, 8, 4, 2, 1)
 """Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
 back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row.
 Halves, so that the rest of a backlog takes at most one statement of each size."""
-_THEIRS: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
+_CHAINED: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta|events)\b", re.IGNORECASE)
+_GATHERED: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:receipts|jobs)\b", re.IGNORECASE)
 _PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
 _PAGE_ROWS: Final = 1000
 _LOWEST: Final = -(2**63)
-_KEPT_EVENTS: Final = 100_000
-"""Newest events that are kept."""
-_SWEEP: Final = 1000
-"""Events between two removals of old ones."""
 _PUT_HEAD: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 _RETENTION: Final = "retention"
 _ORIGIN: Final = COLUMNS.index("origin")
@@ -121,8 +118,8 @@ class BegunBefore(ToolFailure):
 class Transaction:
     """One write transaction that may extend the chain. Lives between begin and commit, in the writer's thread.
 
-    Calls, intents and events are gathered and written many at once: before the next statement that names their tables,
-    which so sees them, and by `write`, which comes last before the commit.
+    Calls, intents, events and what `gather` gets are written many at once: before the next statement that names their
+    tables, which so sees them, and by `write`, which comes last before the commit.
     """
 
     def __init__(self, connection: OwnConnection, uncounted: dict[tuple[str, str], int] | None = None) -> None:
@@ -134,11 +131,14 @@ class Transaction:
         self._intents: dict[str, Sequence[Any]] = {}
         self._done: dict[str, None] = {}
         self._events: list[Sequence[Any]] = []
+        self._gathered: dict[Callable[[Connection, Sequence[Any]], None], list[Any]] = {}
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement of the common dialect."""
-        if _looks_at_calls(sql):
+        if _names(_CHAINED, sql):
             self.write()
+        elif self._gathered and _names(_GATHERED, sql):
+            self.write_gathered()
         return self.connection.execute(sql, parameters)
 
     def append(self, values: Sequence[Any]) -> None:
@@ -163,8 +163,19 @@ class Transaction:
         """Add the event with these `EVENT_COLUMNS`, the number of the event left out; the oldest ones go."""
         self._events.append(values)
 
+    def gather(self, put: Callable[[Connection, Sequence[T]], None], row: T) -> None:
+        """Have `put(connection, rows)` write a row of receipts or jobs together with the others that it is given."""
+        self._gathered.setdefault(put, []).append(row)
+
+    def write_gathered(self) -> None:
+        """Write what `gather` was given."""
+        gathered, self._gathered = self._gathered, {}
+        for put, rows in gathered.items():
+            put(self.connection, rows)
+
     def write(self) -> None:
-        """Write the gathered rows and, once for all of them, the head; without this call nothing is added."""
+        """Write all that was gathered and, once for all calls, the head; without this call nothing is added."""
+        self.write_gathered()
         if self._intents:
             for rows in chunks(list(self._intents.values())):
                 self._write_intents(rows)
@@ -179,23 +190,15 @@ class Transaction:
             self._write_events()
 
     def _write_events(self) -> None:
-        newest = before = self.connection.execute("SELECT max(id) FROM events").fetchone()[0] or 0
         for rows in chunks(self._events):
-            parameters: list[Any] = []
-            for values in rows:
-                newest += 1
-                parameters += (newest, *values)
-            self.connection.execute(_insert_events(len(rows)), parameters)
+            self.connection.execute(_insert_events(len(rows)), [value for row in rows for value in row])
         self._events = []
-        if newest // _SWEEP != before // _SWEEP:
-            self.connection.execute("DELETE FROM events WHERE id <= ?", (newest - _KEPT_EVENTS,))
 
     def _write_intents(self, rows: Sequence[Sequence[Any]]) -> None:
-        ids = [row[0] for row in rows]
-        begun = self.connection.execute(_find_begun(len(ids)), [*ids, *ids, rows[0][1]]).fetchone()
-        if begun is not None:
-            raise BegunBefore(begun[0])
-        self.connection.execute(_put_intents(len(rows)), [value for row in rows for value in row])
+        values = [value for row in rows for value in row]
+        if self.connection.execute(_put_intents(len(rows)), values).rowcount != len(rows):
+            ids = [row[0] for row in rows]
+            raise BegunBefore(self.connection.execute(_find_begun(len(ids)), [*ids, *ids, rows[0][1]]).fetchone()[0])
 
     def _write_rows(self) -> None:
         before = head = read_head(self.connection)
@@ -349,8 +352,8 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 @lru_cache(maxsize=1024)
-def _looks_at_calls(sql: str) -> bool:
-    return _THEIRS.search(sql) is not None
+def _names(tables: re.Pattern[str], sql: str) -> bool:
+    return tables.search(sql) is not None
 
 
 @cache
@@ -365,8 +368,13 @@ def _insert(count: int) -> str:
 
 @cache
 def _insert_events(count: int) -> str:
-    row = f"({_marks(len(EVENT_COLUMNS))})"
-    return f"INSERT INTO events ({', '.join(EVENT_COLUMNS)}) VALUES {', '.join([row] * count)}"
+    names = ", ".join(EVENT_COLUMNS[1:])
+    given = ", ".join(f"column{number}" for number in range(2, len(EVENT_COLUMNS) + 1))
+    rows = ", ".join(f"({number}, {_marks(len(EVENT_COLUMNS) - 1)})" for number in range(1, count + 1))
+    return (
+        f"INSERT INTO events (id, {names}) SELECT newest.id + column1, {given}"
+        f" FROM (SELECT COALESCE(max(id), 0) AS id FROM events) AS newest, (VALUES {rows}) AS added"
+    )
 
 
 @cache
@@ -377,9 +385,13 @@ def _find_begun(count: int) -> str:
 
 @cache
 def _put_intents(count: int) -> str:
+    """All but those of recorded calls, and of those that another writer has begun."""
     rows = ", ".join(["(?, ?, ?)"] * count)
-    update = "DO UPDATE SET writer = excluded.writer, call = excluded.call"
-    return f"INSERT INTO intents VALUES {rows} ON CONFLICT (id) {update}"
+    return (
+        f"INSERT INTO intents (id, writer, call) SELECT column1, column2, column3 FROM (VALUES {rows}) AS given"
+        " WHERE NOT EXISTS (SELECT 1 FROM calls WHERE id = column1)"
+        " ON CONFLICT (id) DO UPDATE SET call = excluded.call WHERE intents.writer = excluded.writer"
+    )
 
 
 def _digest(prev: str, seq: int, values: Sequence[Any]) -> str:

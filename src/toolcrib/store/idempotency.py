@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..core.json import canonical, dumps, loads
 from ..core.result import ToolError, ToolResult
 from ..errors import ToolFailure
-from .chain import Transaction
+from .chain import Transaction, chunks
 from .database import Connection, Lease
 from .threads import Reader, Writer
 from .vault import Vault
@@ -42,12 +42,16 @@ _WAITS: Final = "SELECT 1 FROM jobs WHERE ended IS NULL AND (call = ? OR call ||
 """A job that was accepted holds its key until it ends, in any process."""
 
 _HOLD: Final = (
-    "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (principal, key) DO UPDATE SET"
-    " request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer, created = excluded.created,"
-    " result = NULL WHERE receipts.created < ? OR (receipts.result IS NULL AND receipts.call = excluded.call"
+    "INSERT INTO receipts (principal, key, request_hash, call, writer, created) VALUES {} ON CONFLICT (principal, key)"
+    " DO UPDATE SET request_hash = excluded.request_hash, call = excluded.call, writer = excluded.writer,"
+    f" created = excluded.created, result = NULL WHERE receipts.created < excluded.created - {_LIFETIME}"
+    " OR (receipts.result IS NULL AND receipts.call = excluded.call"
     " AND receipts.request_hash = excluded.request_hash)"
 )
-"""Takes a key that is free, or expired, or held by the same call, which is made again, maybe by another process."""
+"""Takes keys that are free, or expired, or held by the same call, which is made again, maybe by another process."""
+
+_Result = tuple[str, str, str]
+"""Principal, key and result of a call that has ended."""
 
 
 class WorkflowRuns:
@@ -127,9 +131,9 @@ class Receipts:
 
         Raises `ToolFailure("storage")` when that cannot be stored: the call must not run then.
         """
-        values = (principal, key, request_hash.hex(), call_id)
+        wanted = (principal, key, request_hash.hex(), call_id, self._lease.id, self._clock())
         try:
-            return await self._writer.run(_reserve, values, self._lease.id, self._clock())
+            return (await self._writer.run(_reserve, wanted)).outcome
         except ToolFailure:  # the commit may have succeeded all the same: a call that never runs must not hold the key
             self._writer.later(_withdraw, principal, key, call_id)
             raise
@@ -164,17 +168,52 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
             _release(transaction, principal, key)
 
 
-def _reserve(transaction: Transaction, values: tuple[str, str, str, str], writer: str, now: float) -> Reservation:
-    if transaction.execute(_HOLD, (*values, writer, now, now - _LIFETIME)).rowcount == 1:
-        return Fresh()
-    principal, key, request, _ = values
+class _Wanted(Struct):
+    """A key that a call wants to hold."""
+
+    values: tuple[str, str, str, str, str, float]
+    """Principal, key, request, call, writer and time."""
+    outcome: Reservation = Fresh()
+    """Known once it is written."""
+
+
+def _reserve(transaction: Transaction, values: tuple[str, str, str, str, str, float]) -> _Wanted:
+    wanted = _Wanted(values)
+    transaction.gather(_put, wanted)
+    return wanted
+
+
+def _put(connection: Connection, rows: Sequence[_Wanted | _Result]) -> None:
+    """Write results, then keys: of one key in one transaction, a result ends the call before that which wants it."""
+    for results in chunks([row for row in rows if not isinstance(row, _Wanted)]):
+        marks = ", ".join(["(?, ?, ?)"] * len(results))
+        sql = f"UPDATE receipts SET result = column3 FROM (VALUES {marks}) AS given"
+        sql = f"{sql} WHERE principal = column1 AND key = column2"
+        connection.execute(sql, [value for row in results for value in row])
+    wanted = [row for row in rows if isinstance(row, _Wanted)]
+    is_each_once = len({row.values[:2] for row in wanted}) == len(wanted)
+    for part in chunks(wanted) if is_each_once else ([row] for row in wanted):  # PostgreSQL changes no row twice
+        marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(part))
+        if connection.execute(_HOLD.format(marks), [value for row in part for value in row.values]).rowcount != len(
+            part
+        ):
+            for row in part:
+                row.outcome = _outcome(connection, row)
+
+
+def _outcome(connection: Connection, wanted: _Wanted) -> Reservation:
+    principal, key, request, call, *_ = wanted.values
     sql = "SELECT request_hash, call, result FROM receipts WHERE principal = ? AND key = ?"
-    row = transaction.execute(sql, (principal, key)).fetchone()
-    if row[0] != request:
+    held, holder, result = connection.execute(sql, (principal, key)).fetchone()
+    if held != request:
         return Conflict("this idempotency key was used for another tool or other arguments: use a new key")
-    if row[2] is None:
-        return Conflict(f"call {row[1]} with this idempotency key is still running: wait for its result")
-    return Replay(_unpack(loads(row[2])))
+    if result is not None:
+        return Replay(_unpack(loads(result)))
+    return (
+        Fresh()
+        if holder == call
+        else Conflict(f"call {holder} with this idempotency key is still running: wait for its result")
+    )
 
 
 def forget_receipts(transaction: Transaction, now: float) -> None:
@@ -184,11 +223,11 @@ def forget_receipts(transaction: Transaction, now: float) -> None:
 
 def hold_key(transaction: Transaction, principal: str, key: str, request: str, call: str, writer: str) -> None:
     """Reserve in a transaction a key that no other call can have."""
-    transaction.execute(_HOLD, (principal, key, request, call, writer, time.time(), 0.0))
+    _reserve(transaction, (principal, key, request, call, writer, time.time()))
 
 
 def _settle(transaction: Transaction, principal: str, key: str, packed: str) -> None:
-    transaction.execute("UPDATE receipts SET result = ? WHERE principal = ? AND key = ?", (packed, principal, key))
+    transaction.gather(_put, (principal, key, packed))
 
 
 def _release(transaction: Transaction, principal: str, key: str) -> None:

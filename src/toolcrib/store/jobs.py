@@ -47,6 +47,12 @@ _NEXT: Final = (
 )
 _CLAIM: Final = "UPDATE jobs SET worker = ?, attempt = CASE attempt WHEN 0 THEN 1 ELSE attempt END WHERE id IN ({})"
 
+_END: Final = (
+    "UPDATE jobs SET status = column4, ended = column5, progress = column6, output = column7, result = column8,"
+    " worker = '', saved = '' FROM (VALUES {}) AS given"
+    " WHERE id = column1 AND worker = column2 AND claim = column3 AND ended IS NULL"
+)
+
 
 class JobRow(Struct, frozen=True, kw_only=True):
     """One job. Times are seconds since 1970; `progress` is JSON, empty for none."""
@@ -194,7 +200,7 @@ class JobRows:
         have ended. A failing disk is tried again, and the caller gets `ToolFailure("storage")`.
         """
         sweep = (kept, age) if self._may_sweep(row.principal, kept) else None
-        return await self._writer.run(_settle, row, key, end, sweep, durable=True, keep=True)
+        return (await self._writer.run(_settle, row, key, end, sweep, durable=True, keep=True)).is_written
 
     def _may_sweep(self, principal: str, kept: int) -> bool:
         """Whether to look for old jobs now: it takes as long as a step over all that are kept."""
@@ -374,18 +380,39 @@ def _release(transaction: Transaction, holder: tuple[str, str, int], more: int) 
     transaction.execute(sql, (more, *holder))
 
 
-def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, sweep: tuple[int, float] | None) -> bool:
-    sql = (
-        f"UPDATE jobs SET status = ?, ended = ?, progress = ?, output = ?, result = ?, worker = '', saved = '' {_OURS}"
-    )
-    values = (end.status, end.ended, end.progress, end.output, pack_result(end.result))
-    written = transaction.execute(sql, (*values, *_holder(row))).rowcount == 1
-    if written and key and (end.result.error is not None or end.result.input_required is not None):
-        free = "DELETE FROM receipts WHERE principal = ? AND key = ? AND result IS NULL"
-        transaction.execute(free, (row.principal, key))
+class _Ended(Struct):
+    """The end of a job that a worker holds."""
+
+    holder: tuple[str, str, int]
+    values: tuple[str, float, str, str, str]
+    """Status, time, progress, output and result."""
+    is_written: bool = True
+    """Known once it is written: False when the claim was lost."""
+
+
+def _settle(transaction: Transaction, row: JobRow, key: str, end: JobEnd, sweep: tuple[int, float] | None) -> _Ended:
+    ended = _Ended(_holder(row), (end.status, end.ended, end.progress, end.output, pack_result(end.result)))
+    transaction.gather(_put_ends, ended)
+    if key and (end.result.error is not None or end.result.input_required is not None):
+        transaction.write_gathered()
+        if ended.is_written:
+            free = "DELETE FROM receipts WHERE principal = ? AND key = ? AND result IS NULL"
+            transaction.execute(free, (row.principal, key))
     if sweep is not None:
         _forget_old(transaction, row.principal, end.ended, *sweep)
-    return written
+    return ended
+
+
+def _put_ends(connection: Connection, ends: Sequence[_Ended]) -> None:
+    for rows in chunks(ends):
+        marks = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(rows))
+        values = [value for row in rows for value in (*row.holder, *row.values)]
+        if connection.execute(_END.format(marks), values).rowcount == len(rows):
+            continue
+        for row in rows:  # claims only grow: a job that ended with this one, at this time, was ended by this
+            id, _, claim = row.holder
+            sql = "SELECT 1 FROM jobs WHERE id = ? AND claim = ? AND worker = '' AND ended = ?"
+            row.is_written = connection.execute(sql, (id, claim, row.values[1])).fetchone() is not None
 
 
 def _forget_old(transaction: Transaction, principal: str, now: float, kept: int, age: float) -> None:

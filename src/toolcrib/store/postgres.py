@@ -3,6 +3,9 @@
 Every writer takes one lock of the schema for the length of a transaction, so that it sees the same as with SQLite:
 nothing changes between its reads and its writes, and the chain of calls has one end. A durable commit returns when the
 server has it on disk (`synchronous_commit`); others may lose their last moments to a crash of the server, never a part.
+The lock is not held while the disk writes: a durable commit ends its transaction first, and waits for a second one that
+follows it in the log. So another session may read a change that a crash of the server can still take back; what that
+session writes itself follows the change in the log, and is lost with it.
 Connect directly or through a pooler in session mode: leases are locks of a session.
 """
 
@@ -55,8 +58,13 @@ _LINK: Final = {
 _COMMON_LOCK: Final = 0x7C21B
 """The first half of the key of the lock that writers take; the second is the schema."""
 
-_BEGIN: Final = f"BEGIN; SELECT pg_advisory_xact_lock({_COMMON_LOCK}, hashtext(current_schema()))".encode()
-_BEGIN_LAZY: Final = b"BEGIN; SET LOCAL synchronous_commit = off; " + _BEGIN.removeprefix(b"BEGIN; ")
+_BEGIN: Final = (
+    "BEGIN; SET LOCAL synchronous_commit = off;"
+    f" SELECT pg_advisory_xact_lock({_COMMON_LOCK}, hashtext(current_schema()))"
+).encode()
+_COMMIT_DURABLE: Final = b"COMMIT; SELECT pg_logical_emit_message(true, 'toolcrib', '')"
+"""One round trip. The second statement is a transaction of its own, for which the server waits until the disk has its
+log up to there; an empty one would not be waited for."""
 
 _PASSING: Final = ("53100", "55P03", "40001", "40P01", "57014")
 """Disk full, a lock or a statement that took too long, a transaction that gave way to another."""
@@ -178,18 +186,20 @@ class _PostgresConnection:
         self._raw = raw
         self._cursor = raw.cursor()
         """Runs every statement: one of its own takes a quarter of the CPU of a short statement."""
+        self._commit = b"COMMIT"
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         return self._cursor.execute(_translated(sql), [_storable(value) for value in parameters])
 
     def begin(self, *, durable: bool) -> None:
-        self._cursor.execute(_BEGIN if durable else _BEGIN_LAZY)
+        self._cursor.execute(_BEGIN)
+        self._commit = _COMMIT_DURABLE if durable else b"COMMIT"
 
     def begin_reading(self) -> None:
         self._cursor.execute(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def commit(self) -> None:
-        self._cursor.execute(b"COMMIT")
+        self._cursor.execute(self._commit)
 
     def rollback(self) -> None:
         if self._raw.info.transaction_status is not TransactionStatus.IDLE:

@@ -25,7 +25,7 @@ from .row_marks import RowMarks
 from .statements import MINE, TABLE_NAME, Statement, Statements
 from .threads import Reader, Writer
 
-__all__ = ["IndexedText", "SharedRows", "SharedTransaction", "text_key"]
+__all__ = ["IndexedText", "SharedRows", "SharedTransaction", "forget_events", "text_key"]
 
 T = TypeVar("T")
 
@@ -35,6 +35,7 @@ _OTHER_KINDS: Final = re.compile(r"\b(?:REAL|BLOB)\b")
 """A JSON text of SQLite rounds the first and cannot hold the second."""
 _CELL_BYTES: Final = 1 << 20
 """Maximum size of one value."""
+_KEPT_EVENTS: Final = 100_000
 _EVENT_COLUMNS: Final = ", ".join(EVENT_COLUMNS)
 
 
@@ -465,6 +466,11 @@ def _put_event(
 ) -> None:
     """Add an event to the log."""
     transaction.publish((type, project_id, actor, dumps(payload).decode(), now, tainted))
+
+
+def forget_events(transaction: Transaction) -> None:
+    """Delete all events but the newest."""
+    transaction.execute("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (_KEPT_EVENTS,))
 
 
 def _event(row: Sequence[Any]) -> Event:

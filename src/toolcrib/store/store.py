@@ -32,7 +32,7 @@ from .jobs import JobRows
 from .records import RecordRows
 from .schedules import ScheduleRows
 from .services import ServiceRows
-from .shared_rows import SharedRows
+from .shared_rows import SharedRows, forget_events
 from .sqlite import SqliteDatabase
 from .tainted_files import TaintedFileRows
 from .threads import Reader, Writer
@@ -314,10 +314,11 @@ class Store:
             raise
 
     def _settle(self, transaction: Transaction) -> set[str]:
-        """Record the outcome of the calls and requests of dead stores."""
+        """Record the outcome of the calls and requests of dead stores; forget old receipts and events."""
         unknown = settle_intents(transaction, self._lease, self._clock())
         settle_receipts(transaction, self._lease, unknown)
         forget_receipts(transaction, self._clock())
+        forget_events(transaction)
         self._lease.sweep(transaction)
         return unknown
 
