@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from ...core.json import read_json
 from .grammar import read_script
-from .makefile_recipes import LARGEST, included_by, recipes
+from .makefile_recipes import TooLarge, included_by, recipes
 from .script import HOLE, Script, ShellCommand, literal
 
 __all__ = ["StartedFile", "is_same_program", "started_files"]
@@ -80,10 +80,11 @@ _IMPORTS: Final = re.compile(
     r"(?:require\(|\bfrom|\bimport\(?)\s*[\"'](\.{1,2}/[^\"'\n]{1,200})[\"']"
     r"|(?:^|[;\n])[ \t]*from[ \t]+([\w.]+)[ \t]+import\b|(?:^|[;\n])[ \t]*import[ \t]+([\w.]+)"
 )
+_PART: Final = 64 * 1024
 _IMPORTED: Final = 16
 """Imports of one file that are looked at."""
 _PROGRAMS: Final = ("node_modules/.bin", ".venv/bin")
-_SECTION: Final = re.compile(r"^[ \t]*\[[ \t]*([\w.-]+)(?:[ \t]+\"([^\"]*)\")?[^\]]*\]")
+_SECTION: Final = re.compile(r"^[ \t]*\[[ \t]*([\w.-]++)(?:[ \t]+\"([^\"]*+)\")?[^\]]*+\]")
 _KEY: Final = re.compile(r"^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*)$")
 _STARTS: Final = re.compile(
     r"clean|smudge|process|textconv|command|driver|cmd|.*program|.*editor|pager|askpass|sshcommand|fsmonitor|external|helper"
@@ -298,12 +299,23 @@ def _code_of(name: str, folders: Sequence[Path]) -> Iterator[_Found]:
 
 def _imported(code: str, folders: Sequence[Path]) -> Iterator[_Found]:
     """Yield the files beside the code that it imports: one step, for a longer one is a project of its own."""
-    for found in islice(_IMPORTS.finditer(code), _IMPORTED):
+    places = (found for part in _parts(code) for found in _IMPORTS.finditer(part))
+    for found in islice(places, _IMPORTED):
         if found[1]:
             names = [found[1], *(f"{found[1]}{end}" for end in (".js", ".mjs", ".cjs", ".ts", "/index.js"))]
         else:
             names = list(_module_files([(found[2] or found[3]).strip(".")]))
         yield from ((file, "imported", ()) for name in names for file in _existing(name, folders))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield whole lines, some 64 KB at a time: one search over a megabyte would stop every thread."""
+    place = 0
+    while place < len(text):
+        end = text.rfind("\n", place, place + _PART) if len(text) - place > _PART else len(text)
+        end = end if end > place else place + _PART
+        yield text[place:end]
+        place = end
 
 
 def _hooks(folder: Path) -> Iterator[Path]:
@@ -329,8 +341,7 @@ def _read(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[StartedFile
     if kind == "plain":
         yield StartedFile(file=name, script=Script(), text=text)
     elif kind == "make":
-        text = _with_included(text, file.parent)
-        yield from _shell(name, "\n".join(recipes(text, names)), is_short=True, unread=len(text) > LARGEST)
+        yield from _recipes(name, _with_included(text, file.parent), names, is_short=True)
     elif kind == "main":
         yield from _main(file, content)
     elif kind == "package":
@@ -369,7 +380,7 @@ def _globbed(folder: Path, pattern: str) -> list[Path]:
     if Path(pattern).is_absolute():
         return [file] if (file := Path(pattern)).is_file() else []
     try:
-        return sorted(islice(folder.glob(pattern), _MOST))
+        return sorted(islice(folder.glob(pattern.replace("**", "*")), _MOST))  # make knows no `**`
     except (ValueError, OSError):
         return []
 
@@ -394,13 +405,20 @@ def _program(name: str, content: bytes, *, is_code: bool) -> Iterator[StartedFil
     words = shebang[1].decode("utf-8", "replace").split() if shebang else []
     runs = [Path(word).name for word in words if not word.startswith("-")]
     if any(_MAKES.fullmatch(word) for word in runs):
-        yield from _shell(name, "\n".join(recipes(text, ())))
+        yield from _recipes(name, text, ())
     elif any(word in ("sed", "ed", "m4", "dc") for word in runs):
         yield StartedFile(file=name, script=Script(), text=text)
     elif is_code or (not any(map(_SHELLS.fullmatch, runs)) if runs else Path(name).suffix in _CODE):
         yield StartedFile(file=name, text=text, unread=len(content) >= _MAX_CODE)
     else:
         yield from _shell(name, text, unread=len(content) >= _MAX_CODE)
+
+
+def _recipes(name: str, text: str, goals: Sequence[str], *, is_short: bool = False) -> Iterator[StartedFile]:
+    try:
+        yield from _shell(name, "\n".join(recipes(text, goals)), is_short=is_short)
+    except TooLarge:
+        yield StartedFile(file=name, unread=True)
 
 
 def _shell(name: str, text: str, *, unread: bool = False, is_short: bool = False) -> Iterator[StartedFile]:
