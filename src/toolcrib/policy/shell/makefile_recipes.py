@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-__all__ = ["TooLarge", "included_by", "recipes"]
+__all__ = ["LARGEST", "TooLarge", "included_by", "recipes"]
 
 _VARIABLE: Final = re.compile(r"^[ \t]*(?:export |override |set )*[ \t]*([\w.-]+)[ \t]*(:{0,3}=|[?+!]=)[ \t]*(.*)$")
 _RULE: Final = re.compile(r"^@?([^\s#:=][^#:=]*?)[ \t]*&?::?(?![=:])[ \t]*([^#]*)")
