@@ -18,6 +18,16 @@ from msgspec import Struct, field
 
 __all__ = ["KEEPS_SHELL", "Command", "Finished", "Outlet", "Reach", "Running", "Sandbox", "guides_programs"]
 
+_GUIDES: Final = re.compile(
+    r"PATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
+    r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"
+    r"|(?:GNU)?MAKEFLAGS|MAKEFILES|GREP_OPTIONS|RIPGREP_CONFIG_PATH|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|BASH_FUNC\w*"
+)
+"""Variables that decide what programs execute."""
+
+KEEPS_SHELL: Final = "shell.keep"
+"""Key of a session's runtime: its commands share a shell (`shell: {keep: true}`, in a profile or the configuration)."""
+
 
 class Reach(Struct, frozen=True, kw_only=True):
     """Hosts that a command reaches, only through a proxy of ours."""
@@ -117,21 +127,9 @@ class Running(Protocol):
         ...
 
 
-_GUIDES: Final = re.compile(
-    r"PATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
-    r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"
-    r"|(?:GNU)?MAKEFLAGS|MAKEFILES|GREP_OPTIONS|RIPGREP_CONFIG_PATH|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|BASH_FUNC\w*"
-)
-"""Variables that decide what programs execute."""
-
-
 def guides_programs(name: str) -> bool:
     """Whether a variable of the environment decides what programs execute: `BASH_ENV`, `GIT_PAGER` …"""
     return _GUIDES.fullmatch(name) is not None
-
-
-KEEPS_SHELL: Final = "shell.keep"
-"""Key of a session's runtime: its commands share a shell (`shell: {keep: true}`, in a profile or the configuration)."""
 
 
 class Sandbox(Protocol):

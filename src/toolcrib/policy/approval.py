@@ -60,7 +60,7 @@ from .shell.command_tools import CallArguments
 
 __all__ = ["Approvals", "Book", "Channel", "Revise", "Ways", "settlement_of"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _LOOK_AGAIN: Final = 0.5
 """Seconds between two checks of decisions made in other processes (seed 003)."""
 _PROGRESS: Final = 5.0
@@ -405,8 +405,8 @@ class Approvals:
             return
         except ToolFailure as failure:
             self._fail(case, failure)
-        except Exception:  # noqa: BLE001 - any exception is a refusal
-            _LOG.exception("the approver of session %s broke", session.key)
+        except Exception:
+            _logger.exception("the approver of session %s broke", session.key)
             self._fail(case, broken(case.call, case.decision))
         finally:
             queue.waiting -= 1
@@ -421,9 +421,9 @@ class Approvals:
                 case.elsewhere = True
             else:
                 await self._take(case, answer)
-        except Exception as error:  # noqa: BLE001 - any exception is a refusal, or leaves the answer to the other channels
+        except Exception as error:
             expected = isinstance(error, ToolFailure)
-            _LOG.error("a channel could not ask about call %s: %s", case.call.id, error, exc_info=not expected)
+            _logger.error("a channel could not ask about call %s: %s", case.call.id, error, exc_info=not expected)
             session = case.call.session
             if not (_reaches(session.approvals.approver) or case.elsewhere or self._waits(session)):
                 self._fail(case, broken(case.call, case.decision))
@@ -520,7 +520,7 @@ class Approvals:
                 return
             left = await self._book.leave(id, keep=keeps)
         except ToolFailure as failure:
-            _LOG.warning("approval %s could not be taken back: %s", id, failure)
+            _logger.warning("approval %s could not be taken back: %s", id, failure)
         else:
             if keeps:
                 self._ways.outlives(id)
@@ -575,8 +575,8 @@ async def _report_waiting(call: Call, message: str) -> None:
             if client.peer is not None and client.progress_token is not None:
                 notice = {"progressToken": client.progress_token, "progress": progress, "message": message}
                 await client.peer.notify("notifications/progress", notice)
-        except Exception:  # noqa: BLE001 - a listener must not end the call that it observes
-            _LOG.exception("progress of call %s could not be reported", call.id)
+        except Exception:
+            _logger.exception("progress of call %s could not be reported", call.id)
         await anyio.sleep(_PROGRESS)
 
 

@@ -52,7 +52,7 @@ from .taint import Taint
 
 __all__ = ["Policy", "approved_as"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _NONE: Final[Mapping[str, Effect]] = MappingProxyType({})
 _STRICTEST_FIRST: Final = ("deny", "ask", "allow")
 _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_tool")
@@ -186,8 +186,8 @@ class Policy:
                 taint = self._asking_taint if self.is_strict() else self.taint
                 return taint.asks(tool, arguments, session, decision) or decision
             return decision
-        except Exception:  # noqa: BLE001 - the gate stays shut when it breaks
-            _LOG.exception("the policy could not decide on %s", tool.name)
+        except Exception:
+            _logger.exception("the policy could not decide on %s", tool.name)
             return _UNDECIDED
 
     def is_usual(self, call: Call) -> bool:

@@ -75,6 +75,21 @@ __all__ = [
 _MAX_NAMES: Final = 500
 """Names of one command that are examined; more are undecidable."""
 
+_NAME: Final = re.compile(r"[A-Za-z0-9_.*?/:\-]+")
+_KINDS: Final = get_args(Kind)
+_CACHED: Final = 4_096
+"""Tools for which the rules that can concern them are kept."""
+
+RuleTexts = Mapping[Effect, Texts]
+"""Rules as they are written, by effect."""
+
+GivenRules = Mapping[Effect, Sequence[str]]
+"""Rules as they are written, by effect."""
+
+_NONE: Final[Mapping[str, GivenRules]] = MappingProxyType({})
+_KEPT: Final = 256
+"""Combinations of layers that are kept ready."""
+
 
 class Mentions(Struct, frozen=True):
     """A pattern of files, held against the words of commands."""
@@ -102,12 +117,6 @@ def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
                 rest = value if sign else word.text
                 if sign or rest.startswith("@"):
                     yield rest.removeprefix("@")
-
-
-_NAME: Final = re.compile(r"[A-Za-z0-9_.*?/:\-]+")
-_KINDS: Final = get_args(Kind)
-_CACHED: Final = 4_096
-"""Tools for which the rules that can concern them are kept."""
 
 
 class Written(str):
@@ -173,10 +182,6 @@ def parse_rule(effect: Effect, text: str, *, layer: str = "config", home: str = 
 def parse_rules(texts: Mapping[Effect, Iterable[str]], *, layer: str = "config", home: str = "") -> tuple[Rule, ...]:
     """Read the rules of one layer, by effect; raises `ConfigError` for the first that is broken."""
     return tuple(parse_rule(effect, text, layer=layer, home=home) for effect, rules in texts.items() for text in rules)
-
-
-RuleTexts = Mapping[Effect, Texts]
-"""Rules as they are written, by effect."""
 
 
 def broken_rules(
@@ -407,14 +412,6 @@ def _asked(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> 
         if rule.arguments is None or rule.arguments.matches(arguments, every=False, cwd=cwd) is not False:
             return rule.decided
     return None
-
-
-GivenRules = Mapping[Effect, Sequence[str]]
-"""Rules as they are written, by effect."""
-
-_NONE: Final[Mapping[str, GivenRules]] = MappingProxyType({})
-_KEPT: Final = 256
-"""Combinations of layers that are kept ready."""
 
 
 class Layers:

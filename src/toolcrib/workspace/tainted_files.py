@@ -52,7 +52,7 @@ _MOST_CAUSE: Final = 300
 """Characters of a cause: one that names a file that names a session grows with each session."""
 _COARSE: Final = 5
 """CLOCK_REALTIME_COARSE of Linux, from which files get their times: it lies some milliseconds behind the exact one."""
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class _Writer(Struct):
@@ -93,7 +93,7 @@ class FileMarks:
             if state != self._state:
                 self._hold(await self._store.all())
         except ToolFailure as failure:
-            _LOG.warning("the marks of files with untrusted content cannot be read: %s", failure)
+            _logger.warning("the marks of files with untrusted content cannot be read: %s", failure)
             return
         self._state, self._is_read = state, True
 

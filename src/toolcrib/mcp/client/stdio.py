@@ -33,6 +33,19 @@ __all__ = ["Child", "Stderr", "StdioLink"]
 _LINES_PER_SECOND: Final = 20
 _LINE_CHARACTERS: Final = 500
 
+_PIPE_BYTES: Final = 1024 * 1024
+"""Asked of the kernel for the child's stdout: fewer wake-ups when it sends much. Linux only, and only a wish."""
+
+_F_SETPIPE_SZ: Final = 1031
+
+_LOST_GRACE: Final = 0.2
+"""Seconds that a process gets to go after SIGTERM when its connection is already useless."""
+
+_EXIT_WAIT: Final = 0.1
+"""Seconds to learn how a process ended after it closed its output."""
+
+_NEVER_CANCELLED: Final = ("initialize", "server/discover")
+
 
 class Stderr:
     """The end of one stream, in memory. Lives as long as its link, which gives the last words of a dead server."""
@@ -84,12 +97,6 @@ def _shown(line: str) -> str:
     """Make a line of a stranger safe for a log and a terminal."""
     cut = line if len(line) <= _LINE_CHARACTERS else line[:_LINE_CHARACTERS] + "…"
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
-
-
-_PIPE_BYTES: Final = 1024 * 1024
-"""Asked of the kernel for the child's stdout: fewer wake-ups when it sends much. Linux only, and only a wish."""
-
-_F_SETPIPE_SZ: Final = 1031
 
 
 class Child:
@@ -223,15 +230,6 @@ def _why_not(command: str, folder: str, error: OSError | ValueError) -> str:
     if number in (errno.EACCES, errno.EPERM, errno.ENOEXEC):
         return f"the command {command!r} cannot be executed: {os.strerror(number or 0)}"
     return f"the command {command!r} cannot be started: {error}"
-
-
-_LOST_GRACE: Final = 0.2
-"""Seconds that a process gets to go after SIGTERM when its connection is already useless."""
-
-_EXIT_WAIT: Final = 0.1
-"""Seconds to learn how a process ended after it closed its output."""
-
-_NEVER_CANCELLED: Final = ("initialize", "server/discover")
 
 
 def _bytecode(ours: Mapping[str, str]) -> str:

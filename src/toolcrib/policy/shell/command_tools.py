@@ -37,6 +37,18 @@ _CALLED: Final = re.compile(
 """A function that runs a program, with its first argument: a text, or a list of them."""
 _TEXT: Final = re.compile(r"\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|'([^'\n]*)'|\"([^\"\n]*)\"", re.DOTALL)
 
+_WORDS: Final = frozenset({"shell", "bash", "terminal"})
+"""Tags and categories of tools whose arguments are commands."""
+_NAME: Final = "Bash"
+_TEXTS: Final = frozenset({"cmd", "command", "code", "input", "script"})
+_ARGUMENTS: Final = _TEXTS | {"args", "argv", "commands"}
+_AROUND: Final = frozenset({"env", "environment", "executable", "shell", "stdin"})
+"""Arguments that change the meaning of a command."""
+_HANDLES: Final = frozenset({"command_id", "session_id"})
+"""Arguments that name a process which runs already, as every call that started it was decided on."""
+_BESIDE_HANDLES: Final = frozenset({"background", "key", "timeout", "working_dir"})
+_SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
+
 
 class CallArguments(dict[str, Any]):
     """Arguments of one call while rules look at them, with the files that its commands run and what rules found there.
@@ -104,19 +116,6 @@ def _in_line(line: str) -> Iterator[str]:
     words = line.split(maxsplit=1)
     if len(words) > 1 and words[0].removeprefix("%") in _ALIASES:
         yield line.strip().removeprefix("%")
-
-
-_WORDS: Final = frozenset({"shell", "bash", "terminal"})
-"""Tags and categories of tools whose arguments are commands."""
-_NAME: Final = "Bash"
-_TEXTS: Final = frozenset({"cmd", "command", "code", "input", "script"})
-_ARGUMENTS: Final = _TEXTS | {"args", "argv", "commands"}
-_AROUND: Final = frozenset({"env", "environment", "executable", "shell", "stdin"})
-"""Arguments that change the meaning of a command."""
-_HANDLES: Final = frozenset({"command_id", "session_id"})
-"""Arguments that name a process which runs already, as every call that started it was decided on."""
-_BESIDE_HANDLES: Final = frozenset({"background", "key", "timeout", "working_dir"})
-_SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
 
 
 @lru_cache(maxsize=4096)

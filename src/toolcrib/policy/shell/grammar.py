@@ -28,6 +28,30 @@ _PUNCTUATION: Final = frozenset(";&|()\n`")
 _SKIPPED: Final = frozenset("{ } $ ! if then elif else fi while until do done for case esac in select".split())
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
 
+MAX_TEXT: Final = 32_000
+"""Characters of one text that are read; a longer one is a doubt as a whole."""
+_MAX_NODES: Final = 4_000
+"""Nodes of one tree that are walked, some 5 µs each."""
+_MAX_SECONDS: Final = 0.03
+"""CPU time of this thread that one parse may take: ten times the need of a tree of that size."""
+_MAX_BROKEN: Final = 4_000
+"""Characters of a text that does not parse in which commands are looked for all the same."""
+_MAX_TEXTS: Final = 24
+"""Texts that one command is seen to run."""
+_MAX_BARS: Final = 500
+"""`|` and `=(` in one text: the grammar's time grows with their square (500 take it 12 ms)."""
+_MAX_DEPTH: Final = 5
+"""Texts inside texts: `sh -c "sh -c '…'"`."""
+_MAX_COMMANDS: Final = 500
+_LANGUAGE: Final = Language(tree_sitter_bash.language())
+_BARS: Final = re.compile(r"\||=\(")
+_ODD: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
+)
+"""Characters that the shell and its grammar may take differently, or that are invisible."""
+_JOINED: Final = re.compile(r"(?<=[^\s\\])\\\n(?=\S)")
+"""A line that is continued in the middle of a word."""
+
 
 def commands_of_broken(text: str) -> Iterator[tuple[Word, ...]]:
     """Yield the probable commands in a text that does not parse; closed quotes are removed."""
@@ -65,31 +89,6 @@ def _word(text: str) -> Iterator[Word]:
         yield from expand([(loose, False)])
     except TooManyWords:
         yield Word(HOLE, HOLE)
-
-
-MAX_TEXT: Final = 32_000
-"""Characters of one text that are read; a longer one is a doubt as a whole."""
-_MAX_NODES: Final = 4_000
-"""Nodes of one tree that are walked, some 5 µs each."""
-_MAX_SECONDS: Final = 0.03
-"""CPU time of this thread that one parse may take: ten times the need of a tree of that size."""
-_MAX_BROKEN: Final = 4_000
-"""Characters of a text that does not parse in which commands are looked for all the same."""
-_MAX_TEXTS: Final = 24
-"""Texts that one command is seen to run."""
-_MAX_BARS: Final = 500
-"""`|` and `=(` in one text: the grammar's time grows with their square (500 take it 12 ms)."""
-_MAX_DEPTH: Final = 5
-"""Texts inside texts: `sh -c "sh -c '…'"`."""
-_MAX_COMMANDS: Final = 500
-_LANGUAGE: Final = Language(tree_sitter_bash.language())
-_BARS: Final = re.compile(r"\||=\(")
-_ODD: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
-)
-"""Characters that the shell and its grammar may take differently, or that are invisible."""
-_JOINED: Final = re.compile(r"(?<=[^\s\\])\\\n(?=\S)")
-"""A line that is continued in the middle of a word."""
 
 
 @lru_cache(maxsize=512)

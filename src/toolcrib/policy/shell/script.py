@@ -54,6 +54,9 @@ _PLAIN: Final = {
     "?": "?",
 }
 
+Piece = tuple[str, bool]
+"""Text, and whether it was quoted."""
+
 
 class TooManyWords(ValueError):
     """Braces that would expand to too many words."""
@@ -75,10 +78,6 @@ class Word(Struct, frozen=True):
     def splits(self) -> bool:
         """Whether a second shell would split the text."""
         return re.search(r"[\s;&|<>()$`]", self.text) is not None
-
-
-Piece = tuple[str, bool]
-"""Text, and whether it was quoted."""
 
 
 def literal(text: str) -> Word:

@@ -94,6 +94,8 @@ _STARTS: Final = re.compile(
     r"clean|smudge|process|textconv|command|driver|cmd|.*program|.*editor|pager|askpass|sshcommand|fsmonitor|external|helper"
 )
 
+_Found = tuple[Path, str, tuple[str, ...]]
+
 
 class StartedFile(Struct, frozen=True, kw_only=True):
     """One file that a command runs, or one text of it. A field that does not apply is empty."""
@@ -196,9 +198,6 @@ def _behind(words: Sequence[str], options: Iterable[str]) -> Iterator[str]:
             yield word[2:]
         elif word[:1] == "-" and f"-{word[-1]}" in options and word[1:].isalpha():
             yield from words[place + 1 : place + 2]
-
-
-_Found = tuple[Path, str, tuple[str, ...]]
 
 
 def _files_of(command: ShellCommand, folders: Sequence[Path]) -> Iterator[_Found]:
