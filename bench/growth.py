@@ -1,4 +1,4 @@
-"""Growth: 100,000 tools, 1,000,000 recorded calls, 2,000 sessions, a file of 1 GiB, 150,000 calls with mixed faults.
+"""Growth: 100,000 tools, 1,000,000 recorded calls, 2,000 sessions, large files, 150,000 calls with mixed faults.
 
 Each in a process of its own.
 
@@ -11,7 +11,7 @@ server that is killed every few seconds, of names that do not exist, with wrong 
 A stall is how late a timer of 1 ms was, without the time that the thread waited for a processor: the machine may be
 shared. One second counts from the start of each action, or its whole length.
 
-    python bench/growth.py [tools] [calls] [sessions] [file] [faults] [--scale 1.0]
+    python bench/growth.py [tools] [calls] [sessions] [file] [commands] [faults] [--scale 1.0]
 """
 
 from __future__ import annotations
@@ -379,6 +379,62 @@ def mixed(number: int) -> tuple[str, dict[str, Any]]:
     return ("put", {"text": f"v{number}"}) if place < 19 or number % 3 else ("long", {"lines": 5_000})
 
 
+@tool(kind="write", category="shell")
+async def run(command: str) -> str:
+    """Run a command."""
+    return command
+
+
+async def commands(scale: float) -> Figures:
+    """Measure decisions under a deny on commands that run large files, also such as slow a reader down."""
+    found: Figures = {}
+    rules = {"allow": ["Bash"], "deny": [*(f"Bash(x{number}:*)" for number in range(8)), "Bash(git push:*)"]}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        root = Path(folder)
+        settings = bare().with_values(mode="autonomous", rules=rules, workspace=WorkspaceSpec(roots=(root,)))
+        async with Toolcrib(settings, memory=True) as crib:
+            crib.add(run)
+            session = crib.session(profile="flat")
+            await session.call("run", {"command": "make"})
+            for name, (command, file, text) in LARGE.items():
+                (root / file).parent.mkdir(exist_ok=True)
+                (root / file).write_text(text[: round(len(text) * scale)], encoding="utf-8")
+                (root / file).chmod(0o755)
+                async with heartbeat(found, f"decide on {name}"):
+                    start = time.process_time()
+                    await session.call("run", {"command": command})
+                    print(f"{name}: {(time.process_time() - start) * 1e3:.1f} ms of CPU", file=sys.stderr)
+    return found
+
+
+LARGE: dict[str, tuple[str, str, str]] = {
+    "a Makefile of 500 KB": (
+        "make t1",
+        "Makefile",
+        "".join(f"t{n}: t{n + 1} a{n}.o\n\techo $(CC) {n}\n" for n in range(14_000)),
+    ),
+    "a Makefile of values of values": (
+        "make",
+        "Makefile",
+        f"A=x $(B)\nB=$(C)$(C)\nC=$(D)$(D)\nD={'y' * 3000}\nall:\n" + "\techo $(A) $(A)\n" * 2000,
+    ),
+    "a Makefile of open brackets": ("make", "Makefile", f"all:\n\techo {'${shell x' * 50_000}"),
+    "a Makefile of blanks": ("make", "Makefile", f"all:\n\techo\n{' ' * 500_000}x"),
+    "a Makefile of unknown needs": (
+        "make",
+        "Makefile",
+        f"all: {' '.join(f'$$a{n}' for n in range(20_000))}\n" + "".join(f"t{n}:\n\techo\n" for n in range(20_000)),
+    ),
+    "1 MB of code in quotes": ("python a.py", "a.py", "\"'`; " * 190_000 + "git"),
+    "1 MB of code with the name everywhere": ("python a.py", "a.py", "'git status'\n" * 75_000),
+    "1 MB of blanks": ("python a.py", "a.py", "\n" + " " * 990_000),
+    "1 MB of one import": ("python a.py", "a.py", f"import {'a' * 990_000}"),
+    "1 MB of shell text": ("./a.sh", "a.sh", "#!/bin/sh\n" + "echo hello; git log | grep x\n" * 34_000),
+    "a configuration of git without an end": ("git st", ".git/config", f"[{'a' * 990_000}"),
+}
+"""What is decided on: the command, the file that it runs, its text."""
+
+
 async def faults(scale: float) -> Figures:
     """Measure a crib that serves mixed faults for long."""
     logging.disable()  # each tool that fails logs where
@@ -434,6 +490,7 @@ CASES: dict[str, Callable[[float], Coroutine[Any, Any, Figures]]] = {
     "calls": calls,
     "sessions": sessions,
     "file": file,
+    "commands": commands,
     "faults": faults,
 }
 

@@ -88,7 +88,8 @@ def build(parts: Parts) -> Pipeline:
         call = validate(expanded if isinstance(expanded, Call) else await expanded)
         for step in before:
             call = await step.confirm(call)
-        return decide(call)
+        decided = decide(call)
+        return decided if isinstance(decided, Call) else await decided
 
     execute = Execute(
         parts.sources,

@@ -56,6 +56,7 @@ from .questions import (
     unanswered,
 )
 from .settings import ApprovalSettings
+from .shell.command_tools import CallArguments
 
 __all__ = ["Approvals", "Book", "Channel", "Revise", "Ways", "settlement_of"]
 
@@ -167,6 +168,8 @@ class _Case(Struct, eq=False):
     call: Call
     decision: Decision
     question: Question
+    read: CallArguments | None = None
+    """What the rules found in the files that the command runs: a new rule is held against what the person was asked."""
     rule: str = ""
     """The rule that allowed the call without an answer."""
     failure: ToolFailure | None = None
@@ -208,7 +211,8 @@ class Approvals:
         if not self._can_ask(call.session):
             raise no_approver(call, decision)
         before = arguments_digest(call.arguments)  # making the question waits for files
-        case = _Case(call, decision, await self._question(call, decision))
+        question = await self._question(call, decision)
+        case = _Case(call, decision, question, await self._policy.read(call))
         try:
             settled = await self._stored(case)
             if settled.state == "pending":
@@ -315,7 +319,7 @@ class Approvals:
 
     async def _ruled(self, case: _Case) -> bool:
         """Settle a case that a rule decides meanwhile, or that cannot be asked; return whether it was settled."""
-        now = self._policy.decide_call(case.call)
+        now = self._policy.decide_call(case.call, case.read)
         if case.stands and case.failure is not None:
             await self._left(case, stands=True)
             raise case.failure

@@ -27,9 +27,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+
+from anyio import CapacityLimiter, to_thread
 
 from ..core.call import NESTED, Call, effective_arguments
 from ..core.permission import Decision, Effect
@@ -42,7 +46,7 @@ from .origin import is_local
 from .questions import approved_as, covering
 from .rules import Layers, Rule, Rules, names_of, spellings_of
 from .secret_arguments import on_placeholders
-from .shell.command_tools import as_cell, runs_shell
+from .shell.command_tools import CallArguments, as_cell, runs_shell
 from .shell.readonly_commands import looks_only
 from .taint import Taint
 
@@ -56,6 +60,8 @@ _CALL_TOOL: Final = Tool(name="call_tool", source="toolcrib", local_name="call_t
 _DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
 _LOOKS: Final = frozenset({"by_action", "by_method", "file_writer"})
 """Traits of tools whose decisions look at arguments."""
+_READERS: Final = 2
+"""Threads that read files for decisions: their own, as a tool that waits for a decision may hold one of the others."""
 _UNDECIDED: Final = Decision(effect="deny", rule="the policy, which could not decide (see the log)")
 
 
@@ -64,7 +70,11 @@ def _never() -> bool:
 
 
 class Policy:
-    """Permissions of tools, and the rules. One for a crib; immutable, so that a decision depends on the call alone."""
+    """Permissions of tools, and the rules. One for a crib; immutable, so that a decision depends on the call alone.
+
+    The files that a command runs, which are read for a decision, are those of the moment: a later change of them is
+    not seen.
+    """
 
     def __init__(
         self,
@@ -93,6 +103,7 @@ class Policy:
         self._asking_taint = (taint or Taint()).model_copy(update={"ask": True})
         self.taint = taint or Taint()
         """Effects of untrusted content; the steps that mark results use it, too."""
+        self._readers: CapacityLimiter | None = None
 
     def mode(self, name: str) -> Mode:
         """Return a mode by its name; raises `UsageError` with the nearest one."""
@@ -102,10 +113,35 @@ class Policy:
             raise UsageError(f"unknown mode {name!r} (known: {', '.join(sorted(self._modes))}){meant}")
         return self._modes[name]
 
-    def decide_call(self, call: Call) -> Decision:
-        """Return the decision on a resolved call, as `decide` does, by the way that it took to its tool."""
-        session = call.session
-        decision = self.decide(call.target, call.arguments, session, is_unshown=self._is_unshown(call))
+    def reads_files(self, call: Call) -> bool:
+        """Whether a rule in force looks into the files that the command of `call` runs."""
+        return self._rules.of(call.session).read_files(call.target)
+
+    async def read(self, call: Call) -> CallArguments | None:
+        """Read the files that the command of `call` runs, for `decide_call`; None where no rule in force needs them.
+
+        In a thread: a large Makefile takes longer than the event loop may stand still.
+        """
+        if not self.reads_files(call):
+            return None
+        tool, session, arguments = call.target, call.session, None
+        decide = self._rules.of(session).decide  # it asks for just what the rules need, and keeps what they answer
+        with suppress(Exception):  # the decision meets it again, and denies
+            arguments = _examined(tool, call.arguments, session)
+            self._readers = self._readers or CapacityLimiter(_READERS)
+            await to_thread.run_sync(
+                decide, tool, arguments, _folder_of(session), abandon_on_cancel=True, limiter=self._readers
+            )
+            arguments.started.clear()  # the question of a call may be open for hours
+        return arguments
+
+    def decide_call(self, call: Call, read: CallArguments | None = None) -> Decision:
+        """Return the decision on a resolved call, as `decide` does, by the way that it took to its tool.
+
+        `read` is what `read` returned for the call: its files are taken as they were then.
+        """
+        session, arguments = call.session, call.arguments if read is None else read
+        decision = self.decide(call.target, arguments, session, is_unshown=self._is_unshown(call))
         if decision.effect != "deny" and call.may_use_secrets:
             secret = on_placeholders(call.target, call.arguments, session, self._rules.of(session))
             decision = secret or decision
@@ -143,7 +179,8 @@ class Policy:
         `is_unshown`: the client before us, which asks its user itself, has not shown the tool by its name.
         """
         try:
-            arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
+            if not isinstance(arguments, CallArguments):
+                arguments = _examined(tool, arguments, session)
             decision = self._decide(tool, arguments, session, is_unshown=is_unshown)
             if decision.effect == "allow" and session.taint.cause:
                 taint = self._asking_taint if self.is_strict() else self.taint
@@ -214,14 +251,24 @@ class Policy:
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
         """Return the strictest decision of the written rules and the permissions; a written rule is named first."""
-        workspace = session.files.workspace
-        cwd = workspace.root if workspace is not None else session.files.cwd
-        written = self._rules.of(session).decide(tool, arguments, cwd)
+        written = self._rules.of(session).decide(tool, arguments, _folder_of(session))
         if not mode.tools and not self._permissions:
             return written
         entered = permitted(tool, mode.tools, self._permissions, mode.name)
         decisions = [decision for decision in (written, entered) if decision is not None]
         return min(decisions, key=lambda one: (_STRICTEST_FIRST.index(one.effect), not one.named), default=None)
+
+
+def _examined(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> CallArguments:
+    """Return the effective arguments as the rules look at them. Raises what `effective_arguments` does."""
+    arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
+    return arguments if isinstance(arguments, CallArguments) else CallArguments(arguments)
+
+
+def _folder_of(session: SessionState) -> Path:
+    """Return the folder in which the commands of a session run."""
+    workspace = session.files.workspace
+    return workspace.root if workspace is not None else session.files.cwd
 
 
 def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:

@@ -362,6 +362,10 @@ class Rules:
             arguments = CallArguments(arguments)
         return _denied(known.deny, arguments, cwd) or _asked(known.ask, arguments, cwd) or known.allowed(arguments, cwd)
 
+    def read_files(self, tool: Tool) -> bool:
+        """Whether a rule about this tool reads the files that its commands run."""
+        return (self._known.get(tool.digest) or self._learn(tool)).reads_files
+
     def look_at_arguments(self, tool: Tool) -> bool:
         """Whether a rule about this tool has a condition on arguments."""
         known = self._known.get(tool.digest) or self._learn(tool)

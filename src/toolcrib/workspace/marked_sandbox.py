@@ -69,6 +69,7 @@ class MarkedSandbox:
         """Run a command until the context is left; then its files are marked, also where its caller was cancelled."""
         reads = await self._reads(command)
         began = file_time()
+        end_writing = None if command.read_only else self._begin_writing(command, reads)
         try:
             async with self._sandbox.open(command) as running:
                 if reads is not None:
@@ -80,14 +81,28 @@ class MarkedSandbox:
                 source = self._taint.mark or (read.source if read else "")
                 if source and not command.read_only:
                     await self._marks.put_changed(command.folders, began, source, self._session)
+                if end_writing is not None:
+                    end_writing()
                 if reads is not None:
+                    if read and _keeps_variables(command):
+                        self._note(read)
                     await to_thread.run_sync(reads.close)
+
+    def _begin_writing(self, command: Command, reads: _MarkedReads | None) -> Callable[[], None]:
+        def source() -> str:
+            read = reads.find() if reads is not None and not self._taint.mark else None
+            return self._taint.mark or (read.source if read else "")
+
+        return self._marks.begin_writing(command.folders, source, self._session)
 
     async def _reads(self, command: Command) -> _MarkedReads | None:
         if not _shows_content(command):
             return None
         await self._marks.refresh()
-        marked = await to_thread.run_sync(self._marks.places_in, command.folders) if self._marks.has_any else {}
+        if not self._marks.has_any:
+            return None
+        await self._marks.follow(command.folders)
+        marked = await to_thread.run_sync(self._marks.places_in, command.folders)
         return _MarkedReads(marked, self._is_read_before) if marked else None
 
     def _note(self, mark: TaintedFile) -> None:
@@ -103,6 +118,11 @@ def _shows_content(command: Command) -> bool:
     # Not in a kept shell, where `git` may be a function; of other programs, no argument speaks for the command.
     is_script = len(command.argv) == 3 and command.argv[1] == "-c"
     return not command.read_only and not (is_script and _NAMES_ONLY.fullmatch(command.argv[2]))
+
+
+def _keeps_variables(command: Command) -> bool:
+    """Whether a later command gets variables of this one, which may hold what it read: that of a kept shell does."""
+    return len(command.argv) > 3 and command.argv[1] == "-c"
 
 
 class _MarkedReads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 import sys
@@ -24,21 +25,27 @@ class OpenedFiles:
     """Reports which files were opened since it was made. Without inotify, as on macOS, it reports none."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Watch files, and the files directly in folders, as far as the user's limit of watches goes."""
+        """Watch files, and the files directly in folders.
+
+        One that cannot be watched counts as opened: a command could use up the watches that its user may have.
+        """
         self._places: dict[int, Path] = {}
+        self._unwatched = set[Path]()
         self._fd = -1
         if sys.platform != "linux":
             return
         libc = ctypes.CDLL(None, use_errno=True)
         self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        for path in paths if self._fd >= 0 else ():
+        for path in paths:
             watch = libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_OPEN)
             if watch >= 0:
                 self._places[watch] = path
+            elif self._fd < 0 or ctypes.get_errno() not in (errno.ENOENT, errno.ENOTDIR):
+                self._unwatched.add(path)
 
     def read(self) -> set[Path]:
         """Return the files that were opened since the last time; all of them if the kernel has lost reports."""
-        found: set[Path] = set()
+        found = set(self._unwatched)
         with suppress(BlockingIOError):
             while self._fd >= 0:
                 data = os.read(self._fd, _BUFFER)

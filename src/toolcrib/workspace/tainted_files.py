@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from anyio import to_thread
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.taint import StoredTaint
@@ -36,6 +37,8 @@ __all__ = ["FileMarks", "MarkedWorkspace", "digest_at", "file_time", "note_shown
 
 _SAYS_NOTHING: Final = 64
 """Bytes without blanks between them that are a name or a number, and no sentence."""
+_PROSE: Final = ".md"
+"""Suffix of files of which one word counts, too: instructions for agents, which prompts contain."""
 _INLINE: Final = 1 << 20
 """Bytes that are hashed on the event loop, in about 1 ms; more in a thread."""
 _PIECE: Final = 1 << 20
@@ -52,6 +55,15 @@ _COARSE: Final = 5
 _logger = logging.getLogger(__name__)
 
 
+class _Writer(Struct):
+    """A command that may write untrusted content, while it runs."""
+
+    folders: Sequence[Path]
+    began: int
+    source: Callable[[], str]
+    session: str
+
+
 class FileMarks:
     """The marks of a crib's store, held in memory. Belongs to its event loop."""
 
@@ -64,11 +76,13 @@ class FileMarks:
         self._by_digest: dict[str, dict[tuple[str, str], TaintedFile]] = {}
         self._sizes: set[int] = set()
         self._folders: dict[tuple[str, str], TaintedFile] = {}
+        self._sought: set[tuple[str, str, str]] = set()
+        self._writers: dict[object, _Writer] = {}
 
     @property
     def has_any(self) -> bool:
         """Whether there is a mark, as far as was read."""
-        return bool(self._by_digest or self._folders)
+        return bool(self._by_digest or self._folders) or any(one.source() for one in self._writers.values())
 
     async def refresh(self) -> None:
         """Read the marks again if another process has changed them; while they cannot be read, the known ones hold."""
@@ -120,7 +134,48 @@ class FileMarks:
                     continue
                 if changed <= mark.noted * 1e9:
                     return mark
+        return self._of_writer(path) if self._writers else None
+
+    def _of_writer(self, path: Path) -> TaintedFile | None:
+        """Return a mark for a file that was changed since the beginning of a tainted command that still runs."""
+        for writer in self._writers.values():
+            source = writer.source()
+            if source and any(path.is_relative_to(folder) for folder in writer.folders):
+                with suppress(OSError):
+                    if os.lstat(path).st_ctime_ns >= writer.began:
+                        root = _root_of(path, writer.folders)
+                        return TaintedFile(root=root, path=str(path), source=source, session=writer.session)
         return None
+
+    def begin_writing(self, folders: Sequence[Path], source: Callable[[], str], session: str) -> Callable[[], None]:
+        """Count what is changed below `folders` from now on as marked while `source` returns one; return the end."""
+        token = object()
+        self._writers[token] = _Writer(folders, file_time(), source, session)
+        return lambda: self._writers.pop(token, None) and None
+
+    async def follow(self, folders: Sequence[Path]) -> None:
+        """Bring the marks below `folders` up to date: of running commands, and of content that was renamed by others.
+
+        What is missing from its place is looked for once, by size and digest.
+        """
+        for writer in list(self._writers.values()):
+            if (source := writer.source()) and any(one in writer.folders for one in folders):
+                await self.put_changed(writer.folders, writer.began, source, writer.session)
+        gone = await to_thread.run_sync(self._gone_from, folders)
+        if gone:
+            found = await to_thread.run_sync(_places_of, gone, folders)
+            await self._put([replace(mark, noted=self._clock()) for mark in found])
+
+    def _gone_from(self, folders: Sequence[Path]) -> list[TaintedFile]:
+        found: list[TaintedFile] = []
+        for mark in [mark for marks in list(self._by_digest.values()) for mark in list(marks.values())]:
+            key, path = (mark.root, mark.path, mark.digest), Path(mark.path)
+            if key in self._sought or not any(path.is_relative_to(folder) for folder in folders):
+                continue
+            if _size_at(path) != mark.size:
+                self._sought.add(key)
+                found.append(mark)
+        return found
 
     def places_in(self, folders: Sequence[Path]) -> dict[Path, TaintedFile]:
         """Return the marks of files below `folders` that are there with the size of their content, by path.
@@ -150,7 +205,7 @@ class FileMarks:
         for path, content in contents.items():
             if not source and len(content) not in self._sizes:
                 continue
-            if not _says_something(content):
+            if not _says_something(content) and path.suffix != _PROSE:
                 continue
             digest, root = await _digest(content), _root_of(path, roots)
             if source:
@@ -234,6 +289,8 @@ class FileMarks:
         self._by_digest, self._sizes, self._folders = {}, set(), {}
         for mark in marks:
             self._add(mark)
+        held = ((mark.root, mark.path, mark.digest) for known in self._by_digest.values() for mark in known.values())
+        self._sought &= set(held)
 
     def _add(self, mark: TaintedFile) -> None:
         if mark.digest:
@@ -409,7 +466,7 @@ def digest_at(path: Path) -> str:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return ""
             content = file.read(_SAYS_NOTHING + 1)
-            if not _says_something(content):
+            if not content or not (_says_something(content) or path.suffix == _PROSE):
                 return ""
             file.seek(0)
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -432,6 +489,26 @@ def _changed(roots: Sequence[Path], since: int, made: TaintedFile) -> list[Taint
         folders, single = {str(root) for root in roots}, []
     marks = [replace(made, root=_root_of(Path(top), roots), path=top) for top in sorted(folders)]
     return [*marks, *(replace(mark, digest=digest) for mark in single if (digest := digest_at(Path(mark.path))))]
+
+
+def _size_at(path: Path) -> int:
+    """Return the size of a file, -1 for one that is not there."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return -1
+
+
+def _places_of(marks: Iterable[TaintedFile], roots: Sequence[Path]) -> list[TaintedFile]:
+    """Return the marks at the places where their contents are now."""
+    wanted = {mark.digest: mark for mark in marks}
+    sizes = {mark.size for mark in wanted.values()}
+    places = ((root, path) for root in roots for path, status in _files_of(root) if status.st_size in sizes)
+    return [
+        replace(wanted[digest], root=str(root), path=str(path))
+        for root, path in places
+        if (digest := digest_at(path)) in wanted
+    ]
 
 
 def _files_of(top: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -25,6 +25,7 @@ from ...jobs.tools import SOURCE as JOBS
 from ...policy.approval import Approvals, Revise
 from ...policy.decision import Policy
 from ...policy.grant import mint
+from ...policy.shell.command_tools import CallArguments
 from ...sources.source import Source
 from ...store.idempotency import Conflict, Receipts, Replay, hash_request
 from ..budgets import BudgetUsage
@@ -130,8 +131,14 @@ class Decide:
         self._catalog_of = catalog_of
         self._tools_of = tools_of
 
-    def __call__(self, call: Call) -> Call:
+    def __call__(self, call: Call) -> Call | Awaitable[Call]:
         """Return the call with its decision; raises `ToolFailure` when it is a deny."""
+        return self._read(call) if self._policy.reads_files(call) else self._decide(call)
+
+    async def _read(self, call: Call) -> Call:
+        return self._decide(call, await self._policy.read(call))
+
+    def _decide(self, call: Call, read: CallArguments | None = None) -> Call:
         if not call.options.version and not _is_current(call.target, self._catalog_of(call.session)):
             raise definition_changed(call.target.name)
         if self._policy.is_strict() and self._is_unreviewed(call.target):
@@ -143,7 +150,7 @@ class Decide:
             )
         if self._is_unlisted(call):
             call = call.evolve(is_unlisted=True)
-        return _decided(call, self._policy.decide_call(call))
+        return _decided(call, self._policy.decide_call(call, read))
 
     def _is_unlisted(self, call: Call) -> bool:
         """Whether the client was not shown the tool; a job that is made again was decided on when it was accepted."""
@@ -165,9 +172,9 @@ class Decide:
             return self
         settled: Decision | None = None
 
-        def decide(call: Call) -> Call:
+        def decide(call: Call) -> Call | Awaitable[Call]:
             nonlocal settled
-            if not policy.is_usual(call):
+            if not policy.is_usual(call) or (settled is None and policy.reads_files(call)):
                 return self(call)
             if settled is not None:
                 return _decided(call, settled)

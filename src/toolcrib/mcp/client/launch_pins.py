@@ -80,6 +80,13 @@ _STARTED: Final = {
     ),
 }
 """Runners → files whose recipes and services they start."""
+_INSTALLERS: Final = re.compile(r"uvx?|pipx|pip[\d.]*|rye|hatch|poetry|pdm|pixi")
+_PACKED: Final = re.compile(r"--(?:from|with|with-editable|spec|editable|package)(?:=|$)|-e$|install$")
+"""Words of these before a folder that is packed."""
+_RUN_A_PACKAGE: Final = frozenset({"uvx", "pipx"})
+_OF_PACKAGE: Final = ("pyproject.toml", "setup.py", "setup.cfg")
+_NOT_PACKED: Final = frozenset({"__pycache__", "build", "dist", "node_modules", "venv"})
+_PYTHON_ENDS: Final = (".py", ".pyx", ".pth", ".so")
 _MOST_BUILT: Final = 2_000
 _FETCHERS: Final = frozenset({"bunx", "npx", "pnpx"})
 _IN_PROJECT: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
@@ -150,6 +157,7 @@ def launch_pins(spec: ServerSpec, path: str, known: Mapping[str, str] = MappingP
             *(file for folder in searched if folder.is_relative_to(root) for file in shadows(folder)),
             *_found_first(spec, here, root, scripts),
             *_built(spec, places, root),
+            *_packaged(spec, here, root),
         ]
     )
     for file in (*files, *(folder / name for folder in folders for name in _BESIDE)):
@@ -232,6 +240,29 @@ def _built(spec: ServerSpec, places: Iterable[Path], root: Path) -> Iterator[Pat
                 if left < 0:
                     return
                 yield file
+
+
+def _packaged(spec: ServerSpec, here: Path, root: Path) -> Iterator[Path]:
+    """Yield the Python sources of a folder that a runner packs and installs before it runs: `uvx --from .`."""
+    words, left = _words_of(spec), _MOST_BUILT
+    if not any(_INSTALLERS.fullmatch(Path(word).name) for word in words):
+        return
+    pairs = list(zip(("", *words), words, strict=False))
+    named = [word for before, word in pairs if _PACKED.match(before) or (_PACKED.match(word) and "=" in word)]
+    if any(Path(word).name in _RUN_A_PACKAGE for word in words):
+        named += [word for before, word in pairs if not before.startswith("-") and word.startswith((".", "/", "file:"))]
+    for text in dict.fromkeys(text for word in named for text in _spellings(word)):
+        folder = Path(os.path.normpath(here / text))
+        if not folder.is_relative_to(root) or not any((folder / name).is_file() for name in _OF_PACKAGE):
+            continue
+        for above, inner, files in os.walk(folder):
+            inner[:] = sorted(one for one in inner if not one.startswith(".") and one not in _NOT_PACKED)
+            for name in sorted(files):
+                if name.endswith(_PYTHON_ENDS):
+                    left -= 1
+                    if left < 0:
+                        return
+                    yield Path(above, name)
 
 
 def changed_files(spec: ServerSpec, path: str) -> list[str]:

@@ -232,6 +232,13 @@ def _why_not(command: str, folder: str, error: OSError | ValueError) -> str:
     return f"the command {command!r} cannot be started: {error}"
 
 
+def _bytecode(ours: Mapping[str, str]) -> str:
+    """Return the folder for byte code of projects: what their own `__pycache__` has, pins cannot tell from forged."""
+    cache = ours.get("XDG_CACHE_HOME", "")
+    home = ours.get("HOME") or os.path.expanduser("~")
+    return os.path.join(cache if os.path.isabs(cache) else os.path.join(home, ".cache"), "toolcrib", "bytecode")
+
+
 def _held(state: str, changed: list[str]) -> ToolFailure:
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     return ToolFailure(
@@ -299,6 +306,7 @@ class StdioLink:
         command = [self._spec.command, *self._spec.args]
         environment = clean_environment(self._environment, self._spec.env)
         if self._spec.pinned is not None:
+            environment["PYTHONPYCACHEPREFIX"] = _bytecode(self._environment)
             self._path = environment.get("PATH", os.defpath)
             self._before = await anyio.to_thread.run_sync(pinned_state, self._spec)
             if changed := await anyio.to_thread.run_sync(changed_files, self._spec, self._path):

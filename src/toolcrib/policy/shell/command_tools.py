@@ -51,15 +51,24 @@ _SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
 
 
 class CallArguments(dict[str, Any]):
-    """Arguments of one call while rules look at them, and the files that its commands run: read once for all rules."""
+    """Arguments of one call while rules look at them, with the files that its commands run and what rules found there.
 
-    started: Sequence[StartedFile] | None = None
+    Both are kept: a decision in the event loop reads no file that was read for it in a thread.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        """`arguments` are those of the tool."""
+        super().__init__(arguments)
+        self.answers: dict[tuple[str, Path], bool | None] = {}
+        """Pattern and folder → whether it matches."""
+        self.started: dict[Path, Sequence[StartedFile]] = {}
+        """Folder → files that the commands run from there."""
 
     def started_in(self, folder: Path) -> Sequence[StartedFile]:
         """Return the files of the workspace that the commands run from `folder`."""
-        if self.started is None:
-            self.started = tuple(started_files(scripts_of(self), folder))
-        return self.started
+        if folder not in self.started:
+            self.started[folder] = tuple(started_files(scripts_of(self), folder))
+        return self.started[folder]
 
 
 class CellArguments(CallArguments):

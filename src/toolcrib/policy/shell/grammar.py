@@ -134,6 +134,7 @@ def _read(text: str, depth: int) -> Script:
         doubts=tuple(dict.fromkeys((*doubts, *walk.doubts))),
         effects=tuple(dict.fromkeys(walk.effects)),
         files=tuple(walk.files),
+        inputs=tuple(walk.inputs),
         values=tuple(walk.values),
     )
 
@@ -187,6 +188,7 @@ class _Walk:
         self.doubts: list[str] = []
         self.effects: list[str] = []
         self.files: list[Word] = []
+        self.inputs: list[Word] = []
         self.values: list[str] = []
         self._depth = depth
         waiting = [root]
@@ -220,6 +222,7 @@ class _Walk:
             self.doubts += script.doubts
             self.effects += script.effects
             self.files += script.files
+            self.inputs += script.inputs
             self.values += script.values
 
     def _take(self, node: Node) -> None:
@@ -264,6 +267,7 @@ class _Walk:
         except TooManyWords:
             words = []
         self.files += words
+        self.inputs += words if operator.startswith("<") else []
         if len(words) != 1 or not grammar_nodes.only_reads(operator, words[0]):
             self.effects.append("writes a file")
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-__all__ = ["LARGEST", "included_by", "recipes"]
+__all__ = ["LARGEST", "TooLarge", "included_by", "recipes"]
 
 _VARIABLE: Final = re.compile(r"^[ \t]*(?:export |override |set )*[ \t]*([\w.-]+)[ \t]*(:{0,3}=|[?+!]=)[ \t]*(.*)$")
 _RULE: Final = re.compile(r"^@?([^\s#:=][^#:=]*?)[ \t]*&?::?(?![=:])[ \t]*([^#]*)")
@@ -22,8 +22,11 @@ _BLANKS: Final = re.compile(r"(?<=.)[ \t]{2,}")
 _USE: Final = re.compile(
     r"(?<!\$)\$(?:[({](?:call\s+)?([\w.-]+)(?:,[^(){}]{0,200})?[)}]|([A-Za-z]))|\{\{\s*([\w-]+)\s*\}\}"
 )
-_CALLED: Final = re.compile(r"\$[({](?:shell|eval)\s+((?:[^()]|\([^()]*\))*)[)}]")
-_FILES: Final = re.compile(r"\$[({](?:(?:wildcard|patsubst)\s(?:[^()]|\([^()]*\))*|[\w.-]+:[^(){}]*)[)}]")
+_CALL: Final = re.compile(r"\$[({](?:shell|eval)\s")
+_CALLED: Final = re.compile(r"\$[({](?:shell|eval)\s+((?:[^()]|\([^()]{0,4000}\)){0,4000})[)}]")
+_FILES: Final = re.compile(
+    r"\$[({](?:(?:wildcard|patsubst)\s(?:[^()]|\([^()]{0,200}\)){0,200}|[\w.-]{1,200}:[^(){}]{0,200})[)}]"
+)
 """Functions that make names of files of the names of others."""
 _INCLUDE: Final = re.compile(r"^[ \t]*[-s]?(?:include|import)[ \t]+(.+)$", re.MULTILINE)
 _SHELLS: Final = re.compile(r"(?:/usr)?(?:/bin/)?(?:env )?(?:ba|da|z)?sh")
@@ -36,9 +39,15 @@ _UNKNOWN: Final = re.compile(r"\$[({][^)}]*[)}]|\$\w")
 _INCLUDES: Final = 100
 LARGEST: Final = 512 * 1024
 """Characters of a file that are looked at."""
+_CALLS: Final = 200
+"""Functions in one line that start a program or make lines of it."""
 _LONGEST: Final = 4_000
 _MOST_EXPANDED: Final = 64_000
 """Characters of a value, and of a line with its values."""
+
+
+class TooLarge(Exception):
+    """A file in which make would find more than is looked at."""
 
 
 class _Rule(Struct):
@@ -49,17 +58,22 @@ class _Rule(Struct):
 
 def included_by(text: str) -> list[str]:
     """Return the names of the files that a Makefile includes, as patterns."""
-    text = text[:LARGEST]
+    text = _BLANKS.sub(" ", text[:LARGEST])
     variables = {found[1]: found[3] for line in text.splitlines() if (found := _VARIABLE.match(line))}
     names = (name for found in _INCLUDE.findall(text)[:_INCLUDES] for name in _expanded(found, variables).split())
     return list(dict.fromkeys(_UNKNOWN.sub("*", name) for name in names))
 
 
 def recipes(text: str, goals: Sequence[str]) -> list[str]:
-    """Return the shell texts that a run for `goals`, or for the first target without one, may start."""
+    """Return the shell texts that a run for `goals`, or for the first target without one, may start.
+
+    Raises `TooLarge`.
+    """
+    if len(text) > LARGEST:
+        raise TooLarge
     variables, rules, always = dict(_KNOWN), list[_Rule](), list[str]()
     for line in _lines(text, variables):
-        always += [part for found in _CALLED.finditer(line) for part in (found[1], *re.split("[:;]", found[1])[1:])]
+        always += [part for text in _called(line) for part in (text, *re.split("[:;]", text)[1:])]
         if (line[:1] in " \t" or line[:1] == variables[".RECIPEPREFIX"][:1]) and line.strip() and rules:
             rules[-1].lines.append(line[1:].strip())
         elif given := _VARIABLE.match(line):
@@ -79,13 +93,28 @@ def recipes(text: str, goals: Sequence[str]) -> list[str]:
         rule.needs = _FILES.sub("", _expanded(rule.needs[0], variables)).split()
     wanted = list(goals) or _expanded(variables.get(".DEFAULT_GOAL", ""), variables).split()
     lines = [line.lstrip("@-+ ") for place in sorted(_reached(rules, wanted)) for line in rules[place].lines]
-    return [_expanded(line, variables) for line in (*lines, *always)]
+    made, size = list[str](), 0
+    for line in (*lines, *always):
+        made.append(_expanded(line, variables))
+        size += len(made[-1])
+        if size > LARGEST:
+            raise TooLarge
+    return made
+
+
+def _called(line: str) -> Iterator[str]:
+    """Yield what the functions in a line start. Raises `TooLarge`."""
+    for number, call in enumerate(_CALL.finditer(line)):
+        if found := _CALLED.match(line, call.start()):
+            yield found[1]
+        if number >= _CALLS or (found is None and len(line) - call.start() > _LONGEST):
+            raise TooLarge
 
 
 def _lines(text: str, variables: dict[str, str]) -> Iterator[str]:
     """Yield the lines without those between `define` and `endef`, which become values of `variables`."""
     defined = ""
-    for line in _BLANKS.sub(" ", text[:LARGEST].replace("\\\n", " ")).splitlines():
+    for line in _BLANKS.sub(" ", text.replace("\\\n", " ")).splitlines():
         if defined and line.startswith("endef"):
             defined = ""
         elif defined:
@@ -107,12 +136,13 @@ def _reached(rules: Sequence[_Rule], goals: Sequence[str]) -> set[int]:
     found = {place for place, rule in enumerate(rules) if any(map(_is_pattern, rule.targets))}
     given = [one for goal in goals for one in ([goal] if goal in by_name else [goal, *first[:1]])]
     waiting = [*(given or first[:1]), *(need for place in found for need in rules[place].needs)]
-    seen = set[str]()
+    seen, is_any = set[str](), False
     while waiting:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting += [one for one in by_name if one not in phony] if "$" in name else []
+            waiting += [one for one in by_name if one not in phony] if "$" in name and not is_any else []
+            is_any = is_any or "$" in name
             places = by_name.get(name, [])
             found |= set(places)
             waiting += [need for place in places for need in rules[place].needs]

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
+from string import ascii_letters, digits
 from typing import Any, Final
 
 from msgspec import Struct
@@ -31,8 +31,12 @@ __all__ = ["ShellPattern", "covering", "parse_shell"]
 
 _NEAR: Final = 200
 """Characters in code between the words of one command."""
-_MAX_PLACES: Final = 200
-"""Places of a program's name in one text that are looked at."""
+_MAX_PLACES: Final = 1_000
+"""Places of a program's name in one text that are looked at; whether one of more is a command cannot be told."""
+_BEFORE: Final = 600
+"""Characters before a program's name that are looked at, without blanks and the folders of its path."""
+_LONGEST_PATH: Final = 4_096
+_OF_PATHS: Final = f"{ascii_letters}{digits}_.~/-"
 _MAX_FORMS: Final = 16
 """Ways to leave out the options in front of a sub-command."""
 _ESCAPE: Final = re.compile(r"\\[abefnrtv]")
@@ -58,8 +62,12 @@ _HARMLESS: Final = frozenset(
     " whereis which whoami winget xz yes yum zcat zgrep zypper :".split()
 )
 """Programs that take names and texts and run none of them, beside those that only read and those with a table."""
-_STARTS: Final = r"(?:^|[\s;&|!$(\"'`={\[,])(?:\./|[\w.~/-]*bin/)?"
+_Around = Sequence[tuple[re.Pattern[str], re.Pattern[str]]]
+"""Pairs of what stands before a program's name, up to it, and behind it."""
+_FOLDER: Final = r"(?:\./|[\w.~/-]*bin/)?\Z"
 _ENDS: Final = r"(?=$|[\s;&|)\"'`}\],])"
+_STARTS: Final = ((re.compile(rf"(?:^|[\s;&|!$(\"'`={{\[,]){_FOLDER}"), re.compile("")),)
+_WHOLE_WORD: Final = ((re.compile(r"(?<![\w-])\Z"), re.compile("")),)
 
 _COPIERS: Final = frozenset("cat cp dd gcp ginstall install link ln mv rsync scp tar tee".split())
 """Programs that give a file another name, or copy it."""
@@ -70,10 +78,16 @@ _MANIFESTS: Final = frozenset(
     " .pre-commit-config.yaml".split()
 )
 _IN_QUOTES: Final = (
-    r"(?:(?:[\"'`]|\bq[qwx]?\s*[({\[/|])(?:[^\"'`\n]{0,200}(?:[;&|(]|\b(?:sudo|exec|xargs|env|then|do|else|time))\s*)?"
-    r"|\n[ \t]*(?=\S+[ \t]+[\w./~$*\"'-]))(?:\./|[\w.~/-]*bin/)?"
+    (
+        re.compile(
+            r"(?:[\"'`]|\bq[qwx]?\s*[({\[/|])[ \t]*"
+            rf"(?:[^\"'`\n]{{0,200}}(?:[;&|(]|\b(?:sudo|exec|xargs|env|then|do|else|time))\s*)?{_FOLDER}"
+        ),
+        re.compile(""),
+    ),
+    (re.compile(rf"\n[ \t]*{_FOLDER}"), re.compile(r"\S*[ \t]+[\w./~$*\"'-]")),
 )
-"""Beginning of a text in code in which a program may be named."""
+"""Around a program's name in code, where it may be a command."""
 _LOCATORS: Final = frozenset("command readlink realpath type whereis which".split())
 
 
@@ -89,6 +103,12 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
         """Whether the arguments match: with `every` all their commands, else one; None when undecidable."""
         if every:
             return bool(covering((self,), arguments))
+        given = arguments if isinstance(arguments, CallArguments) else CallArguments(arguments)
+        if (self.body, cwd) not in given.answers:
+            given.answers[self.body, cwd] = self._matches(given, cwd)
+        return given.answers[self.body, cwd]
+
+    def _matches(self, arguments: CallArguments, cwd: Path) -> bool | None:
         scripts = scripts_of(arguments)
         answers = [self.means(script) for script in scripts]
         if True in answers:
@@ -97,8 +117,8 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
             return None
         if cwd == HERE:
             return False
-        given = arguments if isinstance(arguments, CallArguments) else CallArguments(arguments)
-        return None if self._is_run_by(given.started_in(cwd / str(given.get("working_dir") or ""))) else False
+        folder = cwd / str(arguments.get("working_dir") or "")
+        return None if self._is_run_by(arguments.started_in(folder)) else False
 
     def _is_run_by(self, files: Iterable[StartedFile]) -> bool:
         """Whether a file of the workspace that the commands run names a matched command, or cannot be read.
@@ -127,7 +147,7 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
             return True
         doubted = any(script.every_doubt()) or any(_INTERPRETERS.fullmatch(command.name) for command in commands)
         texts = (" ".join((*(word.text for word in one.words[1:]), one.stdin)) for one in commands)
-        return doubted and any(self._has_words(_ESCAPE.sub(" ", f" {text}"), r"(?<![\w-])", _NEAR) for text in texts)
+        return doubted and any(self._has_words(_ESCAPE.sub(" ", f" {text}"), _WHOLE_WORD, _NEAR) for text in texts)
 
     def means(self, script: Script) -> bool | None:
         """Whether one of the commands of `script` matches; None when undecidable."""
@@ -179,18 +199,25 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
             return False
         return self._has_words(" ".join(word.text for word in command.words[1:]), _STARTS)
 
-    def _has_words(self, text: str, begins: str, within: int | None = None) -> bool:
-        """Whether a text has the words of the matched command: the first behind `begins`, the others near it."""
-        for found in islice(re.compile(f"{begins}{self._first}{_ENDS}").finditer(text), _MAX_PLACES):
-            end = len(text) if within is None else found.end() + within
+    def _has_words(self, text: str, around: _Around, within: int | None = None) -> bool:
+        """Whether a text has the words of the matched command: the first one with `around` it, the others near it."""
+        if not self._first or self._name not in text:
+            return False
+        places = re.compile(f"{self._first}{_ENDS}").finditer(text)
+        for number, found in enumerate(places):
+            if number >= _MAX_PLACES:
+                return True
+            if not _stands_in(text, found, around):
+                continue
             place = found.end()
+            end = len(text) if within is None else place + within
             for word in self.head.split()[1:]:  # anywhere behind it: options may stand between
                 behind = re.compile(rf"[\s\"'`=]{re.escape(word)}{_ENDS}").search(text, place, end)
                 if behind is None:
                     break
                 place = behind.end()
             else:
-                return bool(self._first)
+                return True
             if within is None:  # what is not behind the first place is not behind a later one
                 return False
         return False
@@ -263,6 +290,20 @@ class ShellPattern(Struct, frozen=True, kw_only=True):
     def _may_become(self, loose: str) -> bool:
         known = loose.partition(HOLE)[0]
         return self.head.startswith(known) or known.startswith(self.head)
+
+
+def _stands_in(text: str, name: re.Match[str], around: _Around) -> bool:
+    """Whether what one pair of `around` describes stands before and behind a name.
+
+    Each is held against the surroundings alone: over a whole text of a megabyte, one search would stop every thread.
+    """
+    place = name.start()
+    near = text[max(0, place - _LONGEST_PATH) : place]
+    rest = near.rstrip(_OF_PATHS if near.endswith("/") else "").rstrip()
+    if not rest and len(near) == _LONGEST_PATH:
+        return True
+    start = max(0, place - len(near) + len(rest) - _BEFORE)
+    return any(before.search(text, start, place) and behind.match(text, name.end()) for before, behind in around)
 
 
 def parse_shell(body: str) -> ShellPattern:

@@ -196,6 +196,8 @@ class Script(Struct, frozen=True, kw_only=True):
     """Effects of the text besides running commands: it writes a file, sets a variable, defines a function."""
     files: tuple[Word, ...] = ()
     """Files of its redirections."""
+    inputs: tuple[Word, ...] = ()
+    """Those of them that are read."""
     values: tuple[str, ...] = ()
     """Values of the variables that it sets."""
 

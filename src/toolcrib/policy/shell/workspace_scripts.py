@@ -16,7 +16,7 @@ import re
 import shutil
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,8 @@ from msgspec import Struct
 
 from ...core.json import read_json
 from .grammar import read_script
-from .makefile_recipes import LARGEST, included_by, recipes
+from .makefile_recipes import TooLarge, included_by, recipes
+from .ninja_commands import included_by_ninja, ninja_commands
 from .script import HOLE, Script, ShellCommand, literal
 
 __all__ = ["StartedFile", "is_same_program", "started_files"]
@@ -44,6 +45,10 @@ _SHELLS: Final = re.compile(r"(?:ba|da|a|z|k|mk|rba|fi)?sh")
 _INTERPRETERS: Final = re.compile(r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|tsx|ts-node")
 _PLAIN: Final = re.compile(r"m4|dc|sqlite3|gcc|g\+\+|cc|ed|ex|psql|mysql|mariadb")
 """Programs that take commands as bare words of a file."""
+_TAKERS: Final = frozenset(". at batch eval parallel source xargs".split())
+"""Programs that run what a file or their input says."""
+_GIVERS: Final = frozenset("awk cat cut envsubst gawk grep head mapfile readarray sed sort tac tail tr".split())
+"""Programs whose output is the content of the files that they name."""
 _MAKES: Final = re.compile(r"[gb]?make|just")
 _PACKAGERS: Final = frozenset({"bun", "npm", "npm-run-all", "pnpm", "run-p", "run-s", "yarn"})
 _EVERYWHERE: Final = ("-r", "-w", "--filter", "--recursive", "--workspace", "-F")
@@ -66,7 +71,6 @@ _LIFECYCLE: Final = {
 _SHORT: Final = {"t": "test", "tst": "test"}
 _MANIFESTS: Final = {
     "cargo": ("build.rs",),
-    "ninja": ("build.ninja",),
     "nox": ("noxfile.py",),
     "pre-commit": (".pre-commit-config.yaml",),
     "rake": ("Rakefile",),
@@ -80,10 +84,11 @@ _IMPORTS: Final = re.compile(
     r"(?:require\(|\bfrom|\bimport\(?)\s*[\"'](\.{1,2}/[^\"'\n]{1,200})[\"']"
     r"|(?:^|[;\n])[ \t]*from[ \t]+([\w.]+)[ \t]+import\b|(?:^|[;\n])[ \t]*import[ \t]+([\w.]+)"
 )
+_PART: Final = 64 * 1024
 _IMPORTED: Final = 16
 """Imports of one file that are looked at."""
 _PROGRAMS: Final = ("node_modules/.bin", ".venv/bin")
-_SECTION: Final = re.compile(r"^[ \t]*\[[ \t]*([\w.-]+)(?:[ \t]+\"([^\"]*)\")?[^\]]*\]")
+_SECTION: Final = re.compile(r"^[ \t]*\[[ \t]*([\w.-]++)(?:[ \t]+\"([^\"]*+)\")?[^\]]*+\]")
 _KEY: Final = re.compile(r"^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*)$")
 _STARTS: Final = re.compile(
     r"clean|smudge|process|textconv|command|driver|cmd|.*program|.*editor|pager|askpass|sshcommand|fsmonitor|external|helper"
@@ -134,6 +139,27 @@ def started_files(scripts: Iterable[Script], folder: Path) -> Iterator[StartedFi
                 yield found
                 if found.script is not None:
                     waiting += _places_of([found.script], [*folders, file.parent])
+                    yield from _fed_to(found.script, [*folders, file.parent])
+
+
+def _fed_to(script: Script, folders: Sequence[Path]) -> Iterator[StartedFile]:
+    """Yield the files from which a script may take commands that it runs: `while read line; do $line; done < FILE`."""
+    commands = tuple(script.every())
+    if any(_MAKES.fullmatch(one.name) for one in commands):
+        words = (word for value in script.values for word in value.split())  # that of MAKEFILES, perhaps
+        for file in islice((file for word in words for file in _existing(word, folders)), _MOST):
+            yield from _read(file, "make", ())
+    if not any(not one.name or one.name in _TAKERS or _takes_input(one.name) for one in commands):
+        return
+    named = [word for one in commands if one.name in _GIVERS or one.name in _TAKERS for word in one.words[1:]]
+    named += [*script.inputs, *(word for one in commands for word in one.files)]
+    names = dict.fromkeys(word.text for word in named if word.known and not word.text.startswith("-"))
+    for file in islice((file for name in names for file in _existing(name, folders)), _MOST):
+        yield from _read(file, "plain", ())
+
+
+def _takes_input(name: str) -> bool:
+    return any(known.fullmatch(name) for known in (_SHELLS, _INTERPRETERS, _PLAIN))
 
 
 def is_same_program(file: Path, name: str) -> bool:
@@ -216,8 +242,10 @@ def _files_of_runner(name: str, words: Sequence[str], folders: Sequence[Path]) -
         yield from ((file, "git", tuple(words)) for file in _existing(".git/config", folders))
         for folder in folders:
             yield from ((file, "program", ()) for file in _hooks(folder / ".git" / "hooks"))
-    given = tuple(_behind(words, ("-f",))) if name == "ninja" else ()
-    for one in (*_MANIFESTS.get(name, ()), *given):
+    elif name in ("ninja", "ninja-build", "samu"):
+        files = ("build.ninja", *_behind(words, ("-f",)))
+        yield from ((file, "ninja", ()) for one in files for file in _existing(one, folders))
+    for one in _MANIFESTS.get(name, ()):
         yield from ((file, "manifest", ()) for file in _existing(one, folders))
 
 
@@ -297,12 +325,23 @@ def _code_of(name: str, folders: Sequence[Path]) -> Iterator[_Found]:
 
 def _imported(code: str, folders: Sequence[Path]) -> Iterator[_Found]:
     """Yield the files beside the code that it imports: one step, for a longer one is a project of its own."""
-    for found in islice(_IMPORTS.finditer(code), _IMPORTED):
+    places = (found for part in _parts(code) for found in _IMPORTS.finditer(part))
+    for found in islice(places, _IMPORTED):
         if found[1]:
             names = [found[1], *(f"{found[1]}{end}" for end in (".js", ".mjs", ".cjs", ".ts", "/index.js"))]
         else:
             names = list(_module_files([(found[2] or found[3]).strip(".")]))
         yield from ((file, "imported", ()) for name in names for file in _existing(name, folders))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield whole lines, some 64 KB at a time: one search over a megabyte would stop every thread."""
+    place = 0
+    while place < len(text):
+        end = text.rfind("\n", place, place + _PART) if len(text) - place > _PART else len(text)
+        end = end if end > place else place + _PART
+        yield text[place:end]
+        place = end
 
 
 def _hooks(folder: Path) -> Iterator[Path]:
@@ -327,9 +366,8 @@ def _read(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[StartedFile
     text = content.decode("utf-8", "replace")
     if kind == "plain":
         yield StartedFile(file=name, script=Script(), text=text)
-    elif kind == "make":
-        text = _with_included(text, file.parent)
-        yield from _shell(name, "\n".join(recipes(text, names)), is_short=True, unread=len(text) > LARGEST)
+    elif commands := _BUILDERS.get(kind):
+        yield from _made(name, lambda: commands(text, file.parent, names))
     elif kind == "main":
         yield from _main(file, content)
     elif kind == "package":
@@ -349,11 +387,22 @@ def _read(file: Path, kind: str, names: tuple[str, ...]) -> Iterator[StartedFile
         yield from _shell(name, "\n".join(lines), is_short=True)
 
 
-def _with_included(text: str, folder: Path) -> str:
-    """Return a Makefile with the files that it includes behind it."""
+def _of_make(text: str, folder: Path, goals: Sequence[str]) -> list[str]:
+    return recipes(_with_included(text, folder, included_by), goals)
+
+
+def _of_ninja(text: str, folder: Path, goals: Sequence[str]) -> list[str]:
+    return ninja_commands(_with_included(text, folder, included_by_ninja))
+
+
+_BUILDERS: Final = {"make": _of_make, "ninja": _of_ninja}
+
+
+def _with_included(text: str, folder: Path, included: Callable[[str], Iterable[str]]) -> str:
+    """Return a file with the files behind it that it includes."""
     texts, seen = [text], set[Path]()
     for one in texts:
-        for part in included_by(one):
+        for part in included(one):
             if len(texts) > _MOST:
                 break
             for file in _globbed(folder, part.removeprefix("./")):
@@ -368,7 +417,7 @@ def _globbed(folder: Path, pattern: str) -> list[Path]:
     if Path(pattern).is_absolute():
         return [file] if (file := Path(pattern)).is_file() else []
     try:
-        return sorted(islice(folder.glob(pattern), _MOST))
+        return sorted(islice(folder.glob(pattern.replace("**", "*")), _MOST))  # make knows no `**`
     except (ValueError, OSError):
         return []
 
@@ -393,13 +442,20 @@ def _program(name: str, content: bytes, *, is_code: bool) -> Iterator[StartedFil
     words = shebang[1].decode("utf-8", "replace").split() if shebang else []
     runs = [Path(word).name for word in words if not word.startswith("-")]
     if any(_MAKES.fullmatch(word) for word in runs):
-        yield from _shell(name, "\n".join(recipes(text, ())))
+        yield from _made(name, lambda: recipes(text, ()), is_short=False)
     elif any(word in ("sed", "ed", "m4", "dc") for word in runs):
         yield StartedFile(file=name, script=Script(), text=text)
     elif is_code or (not any(map(_SHELLS.fullmatch, runs)) if runs else Path(name).suffix in _CODE):
         yield StartedFile(file=name, text=text, unread=len(content) >= _MAX_CODE)
     else:
         yield from _shell(name, text, unread=len(content) >= _MAX_CODE)
+
+
+def _made(name: str, commands: Callable[[], Sequence[str]], *, is_short: bool = True) -> Iterator[StartedFile]:
+    try:
+        yield from _shell(name, "\n".join(commands()), is_short=is_short)
+    except TooLarge:
+        yield StartedFile(file=name, unread=True)
 
 
 def _shell(name: str, text: str, *, unread: bool = False, is_short: bool = False) -> Iterator[StartedFile]:

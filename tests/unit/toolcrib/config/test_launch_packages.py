@@ -158,3 +158,42 @@ def test_what_recipes_and_services_run_is_pinned(project: Path, words: str, name
     assert changed_files(spec, SYSTEM) == []
     put(project, {name: "evil\n"})
     assert str(project / name) in changed_files(spec, SYSTEM)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "uvx --from . thing",
+        "uvx --from=. thing",
+        "uvx .",
+        "uvx --from {project} thing",
+        "uvx --with . other",
+        "uv tool run --from ./ thing",
+        "uv run --with-editable . thing",
+        "pipx run --spec . thing",
+        "sh -c pip\u00a0install\u00a0.;thing",
+    ],
+)
+@pytest.mark.parametrize("name", ["src/thing/deep/inner.py", "thing/new.py", "hook.py"])
+def test_the_sources_of_a_folder_that_is_packed_before_it_runs_are_pinned(project: Path, words: str, name: str) -> None:
+    put(project, {"pyproject.toml": "", "src/thing/deep/inner.py": "1\n"})
+    command, *args = words.replace("{project}", str(project)).split(" ")
+    spec = ServerSpec(
+        name="s",
+        transport="stdio",
+        command=command,
+        args=tuple(one.replace("\u00a0", " ") for one in args),
+        cwd=str(project),
+    )
+    spec = replace(spec, pinned=launch_pins(spec, SYSTEM))
+    assert changed_files(spec, SYSTEM) == []
+    put(project, {name: "evil\n", "build/lib/x.py": "", ".venv/x.py": ""})
+    assert str(project / name) in changed_files(spec, SYSTEM)
+
+
+@pytest.mark.parametrize("words", ["uvx thing", "uv --directory . run server.py", "uv run --project . thing"])
+def test_the_sources_beside_a_server_that_packs_none_are_not_pinned(project: Path, words: str) -> None:
+    put(project, {"pyproject.toml": ""})
+    spec = server(project, words)
+    put(project, {"tests/test_thing.py": ""})
+    assert changed_files(spec, SYSTEM) == []

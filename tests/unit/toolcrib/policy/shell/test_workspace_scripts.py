@@ -151,11 +151,30 @@ HOSTILE = {
         "A=$(B)$(B)\nB=$(A)$(A)\na:\n\t$(A)\n",
         "include *\n",
         f"a{' ' * 900}",
+        " ",
+        "${shell x",
+        "${wildcard x",
+        "a: $$b\nb c d: $$e\n",
     ],
-    "a.py": ['";' + " " * 300, "bin/", "'rm", "require(" + " " * 20, "from a.b.c import d\n"],
+    "a.py": ["import a", ' q("', '";' + " " * 300, "bin/", "'rm", "require(" + " " * 20, "from a.b.c import d\n"],
     "a.sh": ["a|", "cd a\n", "./a.sh\n"],
-    ".git/config": ["[alias]\nz = z\n", '[a "'],
+    ".git/config": ["[alias]\nz = z\n", '[a "', "[a"],
 }
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "\techo " + "$(A)" * 60 + "\n",
+        "\t$(shell x)" * 300 + "\n",
+        f"\t$(shell {'x' * 9_000})\n",
+        f"\techo {'x' * 600_000}\n",
+    ],
+)
+def test_a_makefile_in_which_more_stands_than_is_read_is_asked_about(tmp_path: Path, recipe: str) -> None:
+    write(tmp_path, {"Makefile": f"A={'x' * 4_000}\nall:\n{recipe * 5}"})
+
+    assert effect(RULES, "make", tmp_path) == "ask"
 
 
 @pytest.mark.parametrize(("name", "unit"), [(name, unit) for name, units in HOSTILE.items() for unit in units])

@@ -2,7 +2,9 @@
 
 import json
 import os
+import py_compile
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import anyio
@@ -187,6 +189,29 @@ async def test_a_server_behind_which_a_file_changed_is_not_started_nor_started_a
         assert str(script) in peer.source.state.detail
 
     assert len(journal.of("start")) == 1
+
+
+async def test_a_confirmed_server_does_not_run_byte_code_of_its_project(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    spec = scripted(journal.path)
+    loaded, forged = tmp_path / "loaded.py", tmp_path / "forged.py"
+    loaded.write_text("")
+    forged.write_text("import os; os.environ['THEIR_TOKEN'] = 'forged'")
+    py_compile.compile(
+        str(forged), cache_from_source(str(loaded)), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    code = f"import sys, runpy; sys.path.insert(0, {str(tmp_path)!r}); import loaded; del sys.argv[0]"
+    runs = f"{code}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    spec = replace(spec, args=("-Sc", runs, *spec.args[1:]), cwd=str(tmp_path))
+    pinned = replace(spec, pinned=launch_pins(spec, os.environ["PATH"]))
+    seen: list[bool] = []
+    for one in (spec, pinned):
+        async with open_source(one, tmp_path) as peer:
+            seen.append("THEIR_TOKEN" in json.loads((await peer.call("environment")).text))
+
+    assert seen == [True, False]
 
 
 @pytest.mark.parametrize(("content", "is_used"), [("two", False), ("one", True)])

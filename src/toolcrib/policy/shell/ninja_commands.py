@@ -1,0 +1,80 @@
+"""Commands of a `build.ninja`, with the values that its variables have anywhere in the file.
+
+Which value holds for which build is not told apart: each value of a variable that a command uses counts as a command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from .makefile_recipes import LARGEST, TooLarge
+
+__all__ = ["included_by_ninja", "ninja_commands"]
+
+_ASSIGNED: Final = re.compile(r"[ ]*([\w.-]+)[ ]*=[ ]*(.*)")
+_BUILD: Final = re.compile(r"build[ ]+((?:[^:$]|\$.)*):[ ]*[\w.-]+(.*)")
+_USE: Final = re.compile(r"\$(?:\{([\w.-]+)\}|([\w-]+)|(.))")
+_RUNS_FILE: Final = re.compile(r"(?:^|[;&|(])[ ]*(?:\./)?\$\{?(?:in|out)(?:_newline)?\b")
+_INCLUDE: Final = re.compile(r"^(?:include|subninja)[ ]+(.+)$", re.MULTILINE)
+_COMMAND: Final = "command"
+_DEPTH: Final = 8
+
+
+def included_by_ninja(text: str) -> list[str]:
+    """Return the names of the files that a `build.ninja` includes."""
+    return [found.strip() for found in _INCLUDE.findall(text)]
+
+
+def ninja_commands(text: str) -> list[str]:
+    """Return the commands, and the values from which they are made. Raises `TooLarge`."""
+    if len(text) > LARGEST:
+        raise TooLarge
+    values: dict[str, dict[str, None]] = {}
+    files: dict[str, None] = {}
+    for line in re.sub(r"\$\n[ ]*", "", text).splitlines():
+        if found := _ASSIGNED.fullmatch(line):
+            values.setdefault(found[1], {})[found[2]] = None
+        elif found := _BUILD.match(line):
+            files |= dict.fromkeys((found[1].strip(), found[2].partition("|")[0].strip()))
+    commands = list(values.pop(_COMMAND, ()))
+    last = {name: next(reversed(known)) for name, known in values.items()}
+    lines = dict.fromkeys(_expanded(command, last) for command in commands)
+    for name in _used(commands, values):
+        lines |= dict.fromkeys(_expanded(value, last) for value in values[name])
+    if any(map(_RUNS_FILE.search, commands)):
+        lines |= dict.fromkeys(_expanded(name, last) for name in files)
+    if sum(map(len, lines)) > LARGEST:
+        raise TooLarge
+    return list(lines)
+
+
+def _used(commands: list[str], values: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
+    """Yield the variables that the commands use, and those in their values."""
+    waiting, seen = list(commands), set[str]()
+    while waiting:
+        for found in _USE.finditer(waiting.pop()):
+            name = found[1] or found[2] or ""
+            if name in values and name not in seen:
+                seen.add(name)
+                waiting += values[name]
+                yield name
+
+
+def _expanded(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with the last values of its variables; one without a value is empty, as for ninja."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name in ("in", "out", "in_newline"):
+            return name
+        return values.get(name, "") if name else f"${found[3]}"
+
+    for _ in range(_DEPTH):
+        before, text = text, _USE.sub(value, text)
+        if len(text) > LARGEST:
+            raise TooLarge
+        if text == before:
+            break
+    return re.sub(r"\$(.)", r"\1", text)
