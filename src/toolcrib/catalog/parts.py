@@ -77,16 +77,17 @@ class CatalogPart:
         """The tool that a folded name may mean, or the tools, by every form of their names; see `spelled`."""
         names, forms = list[str](), list[str]()
         for tool in self.tools.values():
-            whole = f"{tool.source}{tool.local_name}"  # the full name, before it was shortened
-            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases, *declared_names(tool))
+            whole = f"{tool.source}{naming.SEPARATOR}{tool.local_name}"  # the full name, before it was shortened
+            written = {tool.name, whole, tool.local_name, tool.op, *tool.aliases, *declared_names(tool)}
             names += [tool.name] * len(written)
             forms += written
         found: dict[str, str | tuple[str, ...]] = {}
         for form, name in zip(naming.fold_all(forms), names, strict=True):
+            if not form:
+                continue  # of signs alone, or no op
             known = found.setdefault(form, name)
             if known is not name and name not in (several := (known,) if isinstance(known, str) else known):
                 found[form] = (*several, name)
-        found.pop("", None)
         return found
 
     def spelled(self, form: str) -> tuple[str, ...]:
