@@ -80,8 +80,11 @@ class Index:
                 self.save(self._path, self._stamp)
 
     def prepare(self) -> None:
-        """Build, and compute what the first word that no tool has would wait for: 0.2 s for 100,000 tools."""
-        self.build()
+        """Build, and compute what the first search would wait for.
+
+        That is word lists, 15 ms, and a look at every word for the first one that no tool has: 0.2 s for 100,000 tools.
+        """
+        self.search("first")
         self._corpus.postings.alike("")
 
     def add(self, entry: IndexEntry) -> None:

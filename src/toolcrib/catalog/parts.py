@@ -108,8 +108,8 @@ class CatalogPart:
         return "\n".join(("", *self.tools, ""))
 
     def prepare(self) -> None:
-        """Compute now what the first unknown name would wait for."""
-        _ = self.spellings, self._folded, self._text, self.core, self.has_conditions, self.has_skills
+        """Compute now what the first unknown name and the first search would wait for."""
+        _ = self.spellings, self._folded, self._text, self.core, self.factors, self.has_conditions, self.has_skills
 
     def neighbours(self, form: str) -> Iterator[tuple[str, str]]:
         """Yield folded name and name of the tools that begin like a folded name, the nearest in the alphabet."""
