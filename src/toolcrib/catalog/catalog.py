@@ -51,6 +51,9 @@ _ALIKE = 400
 _LONGEST = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
 
+_KEPT: Final = 32
+"""Derived catalogs that are kept: one for each set of pins, a catalog."""
+
 
 class Searcher(Protocol):
     """Search engine of a catalog: the ranking index, or several of them."""
@@ -347,10 +350,6 @@ class Catalog(Mapping[str, Tool]):
 def _is_full_name(tool: Tool, name: str, folded: str) -> bool:
     whole = naming.fold(tool.source + tool.local_name)
     return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases, *declared_names(tool))
-
-
-_KEPT: Final = 32
-"""Derived catalogs that are kept: one for each set of pins, a catalog."""
 
 
 class PinnedCatalogs:

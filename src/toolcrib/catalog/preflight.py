@@ -59,6 +59,14 @@ _WORDS_OF: Final = (
 _ESCAPES: Final = ("\\u", "\\b", "\\f")
 """How JSON writes the characters of ASCII that show nothing."""
 
+_ALIKE: Final = str.maketrans("01i\u0131|", "ollll")
+_PAIRS: Final = (("rn", "m"), ("vv", "w"))
+_EDITS: Final = 2
+"""Letters that may differ from one of our own names (security.md T3)."""
+_LONG: Final = 8
+"""Length from which a name that nearly equals another one looks deliberate."""
+_OURS: Final = "Toolcrib"
+
 
 def findings(tool: Tool) -> tuple[str, ...]:
     """Return the findings of a definition, one sentence each, safe to print; none for an ordinary one."""
@@ -144,15 +152,6 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for inner in cast("list[Any]", value):
             yield from _texts(inner, place)
-
-
-_ALIKE: Final = str.maketrans("01i\u0131|", "ollll")
-_PAIRS: Final = (("rn", "m"), ("vv", "w"))
-_EDITS: Final = 2
-"""Letters that may differ from one of our own names (security.md T3)."""
-_LONG: Final = 8
-"""Length from which a name that nearly equals another one looks deliberate."""
-_OURS: Final = "Toolcrib"
 
 
 def looks(name: str) -> str:

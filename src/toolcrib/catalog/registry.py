@@ -42,7 +42,7 @@ __all__ = ["Collisions", "Overlay", "Registry"]
 
 Collisions = Literal["drop", "prefix", "error"]
 
-_LOG: Final = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _WORTH_KEEPING: Final = 1_000
 """Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
 _BUILT_AT_ONCE: Final = 200
@@ -334,7 +334,7 @@ class Registry:
         try:
             self._index.save(self._kept, stamp)
         except OSError as error:
-            _LOG.warning("the ranking index cannot be kept in %s: %s", self._kept, error)
+            _logger.warning("the ranking index cannot be kept in %s: %s", self._kept, error)
         else:
             self._stamped = stamp
 

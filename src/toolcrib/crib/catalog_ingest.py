@@ -44,6 +44,16 @@ __all__ = ["Intake", "Inventory", "Locking", "Ranking", "WithFiles"]
 
 _PROGRAM: Final = "program:"
 
+_LOOK_AGAIN: Final = 2.0
+"""Seconds between two looks at what others have accepted, while something is withheld."""
+
+_INSTRUCTIONS: Final = "@instructions"
+"""The name under which a server's instructions are pinned: no tool can have it."""
+_QUOTED: Final = 500
+"""Characters of withheld instructions that their problem quotes."""
+
+_logger = logging.getLogger(__name__)
+
 
 @runtime_checkable
 class WithFiles(Protocol):
@@ -146,17 +156,6 @@ def _hashed(paths: Iterable[str], find: Callable[[str], Path | None]) -> Iterabl
         if place is not None and place.is_file():
             with place.open("rb") as stream:
                 yield path, hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-_LOOK_AGAIN: Final = 2.0
-"""Seconds between two looks at what others have accepted, while something is withheld."""
-
-_INSTRUCTIONS: Final = "@instructions"
-"""The name under which a server's instructions are pinned: no tool can have it."""
-_QUOTED: Final = 500
-"""Characters of withheld instructions that their problem quotes."""
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 class Intake:
@@ -343,7 +342,7 @@ class Intake:
                     await self._store.flush()  # what is only noted so far would be read as it was before
                     await self._load_pins()
             except ToolFailure as failure:
-                _LOG.warning("what others accept is not seen: %s", failure)
+                _logger.warning("what others accept is not seen: %s", failure)
                 continue
             if now != seen:
                 seen = now
@@ -374,7 +373,7 @@ class Intake:
         self._unreviewed[source] = frozenset(problem.tool for problem in outcome.unreviewed)
         for problem in outcome.unreviewed:
             if problem.tool not in before:
-                _LOG.warning("%s", problem.message)
+                _logger.warning("%s", problem.message)
 
     def _review_instructions(
         self, source: str, text: str, is_reviewed: bool, *, trusted: bool
