@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
@@ -46,7 +46,7 @@ _OURS = 0.9
 _TIED = 5
 """Tools beyond those that are asked for, among which a tie at the end may be settled."""
 _KINDS: tuple[Kind, ...] = ("read", "write", "destructive")
-_ALIKE = 1000
+_ALIKE = 400
 """Names of a large catalog that a wrong one is compared with."""
 _LONGEST = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
@@ -217,14 +217,18 @@ class Catalog(Mapping[str, Tool]):
         Where none is alike, those that a search finds, unless its index has to be built first.
         """
         meant = [other for other in self._meant(name) if allowed is None or allowed(other)]
+        name = name[:_LONGEST]
         if len(self.tools) <= naming.LOOKED_AT:
             close = naming.nearest(name, self.tools if allowed is None else filter(allowed, self.tools), n)
         else:
-            alike = (pair for part in self.parts for pair in part.alike(name[:_LONGEST]))
-            pairs = (pair for pair in alike if allowed is None or allowed(pair[1]))
-            close = naming.nearest_of(name[:_LONGEST], dict(islice(pairs, _ALIKE)), n)
+            form = naming.fold(name)
+            parts = sorted(self.parts, key=lambda part: name.startswith(part.source) and -len(part.source))
+            for alike in ((part.neighbours(form) for part in parts), (part.holding(name) for part in parts)):
+                pairs = (pair for pair in chain.from_iterable(alike) if allowed is None or allowed(pair[1]))
+                if close := naming.nearest_of(name, dict(islice(pairs, _ALIKE)), n):
+                    break
         if not close and self.is_prepared:
-            close = [hit.name for hit in self.search(name[:_LONGEST].replace("_", " "), n, allowed=allowed)]
+            close = [hit.name for hit in self.search(name.replace("_", " "), n, allowed=allowed)]
         return list(dict.fromkeys([*meant, *close]))[:n]
 
     def search(

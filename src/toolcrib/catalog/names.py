@@ -37,7 +37,7 @@ SEPARATOR: Final = "__"
 _DIGEST: Final = 8
 LOOKED_AT: Final = 2000
 """Of more names than this only some that begin alike, or hold the wrong one, are looked at."""
-_COMPARED: Final = 100
+_COMPARED: Final = 40
 """Of these, the ones that share the most pairs of letters are compared letter by letter, some 20 µs each."""
 _LONGEST: Final = 128
 """Characters of a wrong name that are looked at: no tool has a longer one."""
@@ -52,8 +52,10 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
 _START = re.compile(r"^[^A-Za-z_]")
 _WORD_STARTS = re.compile(r"([a-z0-9])([A-Z])")
 _SEPARATORS = re.compile(r"[\s!-/:-@\[-`{-~]+")
-_BETWEEN_LINES = re.compile(r"(?:[^\S\n]|[!-/:-@\[-`{-~])+")
-"""`_SEPARATORS` without the newline."""
+_FOLDED = {code: _SEPARATORS.sub("", chr(code).lower()) or None for code in range(128)}
+"""ASCII characters without case, None for a separator: `str.translate` is several times as fast as the expression."""
+_FOLDED_LINES = _FOLDED | {ord("\n"): "\n"}
+"""The same with the newline left as it is."""
 
 
 def portable(name: str) -> str:
@@ -83,13 +85,14 @@ def shortened(name: str, source: str, local: str, most: int = MAX_NAME) -> str:
 
 def fold(name: str) -> str:
     """Return what stays of a name when case and separators are forgotten: `readFile`, `read-file` → `readfile`."""
-    return _SEPARATORS.sub("", name.lower())
+    return name.translate(_FOLDED) if name.isascii() else _SEPARATORS.sub("", name.lower())
 
 
 def fold_all(names: Iterable[str]) -> list[str]:
-    """Return `fold` of each; three times as fast as one after the other."""
+    """Return `fold` of each; faster than one after the other."""
     listed = list(names)
-    folded = _BETWEEN_LINES.sub("", "\n".join(listed).lower()).split("\n")
+    text = "\n".join(listed)
+    folded = text.translate(_FOLDED_LINES).split("\n") if text.isascii() else []
     return folded if len(folded) == len(listed) else [fold(name) for name in listed]
 
 

@@ -22,6 +22,9 @@ _DEPRECATED: Final = 0.5
 _UNABLE: Final = 0.5
 """Factor on the score of a tool that cannot work as configured: it comes after what fits nearly as well and works."""
 
+_NEIGHBOURS: Final = 200
+"""Names before a wrong one in the alphabet, and after it, that it is compared with."""
+
 
 class CatalogPart:
     """Tools that stand together in a catalog, of one source. Immutable."""
@@ -74,16 +77,17 @@ class CatalogPart:
         """The tool that a folded name may mean, or the tools, by every form of their names; see `spelled`."""
         names, forms = list[str](), list[str]()
         for tool in self.tools.values():
-            whole = f"{tool.source}{tool.local_name}"  # the full name, before it was shortened
-            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases, *declared_names(tool))
+            whole = f"{tool.source}{naming.SEPARATOR}{tool.local_name}"  # the full name, before it was shortened
+            written = {tool.name, whole, tool.local_name, tool.op, *tool.aliases, *declared_names(tool)}
             names += [tool.name] * len(written)
             forms += written
         found: dict[str, str | tuple[str, ...]] = {}
         for form, name in zip(naming.fold_all(forms), names, strict=True):
+            if not form:
+                continue  # of signs alone, or no op
             known = found.setdefault(form, name)
             if known is not name and name not in (several := (known,) if isinstance(known, str) else known):
                 found[form] = (*several, name)
-        found.pop("", None)
         return found
 
     def spelled(self, form: str) -> tuple[str, ...]:
@@ -104,17 +108,20 @@ class CatalogPart:
         return "\n".join(("", *self.tools, ""))
 
     def prepare(self) -> None:
-        """Compute now what the first unknown name would wait for."""
-        _ = self.spellings, self._folded, self._text, self.core, self.has_conditions, self.has_skills
+        """Compute now what the first unknown name and the first search would wait for."""
+        _ = self.spellings, self._folded, self._text, self.core, self.factors, self.has_conditions, self.has_skills
 
-    def alike(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yield folded name and name of the tools that begin like `name`, or hold it."""
-        start = naming.fold(name)[:2]
+    def neighbours(self, form: str) -> Iterator[tuple[str, str]]:
+        """Yield folded name and name of the tools that begin like a folded name, the nearest in the alphabet."""
         folded, names = self._folded
-        for at in range(bisect_left(folded, start), len(folded)):
+        place, start = bisect_left(folded, form), form[:2]
+        for at in range(max(place - _NEIGHBOURS, bisect_left(folded, start)), min(place + _NEIGHBOURS, len(folded))):
             if not folded[at].startswith(start):
                 break
             yield folded[at], names[at]
+
+    def holding(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield folded name and name of the tools whose names hold `name`."""
         text, at = self._text, self._text.find(name) if name else -1
         while at >= 0:
             end = text.find("\n", at)

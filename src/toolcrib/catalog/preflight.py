@@ -47,16 +47,16 @@ _ORDERS: Final = tuple(
     )
 )
 """Sentences that are addressed to the model and are about something else than the tool."""
-_PERSON: Final = (b"user", b"human")
+_PERSON: Final = ("user", "human")
 _WORDS_OF: Final = (
-    (b"ignore", b"disregard", b"forget", b"override", b"bypass"),
+    ("ignore", "disregard", "forget", "override", "bypass"),
     *(_PERSON,) * 3,
-    (b"<",),
-    (b"tool",),
-    (b".ssh/", b"id_rsa", b"id_ed25519", b".aws/", b".cursor/", b"/etc/"),
+    ("<",),
+    ("tool",),
+    (".ssh/", "id_rsa", "id_ed25519", ".aws/", ".cursor/", "/etc/"),
 )
 """Words of which each order has at least one."""
-_ESCAPES: Final = (b"\\u", b"\\b", b"\\f")
+_ESCAPES: Final = ("\\u", "\\b", "\\f")
 """How JSON writes the characters of ASCII that show nothing."""
 
 _ALIKE: Final = str.maketrans("01i\u0131|", "ollll")
@@ -83,12 +83,12 @@ def findings(tool: Tool) -> tuple[str, ...]:
 def _is_ordinary(parts: Mapping[str, Any]) -> bool:
     """Whether the texts of a definition have no finding, as far as that shows at once: 0.2 ms less for a tool."""
     try:
-        written = dumps(parts).lower()
+        written = dumps(parts).decode().lower()
     except (TypeError, ValueError, RecursionError):
         return False
-    if not written.isascii() or any(escape in written for escape in _ESCAPES):
+    if not written.isascii() or any(map(written.__contains__, _ESCAPES)):
         return False
-    orders = [order for order, words in zip(_ORDERS, _WORDS_OF, strict=True) if any(one in written for one in words)]
+    orders = [order for order, words in zip(_ORDERS, _WORDS_OF, strict=True) if any(map(written.__contains__, words))]
     if not orders:
         return True
     whole = "\n.\n".join([text for _, text in _texts(parts, "")])  # no order goes on behind a stop and a line

@@ -95,7 +95,6 @@ class Registry:
         """By name the sources that want it, first the one that has it. Names of the same sources share one tuple."""
         self._claimants: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._placed: dict[str, Tool] = {}
-        self._homes: dict[str, list[str]] = {}
         self._clashes: dict[str, list[Problem]] = {}
         self._total = 0
         self._kept = kept
@@ -158,7 +157,7 @@ class Registry:
         layer.reported = (*problems, *reported)
         layer.withheld = named
         if is_about_new:
-            self._read_again(name for claim in known for name in self._homes.get(claim, ()))
+            self._read_again(name for claim in known for name in self._homes(claim))
         if moved:
             self.snapshot = None
         return moved
@@ -366,9 +365,9 @@ class Registry:
         """Return the tools of a source that have a name, in its order."""
         if layer.part is None:
             ordered: dict[str, Tool] = {}
-            for claim in layer.tools:
-                for name in self._homes.get(claim, ()):
-                    if self._placed[name].source == layer.tools[claim].source:
+            for claim, tool in layer.tools.items():
+                for name in self._homes(claim):
+                    if self._placed[name].source == tool.source:
                         ordered[name] = self._placed[name]
             layer.part = (CatalogPart(ordered),) if ordered else ()
             for part in layer.part:
@@ -403,7 +402,9 @@ class Registry:
 
     def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
         """Let `source` claim `name` with `tool`, or release it, and determine its present owner."""
-        others = [claimant for claimant in self._claims.get(name, ()) if claimant != source]
+        for home in self._homes(name):
+            self._unplace(home)
+        others = [claimant for claimant in self._claims.pop(name, ()) if claimant != source]
         if tool is None:
             layer.tools.pop(name, None)
         else:
@@ -411,30 +412,33 @@ class Registry:
             others.append(source)
             others.sort(key=lambda claimant: (self._layers[claimant].yields, self._layers[claimant].order))
         claims = tuple(others)
-        claims = self._claimants.setdefault(claims, claims)
-        self._claims[name] = claims
+        if claims:
+            self._claims[name] = self._claimants.setdefault(claims, claims)
         self._settle(name, claims)
         for changed in (source, *claims):
             self._layers[changed].part = None
-        if not claims:
-            del self._claims[name]
 
     def _settle(self, name: str, claims: Sequence[str]) -> None:
-        for home in self._homes.pop(name, ()):
-            self._unplace(home)
         self._clashes.pop(name, None)
-        homes = list[str]()
         for rank, source in enumerate(claims):
             tool = self._layers[source].tools[name]
             home = name if rank == 0 else self._second_name(source, tool)
             if home and home not in self._placed:
                 self._place(home, tool)
-                homes.append(home)
             elif not self._layers[source].yields:
                 reason = f"{claims[0]} has the name {name} already"
                 self._clashes.setdefault(name, []).append(_clash(source, tool, "collision", reason))
-        if homes:
-            self._homes[name] = homes
+
+    def _homes(self, name: str) -> list[str]:
+        """Return the names in the catalog of the tools that claim `name`."""
+        found = list[str]()
+        for rank, source in enumerate(self._claims.get(name, ())):
+            tool = self._layers[source].tools[name]
+            home = name if rank == 0 else self._second_name(source, tool)
+            placed = self._placed.get(home)
+            if placed is not None and (placed.source, placed.local_name) == (tool.source, tool.local_name):
+                found.append(home)
+        return found
 
     def _second_name(self, source: str, tool: Tool) -> str:
         if self._collisions != "prefix":

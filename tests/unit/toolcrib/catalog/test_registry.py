@@ -283,6 +283,14 @@ def test_a_wrong_name_of_any_length_is_answered_with_names_that_are_alike() -> N
     assert registry.catalog.nearest("q" * 1_000_000) == []
 
 
+def test_a_wrong_name_is_compared_with_the_names_next_to_it_in_its_own_source_first() -> None:
+    registry = Registry()
+    for source in ("s1", "s10", "s100"):
+        registry.put(source, [tool(f"count_{number}_stars", source=source) for number in range(1000)])
+    wrong = ("s1__count_888_satrs", "s100__count_777_satrs")
+    assert [registry.catalog.nearest(name, 1) for name in wrong] == [["s1__count_888_stars"], ["s100__count_777_stars"]]
+
+
 def found(registry: Registry, query: str) -> list[str]:
     return [hit.name for hit in registry.catalog.search(query)]
 
