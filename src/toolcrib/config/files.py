@@ -32,6 +32,14 @@ _JSON_TOKEN: Final = re.compile(
     re.DOTALL,
 )
 
+FOREIGN_MAX_BYTES: Final = 32 << 20
+"""Largest file of another program that is read: `~/.claude.json` also holds histories."""
+
+_PIPE_SECONDS: Final = 1.0
+"""Time that a named pipe has to get its writer, so that both ends may be started at once."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+
 
 class _JsonToken(NamedTuple):
     text: str
@@ -142,15 +150,6 @@ class _JsonParser:
         line, _ = self._place(token.start)
         where = f"{self._file}:{line}" if self._file else f"line {line}"
         return ConfigError(message, file=where)
-
-
-FOREIGN_MAX_BYTES: Final = 32 << 20
-"""Largest file of another program that is read: `~/.claude.json` also holds histories."""
-
-_PIPE_SECONDS: Final = 1.0
-"""Time that a named pipe has to get its writer, so that both ends may be started at once."""
-
-_BOM: Final = b"\xef\xbb\xbf"
 
 
 def read(path: Path, *, limit: int = MAX_BYTES) -> bytes:

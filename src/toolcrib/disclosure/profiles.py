@@ -82,6 +82,9 @@ _SAID: Final = {str: "text", dict: "mapping", list: "list"}
 _MERGED: Final = ("categories", "loops", "names", "options", "placed", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
 
+_MADE: Final = frozenset({"MCP", "uncategorized"})
+"""Categories that a strategy makes itself, of tools that name none; there may be none of those just now."""
+
 
 def load(name: str, *, others: Iterable[str] = ()) -> Profile:
     """Return the built-in profile `name`; raises `ConfigError` with the nearest names, `others` too, for another."""
@@ -402,10 +405,6 @@ def _checked_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
             if not isinstance(value, wanted):
                 raise ConfigError(f"takes {expected}, not {value!r}", file=file, key=f"{key}.{part}.{inner}")
     return given
-
-
-_MADE: Final = frozenset({"MCP", "uncategorized"})
-"""Categories that a strategy makes itself, of tools that name none; there may be none of those just now."""
 
 
 class Gaps(Struct, frozen=True, kw_only=True):

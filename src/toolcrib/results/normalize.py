@@ -60,6 +60,8 @@ _BLOCK_FIELDS: Final = {
 }
 """Keys that make a dict a content block of MCP, by its `type`."""
 
+_NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
 
 def to_result(value: Any) -> ToolResult:
     """Return `value` as the result of a call. Raises `ToolFailure("tool_error")` for an unsupported value."""
@@ -249,9 +251,6 @@ class _Walk:
         if plain is None or isinstance(plain, bool | int | float):
             return dumps(plain).decode()
         raise _failure(key, path, "cannot be the key of a JSON object")
-
-
-_NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def _model_dump(value: Any) -> Callable[[], Any] | None:

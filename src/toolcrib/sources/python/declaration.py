@@ -31,6 +31,9 @@ Check = Callable[[Mapping[str, Any], Context], Awaitable[None]]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Setting = Callable[[str], Any]
+"""Returns the operator's settings for tools by the name of their section under `tools`; None where there are none."""
+
 
 class _NamingOptions(TypedDict, total=False):
     """Name of a tool, and how it is found."""
@@ -119,10 +122,6 @@ class _VersionOptions(TypedDict, total=False):
 
 class ToolOptions(_NamingOptions, _EffectOptions, _RunOptions, _VersionOptions, total=False):
     """Options of `@tool(...)`; each is explained in `core.tool.Tool`."""
-
-
-Setting = Callable[[str], Any]
-"""Returns the operator's settings for tools by the name of their section under `tools`; None where there are none."""
 
 
 class Declaration(Struct, frozen=True, kw_only=True):
