@@ -120,6 +120,13 @@ def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
     return nearest_of(name, by_fold, n)
 
 
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
+    """Return the message about a name that is not among `known`: the nearest ones, or else all."""
+    close = nearest(name, known)
+    message = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
+    return f"unknown {what} {name!r}; {message}"
+
+
 def nearest_of(name: str, by_fold: Mapping[str, str], n: int = 3) -> list[str]:
     """Return `nearest` of the names in `by_fold`, each under its folded form."""
     folded = fold(name)

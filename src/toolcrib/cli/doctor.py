@@ -20,10 +20,10 @@ from ..config.loader import here
 from ..core.json import fields_of
 from ..crib.storage import open_store, place_of
 from ..crib.workspaces import find
-from ..disclosure.profiles import load as load_profile
 from ..errors import CODES, ToolcribError
 from ..mcp.client.spec import ServerSpec
 from ..store.chain import Verification
+from ..store.store import database_at
 from ..telemetry.tokens import tokenizer
 from .open_crib import opened, summaries
 from .options import AsJson, ConfigFiles, run, settings_of
@@ -43,6 +43,10 @@ _PROGRAMS: Final = {
 
 _EARLIEST: Final = 1_767_225_600
 """2026-01-01: a clock before that is wrong, and certificates would not be valid."""
+
+
+_DEFAULTS: Final = {"profile": "adaptive", "mode": "cautious"}
+"""Takes the place of these keys while a file is read by itself: what they name may stand in another file."""
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -92,32 +96,43 @@ def _machine() -> Iterator[Check]:
 
 
 def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
-    """Each file by itself, so that one that is broken is named and the others are still looked at."""
+    """Each file by itself, so that one that is broken is named and the others are still looked at; then all together.
+
+    A file may use a profile or a mode of another one: alone it is broken only where all together are.
+    """
     places = here()
     looked_for = list(files or config_files(places.directories, places.project))
+    settings, problem = _together(files)
+    named = False
     for path in looked_for:
         if not files and not path.is_file():
             yield Check(check="configuration", state="missing", detail=f"{path} (not needed)")
             continue
         try:
-            read = load([path])
-            load_profile(read.disclosure.profile)
+            detail = f"{path}: {counted(len(load([path], _DEFAULTS).sources.servers), 'server')}"
         except ToolcribError as error:
-            yield Check(check="configuration", state="failed", detail=str(error), status=2)
-        else:
-            yield Check(
-                check="configuration", state="ok", detail=f"{path}: {counted(len(read.sources.servers), 'server')}"
-            )
-    if any(path.is_file() for path in looked_for):
-        yield from _problems(files)
+            if problem:
+                named = True
+                yield Check(check="configuration", state="failed", detail=str(error), status=2)
+                continue
+            detail = str(path)
+        yield Check(check="configuration", state="ok", detail=detail)
+    if problem and not named:
+        yield Check(check="configuration", state="failed", detail=problem, status=2)
+    if settings is not None and any(path.is_file() for path in looked_for):
+        yield from _problems(settings)
 
 
-def _problems(files: Sequence[Path] | None) -> Iterator[Check]:
+def _together(files: Sequence[Path] | None) -> tuple[Settings | None, str]:
+    """The settings of all files, or why there are none."""
     try:
-        problems = settings_of(list(files) if files else None).problems
-    except ToolcribError:
-        return
-    for problem in problems:
+        return settings_of(list(files) if files else None), ""
+    except ToolcribError as error:
+        return None, str(error)
+
+
+def _problems(settings: Settings) -> Iterator[Check]:
+    for problem in settings.problems:
         detail = problem.message + (f"; {problem.hint}" if problem.hint else "")
         broken = problem.code == "bad_config"
         yield Check(
@@ -168,22 +183,33 @@ def _servers(settings: Settings, found: Mapping[str, Probe], wait: float) -> Ite
 
 
 def _store(settings: Settings) -> Check:
-    """Open the store as a call would, and check its chain: that writes and reads."""
+    """Open the store as a call would, and check its chain and whether its disk takes more."""
     place = str(place_of(settings)) if not settings.store.url else "PostgreSQL"
 
-    async def main() -> tuple[str, int, Verification]:
+    async def main() -> tuple[str, int, Verification, str]:
         async with open_store(settings) as store:
-            await store.pins.remove("", ())
-            return store.place, await store.schema(), await store.calls.verify()
+            return store.place, await store.schema(), await store.calls.verify(), await store.check()
 
     try:
-        place, schema, checked = run(main)
+        place, schema, checked, problem = run(main)
     except ToolcribError as error:
-        return Check(check="store", state="failed", detail=f"{place}: {error}", status=CODES["storage"].exit)
-    if checked.problem:
-        return Check(check="store", state="failed", detail=f"{place}: {checked.problem}", status=CODES["storage"].exit)
+        reason = _disk_problem(place_of(settings))
+        detail = f"{place}: {error}{f' ({reason})' if reason else ''}"
+        return Check(check="store", state="failed", detail=detail, status=CODES["storage"].exit)
+    if problem := checked.problem or problem:
+        return Check(check="store", state="failed", detail=f"{place}: {problem}", status=CODES["storage"].exit)
     detail = f"{place}: writable, schema {schema}, {checked.rows} calls, the chain is whole"
     return Check(check="store", state="ok", detail=detail)
+
+
+def _disk_problem(place: Path | str) -> str:
+    """Return why the disk of a store takes no more: SQLite says "disk I/O error" for a full one. Empty for none."""
+    try:
+        if isinstance(place, Path) and place.parent.is_dir():
+            database_at(place).check()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _sandbox(settings: Settings) -> Check:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import select
+import stat
 import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +34,9 @@ _JSON_TOKEN: Final = re.compile(
 
 FOREIGN_MAX_BYTES: Final = 32 << 20
 """Largest file of another program that is read: `~/.claude.json` also holds histories."""
+
+_PIPE_SECONDS: Final = 1.0
+"""Time that a named pipe has to get its writer, so that both ends may be started at once."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -153,7 +159,7 @@ def read(path: Path, *, limit: int = MAX_BYTES) -> bytes:
     allow what the whole denies.
     """
     try:
-        with path.open("rb") as file:
+        with os.fdopen(_open(path), "rb") as file:
             before = os.fstat(file.fileno())
             content = file.read(limit + 1)
             after = os.fstat(file.fileno())
@@ -164,6 +170,21 @@ def read(path: Path, *, limit: int = MAX_BYTES) -> bytes:
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise ConfigError("changed while it was read: try again", file=str(path))
     return content
+
+
+def _open(path: Path) -> int:
+    """Open a file. Raises `ConfigError` for a named pipe without a writer, which would be waited for without end."""
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+    if not stat.S_ISFIFO(path.stat().st_mode):
+        return os.open(path, flags)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not select.select([descriptor], [], [], _PIPE_SECONDS)[0]:
+        with suppress(BlockingIOError):  # raised for a pipe with a writer that has sent nothing yet
+            os.read(descriptor, 1)
+            os.close(descriptor)
+            raise ConfigError("is a pipe that no program writes to; name a file", file=str(path))
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def decode(content: bytes, file: str) -> str:

@@ -16,11 +16,12 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..catalog.names import unknown_name
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
 from ..core.session import Limits
 from ..core.settings import secret_texts
-from ..disclosure.settings import seed_tools
+from ..disclosure.settings import BUILT_IN, seed_tools
 from ..errors import ConfigError, ConfigErrors, UsageError
 from ..mcp.client.launch_pins import launch_pins
 from ..mcp.client.spec import ServerSpec
@@ -131,7 +132,9 @@ def load(
     if named and all(_is_foreign(path) for path in found):
         values.setdefault("builtins", False)  # another client's list of servers, or keywords: only what they name
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
-    values["modes"] = _modes(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
+    by_file = [(str(path), one) for path, one in zip(found, given, strict=False)]
+    values["modes"] = _modes(values, by_file)
+    _check_profiles(values, by_file)
     problems += _broken_rules(values)
     parts.append(keywords)
     entries = _last([used for part in parts for entry in part.entries if (used := entry.at(folder))], problems)
@@ -409,6 +412,22 @@ def _modes(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, An
     if errors:
         raise ConfigErrors.of(errors)
     return modes
+
+
+def _check_profiles(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Raise `ConfigError` with every profile in use that does not exist: the default one, and those of identities."""
+    names = tuple(dict.fromkeys((*BUILT_IN, *(given.name for given in values["profiles"]))))
+    used: list[tuple[str, str, str]] = []
+    if profile := values.get("profile"):
+        files = [file for file, part in parts if part.get("profile") == profile]
+        used.append((profile, files[-1] if files else "", "profile"))
+    identities: Mapping[str, Identity] = values.get("identities", {})
+    used += [(one.profile, one.file, f"identities.{name}.profile") for name, one in identities.items() if one.profile]
+    unknown = [place for place in used if place[0] not in names]
+    if unknown:
+        raise ConfigErrors.of(
+            ConfigError(unknown_name("profile", name, names), file=file, key=key) for name, file, key in unknown
+        )
 
 
 def _broken_rules(values: Mapping[str, Any]) -> list[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -53,7 +53,21 @@ def configure(state: SessionState, options: SessionOptions) -> None:
         state.scope.provided |= {"user"}
     state.files.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.files.cwd
     if allowed is not None:
-        state.scope.allowed = frozenset(allowed)
+        state.scope.allowed = _whole_names(allowed)
+
+
+def _whole_names(allowed: Iterable[Any]) -> frozenset[str]:
+    """Return the names. Raises `UsageError` for a pattern, or an object: either would silently allow nothing."""
+    names = list(allowed)
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(f"allowed_tools takes names of tools, not {type(name).__name__}")
+        if any(sign in name for sign in "*?["):
+            raise UsageError(
+                f"allowed_tools takes whole names, not the pattern {name!r};"
+                " choose from the catalog: [name for name in crib.catalog if …]"
+            )
+    return frozenset(names)
 
 
 def begin(

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..catalog.catalog import OUR_SOURCES, Catalog
-from ..catalog.names import MAX_NAME, nearest, shortened
+from ..catalog.names import MAX_NAME, shortened, unknown_name
 from ..core.budget import NO_LOOPS, Loops
 from ..core.events import Problem
 from ..core.tool import Tool
@@ -33,6 +33,7 @@ from .aliases import Labels, Rename
 from .base import GROUPED_KEYS, GROUPS, OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
 from .ops import OpMap
+from .settings import BUILT_IN
 
 __all__ = [
     "BUILT_IN",
@@ -55,7 +56,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType(
 """Every strategy by its name (`strategies`)."""
 
 _AGENT_LIMITS: Final = ("depth", "max_turns", "requests")
-BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {**meta_tools.VERBS, **{name: verb for strategy in STRATEGIES.values() for name, verb in strategy.verbs.items()}}
@@ -89,7 +89,7 @@ _MADE: Final = frozenset({"MCP", "uncategorized"})
 def load(name: str, *, others: Iterable[str] = ()) -> Profile:
     """Return the built-in profile `name`; raises `ConfigError` with the nearest names, `others` too, for another."""
     if name not in BUILT_IN:
-        raise ConfigError(_unknown("profile", name, (*BUILT_IN, *others)))
+        raise ConfigError(unknown_name("profile", name, (*BUILT_IN, *others)))
     return _loaded(name)
 
 
@@ -134,7 +134,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     errors = ErrorList()
     for key in given:
         if key not in (*_KEYS, "extends"):
-            errors.found.append(ConfigError(_unknown("key", str(key), _KEYS), file=file, key=str(key)))
+            errors.found.append(ConfigError(unknown_name("key", str(key), _KEYS), file=file, key=str(key)))
     values: dict[str, Any] = {}
     with errors.part():
         values = _extended(given, file, others or {})
@@ -230,13 +230,13 @@ def _base(base: str, file: str, others: Mapping[str, Mapping[str, Any]]) -> dict
         left = {name: one for name, one in others.items() if name != base}
         return _extended(others[base], file, left)
     if base not in BUILT_IN:
-        raise ConfigError(_unknown("profile", base, (*BUILT_IN, *others)), file=file, key="extends")
+        raise ConfigError(unknown_name("profile", base, (*BUILT_IN, *others)), file=file, key="extends")
     return deepcopy(_built_in(base))
 
 
 def _check_word(key: str, word: Any, known: Iterable[str], file: str, what: str = "") -> None:
     if str(word) not in known:
-        raise ConfigError(_unknown(what or key, str(word), known), file=file, key=key)
+        raise ConfigError(unknown_name(what or key, str(word), known), file=file, key=key)
 
 
 @cache
@@ -254,7 +254,7 @@ def _check_types(values: Mapping[str, Any], file: str, errors: ErrorList) -> Non
 
 def _check_type(key: str, value: Any, file: str) -> None:
     if key not in _KEYS:
-        raise ConfigError(_unknown("key", key, _KEYS), file=file, key=key)
+        raise ConfigError(unknown_name("key", key, _KEYS), file=file, key=key)
     wanted = _types_of_keys()[key]
     if get_origin(wanted) is Literal or wanted is OnMiss:
         _check_word(key, value, get_args(wanted), file)
@@ -405,12 +405,6 @@ def _checked_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
             if not isinstance(value, wanted):
                 raise ConfigError(f"takes {expected}, not {value!r}", file=file, key=f"{key}.{part}.{inner}")
     return given
-
-
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    close = nearest(name, known)
-    message = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
-    return f"unknown {what} {name!r}; {message}"
 
 
 class Gaps(Struct, frozen=True, kw_only=True):

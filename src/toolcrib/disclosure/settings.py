@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import yaml
 
 from ..core.settings import INSTRUCTIONS, Section, Text, setting
 
-__all__ = ["DisclosureSettings", "GivenProfile", "RankingSettings", "seed_tools"]
+__all__ = ["BUILT_IN", "DisclosureSettings", "GivenProfile", "RankingSettings", "seed_tools"]
+
+BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
+"""The profiles that are shipped."""
 
 
 def seed_tools(profile: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from ..core.json import MAX_DEPTH, dumps, encodable, is_writable, read_json
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 
-__all__ = ["to_result", "writable"]
+__all__ = ["is_content", "to_result", "writable"]
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -78,17 +78,33 @@ def to_result(value: Any) -> ToolResult:
     if isinstance(value, bool | int | float):
         plain = _plain(value)
         return ToolResult.of_text(plain if isinstance(plain, str) else dumps(plain).decode())
-    if _is_content(value):
+    if is_content(value):
         blocks = cast("Iterable[Mapping[str, Any]]", _plain(value))
         return ToolResult(content=tuple(blocks))
     return _structured(value)
 
 
 def writable(result: ToolResult) -> ToolResult:
-    """Return `result` with structured content that is plain JSON. Raises `ToolFailure("tool_error")` as above."""
+    """Return `result` with structured content that is plain JSON. Raises `ToolFailure("tool_error")` as above.
+
+    Content that is a text, or that is not made of blocks, is refused too: it would break the steps after the call.
+    """
+    content = cast("object", result.content)
+    if not isinstance(content, tuple | list):
+        raise _no_blocks(f"is {type(content).__name__}")
+    for place, block in enumerate(cast("Iterable[object]", content)):
+        if not isinstance(block, Mapping):
+            raise _no_blocks(f"has {type(block).__name__} at {place}")
+        if isinstance(cast("Mapping[str, Any]", block).get("data"), bytes):
+            raise _no_blocks(f"has bytes as data at {place}, which must be base64 text")
     if result.structured_content is None or is_writable(result.structured_content):
         return result
     return replace(result, structured_content=_plain(result.structured_content))
+
+
+def _no_blocks(found: str) -> ToolFailure:
+    hint = 'content is a list of blocks: {"type": "text", "text": …}; ToolResult.of_text(…) makes one of a text'
+    return ToolFailure("tool_error", f"the tool ran, but the content of its result {found}", hint=hint)
 
 
 def _structured(value: Any) -> ToolResult:
@@ -112,7 +128,8 @@ def _is_finite(value: Any) -> bool:
     return True
 
 
-def _is_content(value: Any) -> bool:
+def is_content(value: Any) -> bool:
+    """Whether `value` is a list of content blocks of MCP."""
     if not isinstance(value, list | tuple) or not value:
         return False
     return all(isinstance(item, Mapping) and _is_block(cast("Any", item)) for item in cast("list[Any]", value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from types import ModuleType
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
@@ -214,7 +215,7 @@ class FoundFunction(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The name of the tool."""
-        return self.declaration.options.get("name") or getattr(self.function, "__name__", "")
+        return self.declaration.options.get("name") or getattr(_named(self.function), "__name__", "")
 
 
 def find(thing: object) -> list[FoundFunction]:
@@ -263,11 +264,15 @@ def _is_marked(attribute: Any) -> bool:
 
 
 def _found(function: Callable[..., Any]) -> FoundFunction:
-    name = getattr(function, "__qualname__", type(function).__qualname__)
+    named = _named(function)
+    name = getattr(named, "__qualname__", type(function).__qualname__)
     declared = declaration_of(function) or Declaration()
-    return FoundFunction(
-        function=function, declaration=declared, origin=f"{getattr(function, '__module__', '?')}.{name}"
-    )
+    return FoundFunction(function=function, declaration=declared, origin=f"{getattr(named, '__module__', '?')}.{name}")
+
+
+def _named(function: Any) -> Any:
+    """The function that has the name: a partial is called after its function."""
+    return function.func if isinstance(function, partial) else function
 
 
 def _distinct(functions: Iterable[Callable[..., Any]]) -> Iterator[Callable[..., Any]]:

@@ -7,7 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import UnionType
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
@@ -24,7 +24,7 @@ from ...core.json import MAX_DEPTH, dumps, dumps_or_none
 from ...core.result import ToolResult
 from ...core.schema.nodes import as_node, types_of
 from ...errors import ToolFailure, UsageError
-from ...results.normalize import writable
+from ...results.normalize import is_content, to_result, writable
 
 __all__ = [
     "DeclaredSignature",
@@ -240,7 +240,7 @@ class Signature(Struct, frozen=True, kw_only=True):
         if isinstance(value, ToolResult):
             return writable(value)
         if self._result is None:
-            return ToolResult.of_text(_as_text(value))
+            return _as_result(value)
         try:
             plain = self._result.dump_python(self._result.validate_python(value), mode="json", by_alias=True)
         except (ValueError, RecursionError) as error:  # pydantic: two subclasses, a cycle none
@@ -280,7 +280,7 @@ class DeclaredSignature(Struct, frozen=True, kw_only=True):
             return writable(value)
         if isinstance(value, dict) and (written := dumps_or_none(value)) is not None:
             return ToolResult.of_text(written.decode(), structured=cast("dict[str, Any]", value))
-        return ToolResult.of_text(_as_text(value))
+        return _as_result(value)
 
 
 def declared_signature(
@@ -291,7 +291,7 @@ def declared_signature(
         raise UsageError("input_schema: it describes an object: {'type': 'object', 'properties': {…}}")
     hints = typing.get_type_hints(_annotated_object(function))
     return DeclaredSignature(
-        description=description or parse_docstring(inspect.getdoc(function)).description,
+        description=description or parse_docstring(_docstring(function)).description,
         input_schema={"additionalProperties": False, **input_schema},
         _context=next((name for name, hint in hints.items() if _is_context(hint)), ""),
         _integers=tuple(
@@ -304,7 +304,7 @@ def declared_signature(
 
 def read_signature(function: Callable[..., Any], description: str = "") -> Signature:
     """Return how `function` is called; raises `UsageError` when a parameter cannot be described to a model."""
-    documented = parse_docstring(inspect.getdoc(function))
+    documented = parse_docstring(_docstring(function))
     try:
         parameters = inspect.signature(function).parameters.values()
         hints = typing.get_type_hints(_annotated_object(function), include_extras=True)
@@ -337,6 +337,14 @@ def _annotated_object(function: Callable[..., Any]) -> Any:
     """Object with the annotations: a callable object keeps them on `__call__`, a partial on its function."""
     function = getattr(function, "func", function)
     return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _docstring(function: Any) -> str | None:
+    """Docstring of what is called: a partial has that of its class, a callable object may have none of its own."""
+    if function.__doc__ == partial.__doc__:
+        return _docstring(function.func)
+    own = inspect.getdoc(function)
+    return own if own or inspect.isroutine(function) else inspect.getdoc(type(function).__call__)
 
 
 def _is_context(annotation: Any) -> bool:
@@ -428,6 +436,13 @@ def _untitled(schema: JsonSchemaValue) -> JsonSchemaValue:
         if definition.get("title") == name:
             del definition["title"]
     return schema
+
+
+def _as_result(value: Any) -> ToolResult:
+    """Bytes and content blocks as what they are, a picture for example; every other value as text."""
+    if isinstance(value, bytes | bytearray | memoryview) or is_content(value):
+        return to_result(value)
+    return ToolResult.of_text(_as_text(value))
 
 
 def _as_text(value: Any) -> str:

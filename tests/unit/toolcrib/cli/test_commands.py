@@ -336,6 +336,26 @@ def test_doctor_finds_a_profile_that_there_is_not(user: User) -> None:
     assert "unknown profile 'flatt'" in found.stdout
 
 
+def test_doctor_finds_a_profile_and_a_mode_that_stand_in_another_file(user: User) -> None:
+    user.has(".config/toolcrib/profiles/mine.yaml", "extends: flat\n")
+    file = user.has(".config/toolcrib/config.yaml", "profile: mine\nidentities: {ada: {profile: mine}}\n")
+
+    found = user.types("doctor", "--json")
+
+    checks = [check for check in json.loads(found.stdout) if check["check"] == "configuration"]
+    assert checks == [{"check": "configuration", "state": "ok", "detail": str(file)}]
+
+
+def test_doctor_does_not_call_a_store_writable_whose_disk_is_full(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.store.sqlite._LEAST_ROOM", 1 << 62)
+
+    found = user.types("doctor", "--json")
+
+    checks = {check["check"]: check for check in json.loads(found.stdout)}
+    assert (found.exit_code, checks["store"]["state"]) == (CODES["storage"].exit, "failed")
+    assert "No space left on device" in checks["store"]["detail"]
+
+
 def test_what_changed_is_shown_before_it_is_accepted(owner: User) -> None:
     text = owner.config.read_text()
     owner.config.write_text(f"{text}    - Changed.\n")

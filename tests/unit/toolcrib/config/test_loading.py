@@ -1,6 +1,9 @@
 """Configuration files become settings; what cannot be taken is named with its file, line and key."""
 
 import json
+import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -394,3 +397,32 @@ def _write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_a_profile_that_does_not_exist_names_file_and_key_wherever_it_is_used(tmp_path: Path) -> None:
+    file = _write(tmp_path / "config.yaml", "profile: mien\nprofiles: {mine: {extends: flat}}\n")
+    identity = _write(tmp_path / "identity.yaml", "\nidentities: {ada: {profile: flatt}}\n")
+
+    with pytest.raises(ConfigError) as default:
+        load([file], environ={}, cwd=tmp_path)
+    with pytest.raises(ConfigError) as given:
+        load([identity], environ={}, cwd=tmp_path)
+
+    assert str(default.value) == f"{file}: profile: unknown profile 'mien'; did you mean mine?"
+    assert str(given.value) == f"{identity}:2: identities.ada.profile: unknown profile 'flatt'; did you mean flat?"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes are of POSIX")
+def test_a_pipe_without_a_writer_is_refused_and_one_with_a_writer_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "config.yaml"
+    os.mkfifo(pipe)
+
+    with pytest.raises(ConfigError) as refused:
+        load([pipe], environ={}, cwd=tmp_path)
+    writer = threading.Thread(target=pipe.write_text, args=("mode: plan",))
+    writer.start()
+    settings = load([pipe], environ={}, cwd=tmp_path)
+    writer.join()
+
+    assert str(refused.value) == f"{pipe}: is a pipe that no program writes to; name a file"
+    assert settings.policy.mode == "plan"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,21 @@ async def test_every_layer_speaks_and_the_strictest_is_named_with_its_line(
         place = f"{tmp_path.name}/config.yaml"
         decision = decided(crib, branch, **session)
         assert (decision.effect, decision.rule) == (effect, rule.format(place))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "reason"),
+    [
+        (["look", "pu*"], "allowed_tools takes whole names, not the pattern 'pu*'"),
+        ([look], "allowed_tools takes names of tools, not function"),
+    ],
+)
+async def test_a_session_is_not_limited_by_what_is_not_a_name(allowed: Any, reason: str) -> None:
+    async with Toolcrib(memory=True) as crib:
+        crib.add(push, look, other)
+
+        with pytest.raises(UsageError, match=f"^{re.escape(reason)}"):
+            crib.session(allowed_tools=allowed)
 
 
 async def test_an_identity_brings_its_mode_its_profile_its_limits_and_the_most_it_may_have(tmp_path: Path) -> None:

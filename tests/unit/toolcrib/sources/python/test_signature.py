@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -332,7 +333,7 @@ def test_a_result_that_is_an_object_is_structured_and_has_a_schema(
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("plain", "plain"), (None, "done"), (3, "3"), ([Item(sku="a")], '[{"sku":"a","amount":1}]'), (b"hi", '"aGk="')],
+    [("plain", "plain"), (None, "done"), (3, "3"), ([Item(sku="a")], '[{"sku":"a","amount":1}]'), (b"hi", "hi")],
 )
 def test_any_other_result_is_text(value: Any, text: str) -> None:
     def make() -> Any: ...
@@ -340,6 +341,40 @@ def test_any_other_result_is_text(value: Any, text: str) -> None:
     signature = read_signature(make)
 
     assert (signature.output_schema, signature.result(value)) == (None, ToolResult.of_text(text))
+
+
+PNG = b"\x89PNG\r\n\x1a\n\0"
+PICTURE = {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}
+
+
+@pytest.mark.parametrize("value", [PNG, bytearray(PNG), [PICTURE]])
+@pytest.mark.parametrize("declared", [Any, bytes, list[dict[str, Any]]])
+def test_a_picture_is_a_picture_as_bytes_and_as_content_blocks(value: Any, declared: Any) -> None:
+    def make() -> Any: ...
+
+    make.__annotations__["return"] = declared
+
+    assert read_signature(make).result(value) == ToolResult(content=(PICTURE,))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("hello", "is str"),
+        (["hello"], "has str at 0"),
+        ([PICTURE, {**PICTURE, "data": PNG}], "has bytes as data at 1, which must be base64 text"),
+    ],
+)
+def test_content_that_is_not_made_of_blocks_is_a_failure_of_the_tool(content: Any, reason: str) -> None:
+    def make() -> ToolResult: ...
+
+    with pytest.raises(ToolFailure) as failed:
+        read_signature(make).result(ToolResult(content=content))
+
+    assert (failed.value.code, failed.value.message) == (
+        "tool_error",
+        f"the tool ran, but the content of its result {reason}",
+    )
 
 
 def test_a_result_that_is_one_already_is_left_as_it_is() -> None:

@@ -164,6 +164,34 @@ def test_the_marked_methods_of_an_object_are_tools() -> None:
     assert sorted(source.add(Shelf())) == ["kind", "list_books", "shout"]
 
 
+def test_a_partial_and_a_callable_object_have_the_name_and_the_words_of_what_they_call() -> None:
+    def order(item: str, amount: int) -> str:
+        """Order more of an item.
+
+        Args:
+            item: Its name.
+        """
+        return f"{amount} {item}"
+
+    class Counter:
+        def __call__(self, item: str) -> int:
+            """Count an item."""
+            return len(item)
+
+    source = PythonSource()
+    source.add([functools.partial(order, amount=2), tool(name="count")(Counter())])
+
+    described = {one.name: (one.description, one.input_schema["properties"]) for one in tools_of(source).values()}
+    item = {"type": "string"}
+    assert described == {
+        "order": (
+            "Order more of an item.",
+            {"item": {**item, "description": "Its name."}, "amount": {"type": "integer", "default": 2}},
+        ),
+        "count": ("Count an item.", {"item": item}),
+    }
+
+
 def test_a_module_gives_its_marked_functions_or_else_those_it_exports() -> None:
     marked, exported = ModuleType("marked"), ModuleType("exported")
     exec("from toolcrib.sources.python import tool\n@tool\ndef a(): ...\ndef b(): ...\n__all__ = ['b']", vars(marked))
