@@ -79,7 +79,11 @@ class ToolcribError(Exception):
 class ToolFailure(ToolcribError):
     """A call that cannot succeed, reported to the model: what happened, and what to do instead.
 
-    `code` is a key of `CODES`. `details` is JSON: field errors, nearest names, a valid example.
+        raise ToolFailure("not_found", f"there is no invoice {number}", hint="list_invoices names them")
+
+    For tools to raise, and never raised out of `Session.call`, where it is the `error` of the result. `code` is a key
+    of `CODES`, which has the exit status and the HTTP status of each. `details` is JSON for programs: field errors,
+    nearest names, a valid example.
     """
 
     def __init__(self, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> None:

@@ -19,7 +19,10 @@ _MINUTE: Final = 60.0
 
 
 class Budget(Section):
-    """Limits on the calls and tokens of one holder."""
+    """Limits on the calls and tokens of one holder; None is no limit.
+
+    A call over one is refused as `budget_exceeded`, or as `overloaded` with `retry_after` (seconds) by the rate.
+    """
 
     replaced_whole = True
 
@@ -32,7 +35,7 @@ class Budget(Section):
 
 
 class Budgets(Section):
-    """The budgets of one crib."""
+    """The budgets of one crib: the key `budgets` of a configuration. Each that covers a call must have room for it."""
 
     session: Budget = Budget.model_construct()
     """Of one conversation."""

@@ -135,7 +135,12 @@ class CallHost(Host, Protocol):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """The surroundings of one call."""
+    """The surroundings of one call: who calls, in which session, and what the tool may use.
+
+    A function tool gets it in a parameter that is annotated with `Context`. It is made for the call and must not be
+    kept after it; what a tool keeps between calls belongs into `runtime` (of the session) or `records` (of the
+    principal, in the store).
+    """
 
     call_id: str
     session_key: str

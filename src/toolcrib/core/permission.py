@@ -93,7 +93,11 @@ class Question(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The approver's answer. No blanket approval covers a tool that always asks or a command that cannot be undone."""
+    """The approver's answer to one question.
+
+    Blanket answers (`always`, `turn`, `idle`, `all`) cover later calls too, but never a tool that always asks or a
+    command that cannot be undone.
+    """
 
     verdict: Verdict
     by: str = ""

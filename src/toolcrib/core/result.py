@@ -58,7 +58,11 @@ class SpooledResult(Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """The outcome of one call: success, the tool's own failure, or a refusal. Frozen; steps return a new one."""
+    """The outcome of one call: success, the tool's own failure, or a refusal.
+
+    `text` is what a model reads of it, `structured_content` what a program does, `error` is None for a success. Frozen;
+    steps return a new one.
+    """
 
     content: tuple[Mapping[str, Any], ...] = ()
     structured_content: Any = None

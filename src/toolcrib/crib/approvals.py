@@ -166,7 +166,10 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
 
 
 async def defer_approval(question: Question) -> Answer:
-    """An approver that lets every question stand: the call ends, and is made by `Session.resume`."""
+    """An approver that lets every question stand, for programs that answer in another request or process.
+
+    The call ends as `approval_pending`; `pending_approval` returns what to show, and `Session.resume` makes the call.
+    """
     raise ApprovalPending
 
 

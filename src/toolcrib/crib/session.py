@@ -60,7 +60,16 @@ class SessionParts(Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """One conversation: what its model sees, and the way to call it. Holds nothing that must be closed."""
+    """One conversation: what its model sees, and the way to call it.
+
+    Made by `Toolcrib.session`, and used from its event loop; calls may run concurrently. It holds nothing that must be
+    closed, as the crib closes what its tools have opened: `async with` does so at the end of the conversation, and
+    forgets the answers that were remembered for it.
+
+        async with crib.session(principal="ada", mode="cautious", approver=ask) as session:
+            request = session.definitions("anthropic")        # `tools=` of the request to the model
+            results = await session.call_many([("search_tools", {"query": "invoices"})])
+    """
 
     def __init__(self, parts: SessionParts, state: SessionState) -> None:
         """Made by `Toolcrib.session`."""
@@ -203,7 +212,16 @@ class Session:
         return unused
 
     async def call(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult:
-        """Run one tool or meta-tool (verb). Failures are in the result; raises only when the caller is cancelled.
+        """Run one tool, or a meta-tool (verb) of the profile, and return its result.
+
+        `name` is the one that the model was shown; another spelling counts where it can mean one tool only. `arguments`
+        is an object or its JSON text. `options` are those of `CallOptions`: `timeout` in seconds, `idempotency_key`,
+        `background`, `dry_run`, `listener` …
+
+        Whatever happens to the call is in the result: `error` has a code of `toolcrib.errors.CODES` and words for the
+        model, for refusals (`denied`, `invalid_arguments`, `not_found` …) as well as for the tool's own failures. It
+        waits for a person's answer as long as the approver does. A cancelled caller cancels the call, which is
+        recorded.
 
         Raises `UsageError` for an option that does not exist.
         """

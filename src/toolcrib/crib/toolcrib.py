@@ -47,7 +47,15 @@ T = TypeVar("T")
 
 
 class Toolcrib:
-    """All tools, one way to run them. Opened and closed once, as an async context manager.
+    """All tools of a program, and one way to run them.
+
+    Opened and closed once, by `async with`. All that it starts ends with it: processes of servers, connections,
+    threads, the store. It belongs to the event loop that opened it; a thread hands work to that loop
+    (`asyncio.run_coroutine_threadsafe`), and code without one uses `toolcrib.run`. A program needs one for all of its
+    users: each conversation is a `session`, of a principal with its own rules, records and budgets.
+
+    Calls may run concurrently, in one session and in many. What cannot be used (a server, an entry, a tool) is in
+    `problems` and leaves everything else as it is.
 
     Its parts are attributes; `assembly.assemble` shows which part gets which.
     """
@@ -168,7 +176,11 @@ class Toolcrib:
             self.calls.close()
 
     def add(self, *things: Any) -> None:
-        """Add functions, modules or objects with `@tool` methods.
+        """Add functions, modules or objects with `@tool` methods, before or after the crib is opened.
+
+        A plain function is a tool as it is: its name, its docstring and its annotations describe it (`toolcrib.tool`
+        for all else), `async` ones run on the event loop, others in a thread. Of a module the functions marked with
+        `@tool` are added (without one, those of its `__all__`), of an object the marked methods.
 
         Raises `UsageError` when a thing holds no tool, or when a name is taken; nothing is added then.
         """
@@ -206,7 +218,11 @@ class Toolcrib:
         return self.tools.problems
 
     def session(self, **options: Unpack[SessionOptions]) -> Session:
-        """Open a conversation. A known key continues the session that it names, as it was set up.
+        """Open a conversation; `SessionOptions` explains each option, and what is not given comes from the settings.
+
+        With a `key` the conversation lasts: what it has loaded, learnt and been allowed is kept for its principal, and
+        the same key continues it, in this process as it was set up, and after a restart. Without one it is new, and
+        gone with the last reference to it. A session takes 0.1 ms and 4 KiB, so that each request may have its own.
 
         Raises `UsageError` for an option, a profile or a mode that does not exist.
         """
@@ -230,7 +246,10 @@ class Toolcrib:
             await self.slice(GuestServices).start()
 
     async def call(self, call: Call) -> ToolResult:
-        """Run one call through the one door. Raises `UsageError` when the crib is not open."""
+        """Run a call that a way in has made (`core.call.Call`); a program uses `Session.call`, which makes it.
+
+        Failures are in the result. Raises `UsageError` when the crib is not open.
+        """
         return await self.calls.run(call)
 
     async def _mount_all(self) -> None:

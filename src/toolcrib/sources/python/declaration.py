@@ -137,6 +137,16 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Mark a function or method as a tool. It stays unchanged and can be called as before.
 
+        @tool(kind="read", timeout=10)
+        async def price(article: str, currency: Literal["EUR", "USD"] = "EUR") -> float:
+            "Return the price of an article; `article` is its number, as on the invoice."
+
+    The signature and the docstring (Google, NumPy or Sphinx style) describe it to models; options are for what they do
+    not say. Above all that is the effect: without `kind` a tool counts as `destructive`, which most modes ask about.
+    A parameter annotated with `Context` gets the surroundings of the call and is not shown. The function returns
+    anything that JSON can say, text, bytes, content blocks of MCP or a `ToolResult`; it fails by raising, best a
+    `ToolFailure` with a code, a sentence and the next step for the model.
+
     Raises `UsageError` for an unknown option or an invalid value.
     """
     _check(options)
