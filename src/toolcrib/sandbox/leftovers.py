@@ -97,6 +97,41 @@ _KEY: Final = re.compile(r'"([^"\\]*)"\s*:')
 Stamp = tuple[int, int, int]
 """Inode, change time and size of a file."""
 
+_STORED: Final = frozenset({"objects", "refs", "logs"})
+_OF_REPOSITORY: Final = ("config", "config.worktree", "commondir", "hooks", "info/attributes")
+_OF_REBASE: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/strategy")
+"""Files of a rebase that stopped: `git rebase --continue` runs the `exec` lines of the first, and the program
+`git-merge-NAME` for a name in the second."""
+_STEP_THAT_RUNS: Final = re.compile(r"\s*(?:x|exec)\b", re.IGNORECASE)
+_OWN_STRATEGIES: Final = frozenset({"", "octopus", "ort", "ours", "recursive", "resolve", "subtree"})
+"""Merge strategies that are part of git."""
+_HARMLESS_KEYS: Final = re.compile(
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|safecrlf|sparsecheckout|sparsecheckoutcone|quotepath|longpaths|untrackedcache|preloadindex|abbrev|compression"
+    r"|worktree|commentchar|whitespace|checkstat|trustctime)"
+    r"|extensions\.\w+|user\.(?:name|email)|(?:author|committer)\.(?:name|email)"
+    r"|remote\.[^\n]*\.(?:url|pushurl|fetch|push|tagopt|mirror|prune|prunetags|promisor|partialclonefilter|skipfetchall)"
+    r"|branch\.[^\n]*\.(?:remote|merge|rebase|pushremote|description|vscode-merge-base|github-pr-owner-number)"
+    r"|submodule\.[^\n]*\.(?:url|active|branch|update|ignore|path)|submodule\.active"
+    r"|(?:pull|push|fetch|color|color\..*|advice|rerere|status|stash|index|pack|gc|feature|rebase|column|receive|transfer)\.\w+"
+    r"|init\.defaultbranch|merge\.(?:conflictstyle|ff|renames|stat|log)|diff\.(?:algorithm|renames|colormoved|mnemonicprefix)"
+    r"|lfs\.repositoryformatversion|http\.(?:postbuffer|sslverify|version)|commit\.(?:verbose|status)|tag\.sort|log\.date"
+)
+"""Keys of git that start no program, with their section and in lower case."""
+_TRANSPORT: Final = re.compile(r"\s*(?:!|[\w+.-]+::)")
+"""A value that runs: `ext::command`, `!command`. Git takes quotes and backslashes away first, wherever they stand."""
+_QUOTES: Final = str.maketrans("", "", "\"'\\")
+_RUNS: Final = re.compile(r"hook|command|program|editor|helper|driver|pager|textconv|tool\b")
+"""Words in keys of git that name a program, in whichever section: `gc.recentObjectsHook`."""
+_SECTION: Final = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]\s*$')
+_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([^\n]*))?$")
+
+_ASLEEP: Final = (".sample", ".aside")
+"""Ends of names of hooks that git does not run."""
+
+Contents = Mapping[Path, tuple[bytes, int]]
+"""Files of repositories that start programs, each with its content (of a link: its target) and its mode."""
+
 
 def is_taken_up(parts: tuple[str, ...], name: str) -> bool:
     """Whether a file of this name, in a folder with these steps below its root, is taken up by another program.
@@ -241,50 +276,12 @@ def _names(path: Path) -> Iterator[Path]:
     yield from (path.with_name(f"{path.name}.aside{number}") for number in itertools.count(2))
 
 
-_STORED: Final = frozenset({"objects", "refs", "logs"})
-_OF_REPOSITORY: Final = ("config", "config.worktree", "commondir", "hooks", "info/attributes")
-_OF_REBASE: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/strategy")
-"""Files of a rebase that stopped: `git rebase --continue` runs the `exec` lines of the first, and the program
-`git-merge-NAME` for a name in the second."""
-_STEP_THAT_RUNS: Final = re.compile(r"\s*(?:x|exec)\b", re.IGNORECASE)
-_OWN_STRATEGIES: Final = frozenset({"", "octopus", "ort", "ours", "recursive", "resolve", "subtree"})
-"""Merge strategies that are part of git."""
-_HARMLESS_KEYS: Final = re.compile(
-    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
-    r"|safecrlf|sparsecheckout|sparsecheckoutcone|quotepath|longpaths|untrackedcache|preloadindex|abbrev|compression"
-    r"|worktree|commentchar|whitespace|checkstat|trustctime)"
-    r"|extensions\.\w+|user\.(?:name|email)|(?:author|committer)\.(?:name|email)"
-    r"|remote\.[^\n]*\.(?:url|pushurl|fetch|push|tagopt|mirror|prune|prunetags|promisor|partialclonefilter|skipfetchall)"
-    r"|branch\.[^\n]*\.(?:remote|merge|rebase|pushremote|description|vscode-merge-base|github-pr-owner-number)"
-    r"|submodule\.[^\n]*\.(?:url|active|branch|update|ignore|path)|submodule\.active"
-    r"|(?:pull|push|fetch|color|color\..*|advice|rerere|status|stash|index|pack|gc|feature|rebase|column|receive|transfer)\.\w+"
-    r"|init\.defaultbranch|merge\.(?:conflictstyle|ff|renames|stat|log)|diff\.(?:algorithm|renames|colormoved|mnemonicprefix)"
-    r"|lfs\.repositoryformatversion|http\.(?:postbuffer|sslverify|version)|commit\.(?:verbose|status)|tag\.sort|log\.date"
-)
-"""Keys of git that start no program, with their section and in lower case."""
-_TRANSPORT: Final = re.compile(r"\s*(?:!|[\w+.-]+::)")
-"""A value that runs: `ext::command`, `!command`. Git takes quotes and backslashes away first, wherever they stand."""
-_QUOTES: Final = str.maketrans("", "", "\"'\\")
-_RUNS: Final = re.compile(r"hook|command|program|editor|helper|driver|pager|textconv|tool\b")
-"""Words in keys of git that name a program, in whichever section: `gc.recentObjectsHook`."""
-_SECTION: Final = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]\s*$')
-_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([^\n]*))?$")
-
-
-_ASLEEP: Final = (".sample", ".aside")
-"""Ends of names of hooks that git does not run."""
-
-
 def stamps_of(repository: Path) -> tuple[object, ...]:
     """Return the stamps of the files of a repository that start programs."""
     places = [repository / name for name in (*_OF_REPOSITORY, *_OF_REBASE)]
     with contextlib.suppress(OSError):
         places += sorted((repository / "hooks").iterdir())
     return tuple((str(place), stamp_of(place)) for place in (repository, *places) if place.name != "hooks")[1:]
-
-
-Contents = Mapping[Path, tuple[bytes, int]]
-"""Files of repositories that start programs, each with its content (of a link: its target) and its mode."""
 
 
 def contents_of(repository: Path) -> Contents:

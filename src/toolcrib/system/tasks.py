@@ -27,7 +27,12 @@ from ..core.context import Signal
 
 __all__ = ["Background", "Threads"]
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+_SIZE: Final = 64
+"""Functions that run at once: a turn of that many takes as long as one."""
+_LOST: Final = 64
+"""Functions that may hang, unwanted, before others have to wait for them."""
 
 
 class Background:
@@ -81,14 +86,8 @@ class Background:
 async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
-    except Exception:  # noqa: BLE001 - it is logged, and the others live on
-        _log.exception("a background task of a source failed")
-
-
-_SIZE: Final = 64
-"""Functions that run at once: a turn of that many takes as long as one."""
-_LOST: Final = 64
-"""Functions that may hang, unwanted, before others have to wait for them."""
+    except Exception:
+        _logger.exception("a background task of a source failed")
 
 
 class _Job:
