@@ -45,7 +45,8 @@ __all__ = [
 
 _NAMES: Final = frozenset(
     ".envrc .mcp.json .exrc _exrc .vimrc _vimrc .gvimrc .nvimrc .nvim.lua .autoenv .autoenv.zsh"
-    " .devcontainer.json .Rprofile .octaverc .irbrc .pryrc .ghci .iex.exs .gitpod.yml .replit AGENTS.md"
+    " .devcontainer.json .Rprofile .octaverc .irbrc .pryrc .ghci .iex.exs .pdbrc .perldb .byebugrc .rdbgrc"
+    " .ocamlinit .erlang .gdbinit .lldbinit .dir-locals.el .dir-locals-2.el .lvimrc .gitpod.yml .replit AGENTS.md"
     " AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md WARP.md .rules .roorules"
     " .roomodes .continuerules .augment-guidelines .aider.conf.yml crush.json .crush.json opencode.json"
     " opencode.jsonc .cursorrules .windsurfrules .clinerules .goosehints copilot-instructions.md .gitlab-ci.yml"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from queue import SimpleQueue
@@ -40,6 +41,8 @@ class Background:
     def __init__(self) -> None:
         self._group: anyio.abc.TaskGroup | None = None
         self._stopping = anyio.Event()
+        self._due = deque[Callable[[], Awaitable[None]]]()
+        self._woken = asyncio.Event()
         self._host: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -50,12 +53,18 @@ class Background:
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` beside everything else; does nothing before `start` and after `stop`."""
-        if self._group is not None and not self._stopping.is_set():
+        if self._group is None or self._stopping.is_set():
+            return
+        if asyncio.current_task() is not None:
             self._group.start_soon(_guarded, work)
+        else:  # a callback of the loop: where `sniffio` is installed, anyio starts no task there
+            self._due.append(work)
+            self._woken.set()
 
     async def stop(self) -> None:
         """Cancel every task and wait for them. Safe to call twice."""
         self._stopping.set()
+        self._woken.set()
         if self._host is not None:
             with anyio.CancelScope(shield=True):
                 await self._host
@@ -65,7 +74,11 @@ class Background:
         async with anyio.create_task_group() as group:
             self._group = group
             started.set()
-            await self._stopping.wait()
+            while not self._stopping.is_set():
+                await self._woken.wait()
+                self._woken.clear()
+                while self._due:
+                    group.start_soon(_guarded, self._due.popleft())
             self._group = None
             group.cancel_scope.cancel()
 

@@ -113,6 +113,10 @@ LEFT: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "mkdir -p d/.hg .jj/repo _darcs/prefs; echo x | tee d/.hg/hgrc .jj/repo/config.toml > _darcs/prefs/defaults",
         (".jj/repo/config.toml", "_darcs/prefs/defaults", "d/.hg/hgrc"),
     ),
+    "debuggers": (
+        "mkdir e; for f in .pdbrc .byebugrc .ocamlinit .gdbinit .dir-locals.el; do echo x > e/$f; done",
+        ("e/.byebugrc", "e/.dir-locals.el", "e/.gdbinit", "e/.ocamlinit", "e/.pdbrc"),
+    ),
     "other editors and agents": (
         "mkdir -p .helix .agents .nova e; echo x | tee .helix/x .agents/x .nova/x e/{opencode.json,.vimrc,.Rprofile}",
         (".agents/x", ".helix/x", ".nova/x", "e/.Rprofile", "e/.vimrc", "e/opencode.json"),
