@@ -43,6 +43,23 @@ T = TypeVar("T")
 
 _KEYS: Final = ("seq", *COLUMNS, "prev", "hash")
 
+OUTCOME_UNKNOWN: Final = "outcome_unknown"
+"""The outcome of a call that may have run, with an unknown result."""
+
+_NAME: Final = 1000
+"""Characters of a name that no tool has."""
+_ARGUMENT_BYTES: Final = 8192
+_EXCERPT_BYTES: Final = 7000
+"""Of longer arguments, this much of their JSON is kept, as text."""
+
+_STARTED: Final = (*COLUMNS[:11], "started")
+"""Columns that are known when a call starts: the content of an intent."""
+
+_BY: Final = " by "
+"""In the column `origin`, between the way in and the client: `mcp by claude-code/2.1`."""
+
+_Redact = Callable[[Any], Any]
+
 
 class Exported(Struct, frozen=True, kw_only=True):
     """Result of an export: the number of rows, the first and the last one."""
@@ -107,24 +124,6 @@ def _row(line: bytes) -> Sequence[Any] | None:
         return None
     values = tuple(given.values())
     return values if _line(values) == line else None
-
-
-OUTCOME_UNKNOWN: Final = "outcome_unknown"
-"""The outcome of a call that may have run, with an unknown result."""
-
-_NAME: Final = 1000
-"""Characters of a name that no tool has."""
-_ARGUMENT_BYTES: Final = 8192
-_EXCERPT_BYTES: Final = 7000
-"""Of longer arguments, this much of their JSON is kept, as text."""
-
-_STARTED: Final = (*COLUMNS[:11], "started")
-"""Columns that are known when a call starts: the content of an intent."""
-
-_BY: Final = " by "
-"""In the column `origin`, between the way in and the client: `mcp by claude-code/2.1`."""
-
-_Redact = Callable[[Any], Any]
 
 
 class CallRow(Struct, frozen=True, kw_only=True):
