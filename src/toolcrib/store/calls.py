@@ -441,16 +441,20 @@ def _filters(
     tool: str, exact: Mapping[str, str], outcome: str, since: float, client: str, after: int
 ) -> tuple[str, Sequence[Any]]:
     wanted: list[tuple[str, Any]] = []
-    if tool:
+    if "*" in tool:
         wanted.append(("tool LIKE ? ESCAPE '!'", _pattern(tool)))
+    elif tool:
+        wanted.append(("tool = ?", tool))
     wanted += [(f"{column} = ?", value) for column, value in exact.items() if value]
     if outcome == "error":
-        wanted.append(("outcome NOT IN ('ok', ?)", "input_required"))
+        wanted.append(("outcome <> 'ok' AND outcome <> ?", "input_required"))
     elif outcome:
         wanted.append(("outcome = ?", outcome))
     if since:
         wanted.append(("finished >= ?", since))
     if client:
+        # Without the first condition every row's origin would be copied for the second: 60 ms of a million rows.
+        wanted.append(("origin LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}%"))
         wanted.append(("origin || '/' LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}/%"))
     if after:
         wanted.append(("seq > ?", after))

@@ -289,3 +289,25 @@ async def test_the_row_of_a_call_with_a_key_is_written_when_the_disk_has_room_ag
             disk.close()
             rows = await crib.store.calls.list()
     assert ("unrecorded" in result.meta, [row.outcome for row in rows]) == (True, ["ok"])
+
+
+async def test_equal_schemas_of_arguments_in_one_listing_are_held_once() -> None:
+    def listed(name: str, **properties: Any) -> Tool:
+        return Tool(name=name, source="git", local_name=name, input_schema={"type": "object", "properties": properties})
+
+    tools = [
+        listed("open", owner={"type": "string"}, count={"type": "integer"}),
+        listed("close", holder={"type": "string"}),
+        listed("count", owner={"type": "string", "description": "Who"}),
+    ]
+    source = ScriptedSource("git", dict.fromkeys(("open", "close", "count"), done), listed=tools)
+    async with Toolcrib(bare(), memory=True) as crib:
+        await crib.tools.mount_source(source)
+        held = [crib.tools.catalog[f"git__{name}"] for name in ("open", "close", "count")]
+    first, second, third = (tool.input_schema["properties"] for tool in held)
+    assert [first, second, third] == [
+        {"owner": {"type": "string"}, "count": {"type": "integer"}},
+        {"holder": {"type": "string"}},
+        {"owner": {"type": "string", "description": "Who"}},
+    ]
+    assert first["owner"] is second["holder"]
